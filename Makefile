@@ -138,7 +138,7 @@ SIM_FIRST ?= 1
 SIM_COUNT ?= 300
 SIM_TIMEOUT ?= 2h
 simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
-	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
+	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats|TestWhatIsSaidIsTrue' -first $(SIM_FIRST) -seeds $(SIM_COUNT) -said $(SIM_COUNT)
 
 # TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
 core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree

@@ -26,6 +26,19 @@ func (k *paceKeeper) add(it mitigate.Iteration, now time.Time) {
 	k.recorder.Add(pace.Iteration{Index: it.Index, Ms: it.Ms, AtNs: now.UnixNano(), Epoch: k.state.job.Epoch})
 }
 
+// usualMs is the median time of the newest iterations that are kept, over restarts; 0 = none is.
+func (k *paceKeeper) usualMs() float64 {
+	list := k.recorder.Before(math.MaxInt64, tookKept, &k.state.pace)
+	if len(list) == 0 {
+		return 0
+	}
+	ms := make([]float64, len(list))
+	for i := range list {
+		ms[i] = list[i].Ms
+	}
+	return falcon.Median(ms)
+}
+
 // tick has the journal keep what is in no record yet; a crash forgets it.
 func (k *paceKeeper) tick(now time.Time) {
 	if due := k.recorder.Due(now); len(due) > 0 {

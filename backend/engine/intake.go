@@ -40,13 +40,29 @@ func (si *sampleIntake) beginEpoch(begun int64) {
 type pulse struct {
 	begun int64 // newest
 	at    time.Time
+	took  []float64 // ms, by the newest iterations
 }
+
+// tookKept is of how many iterations the times are kept.
+const tookKept = 9
 
 // note takes that a rank has begun an iteration.
 func (p *pulse) note(iteration int64, now time.Time) {
-	if iteration > p.begun {
-		p.begun, p.at = iteration, now
+	if iteration <= p.begun {
+		return
 	}
+	if p.begun >= 0 && !p.at.IsZero() {
+		p.took = append(p.took[max(0, len(p.took)+1-tookKept):], float64(now.Sub(p.at).Microseconds())/1e3/float64(iteration-p.begun))
+	}
+	p.begun, p.at = iteration, now
+}
+
+// usualMs is the median time of the newest iterations, 0 where none is known.
+func (p *pulse) usualMs() float64 {
+	if len(p.took) == 0 {
+		return 0
+	}
+	return falcon.Median(slices.Clone(p.took))
 }
 
 // attribute keeps the samples of ranks that lived on the node at the time, and

@@ -122,6 +122,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
 	}
 	v.SlowerIterations, v.End = int32(steady.Slower), sv.status.end(now)
+	v.UsualMs = cmp.Or(steady.CurrentMs, sv.intake.pulse.usualMs(), sv.paces.usualMs())
 	if at := sv.intake.pulse.at; !at.IsZero() {
 		v.IterationUnixNs = at.UnixNano()
 	}

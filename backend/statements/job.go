@@ -21,6 +21,9 @@ const (
 	longStandLeast = 10 * time.Second
 )
 
+// unknownUsual is how long no iteration may come where it is not known how long one takes.
+const unknownUsual = time.Minute
+
 // slowerLeast is how many iterations in a row are more than a stray one.
 const slowerLeast = 3
 
@@ -50,8 +53,12 @@ func (p Picture) job() Statement {
 		s.Kind, s.Severity, s.Since = Resuming, Bad, p.lastIteration()
 	case state == falcon.JobLost:
 		s.Kind, s.Severity, s.Since = Standing, Bad, p.lastIteration()
-	case state == falcon.JobWaiting:
+	case state == falcon.JobWaiting && j.GetEpoch() == 0:
 		s.Kind = Waiting
+	case state == falcon.JobWaiting: // a job that is known, of which not all ranks are heard
+		if p.going(&s); s.Kind == Running || s.Kind == Learning {
+			s.Kind, s.Severity = Waiting, Warn
+		}
 	default:
 		p.going(&s)
 	}
@@ -73,9 +80,9 @@ func (p Picture) going(s *Statement) {
 		}
 	case v.GetState() != "" && !falcon.ValidationState(v.GetState()).Over() && idle > Sampling+standstill*s.Usual:
 		s.Kind, s.Severity, s.Test = Held, Warn, v
-	case s.Since.IsZero() && s.Usual > 0: // it trained, and this engine has heard no iteration of it
-		s.Kind, s.Severity = Standing, Warn
-	case s.Usual > 0 && idle > Sampling+standstill*s.Usual:
+	case s.Since.IsZero(): // this engine has heard of no iteration: nobody knows whether it trains
+		s.Kind, s.Severity = Waiting, Warn
+	case s.Usual > 0 && idle > Sampling+standstill*s.Usual, s.Usual == 0 && idle > unknownUsual:
 		s.Kind, s.Severity = Standing, Warn
 		if idle > max(longStandLeast, longStand*s.Usual) {
 			s.Severity = Bad
@@ -128,11 +135,12 @@ func isFenced(s *falconv1.SnapshotReply, node string) bool {
 
 // usual is the time of an iteration as the job goes, 0 where it is not known.
 func usual(j *falconv1.Job) time.Duration {
-	ms := j.GetIterationMs()
-	if ms <= 0 {
-		ms = j.GetBaselineMs()
+	for _, ms := range []float64{j.GetUsualMs(), j.GetIterationMs(), j.GetBaselineMs()} {
+		if ms > 0 {
+			return time.Duration(ms * float64(time.Millisecond))
+		}
 	}
-	return time.Duration(ms * float64(time.Millisecond))
+	return 0
 }
 
 // lastIteration is when the newest iteration was reported; zero where none was. An engine that

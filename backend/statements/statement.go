@@ -15,7 +15,7 @@ const (
 
 	// Of the job.
 	Unknown  Kind = "unknown"  // nothing is known of it so far
-	Waiting  Kind = "waiting"  // for agents
+	Waiting  Kind = "waiting"  // for agents, or for the first iteration that is heard of
 	Learning Kind = "learning" // it runs, and its healthy iteration time is not known yet
 	Running  Kind = "running"
 	Slower   Kind = "slower"   // it runs slower than it did, and that is being checked

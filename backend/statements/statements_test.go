@@ -140,7 +140,9 @@ func TestNoGoodNewsOfAJobThatStands(t *testing.T) {
 	begins(t, long, Running)
 	unheard := steady(0)
 	unheard.Job.IterationUnixNs, unheard.Job.DataAgeMs = 0, -1
-	begins(t, unheard, Standing) // an engine that has just begun has heard of no iteration
+	if list := begins(t, unheard, Waiting); list[0].Severity == Good { // an engine that has just begun has heard of no iteration
+		t.Errorf("%+v", list[0])
+	}
 	older := steady(0)
 	older.Job.IterationUnixNs, older.Job.DataAgeMs = 0, 5000
 	begins(t, older, Standing) // an engine that does not say when knows the age of its data

@@ -39,7 +39,10 @@ func standing(s *statements.Statement, now time.Time) string {
 	case statements.Unknown:
 		return "nothing received yet"
 	case statements.Waiting:
-		return "waiting for agents"
+		if falcon.JobState(j.GetState()) != falcon.JobWaiting {
+			return "waiting for an iteration: none was heard of so far"
+		}
+		return "waiting for agents" + Prefixed(", ", waitingAgents(s, now))
 	case statements.Learning:
 		return "learning the healthy iteration time, iteration " + Iteration(j.GetIteration())
 	case statements.Running:
@@ -62,6 +65,14 @@ func standing(s *statements.Statement, now time.Time) string {
 		return cmp.Or(j.GetRestart(), "restarting") + "; " + idle(s, now)
 	}
 	return ended(s)
+}
+
+// waitingAgents is what is known of a job of which not all ranks are heard, or "".
+func waitingAgents(s *statements.Statement, now time.Time) string {
+	if s.Severity < statements.Warn {
+		return ""
+	}
+	return "not all ranks are heard; " + idle(s, now)
 }
 
 // stands is a job of which no iteration comes, and who holds it up where that is known.

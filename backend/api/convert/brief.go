@@ -112,7 +112,7 @@ func briefJob(j *falconv1.Job) *falconv1.Job {
 	return &falconv1.Job{
 		Name: j.GetName(), World: j.GetWorld(), Iteration: j.GetIteration(), IterationMs: j.GetIterationMs(), BaselineMs: j.GetBaselineMs(),
 		Slowdown: j.GetSlowdown(), DataAgeMs: j.GetDataAgeMs(), Epoch: j.GetEpoch(), State: j.GetState(), Emulated: j.GetEmulated(),
-		Alarm: j.GetAlarm(), Restart: j.GetRestart(), IterationUnixNs: j.GetIterationUnixNs(), SlowerIterations: j.GetSlowerIterations(),
+		Alarm: j.GetAlarm(), Restart: j.GetRestart(), IterationUnixNs: j.GetIterationUnixNs(), SlowerIterations: j.GetSlowerIterations(), UsualMs: j.GetUsualMs(),
 		End: briefEnd(j.GetEnd()),
 	}
 }
@@ -165,7 +165,9 @@ func briefAction(a *falconv1.Action) *falconv1.Action {
 		Id: a.GetId(), Incident: a.GetIncident(), Rung: a.GetRung(), State: a.GetState(), PlanHash: a.GetPlanHash(), Variant: a.GetVariant(),
 		DecidedBy: a.GetDecidedBy(), DecidedUnixNs: a.GetDecidedUnixNs(), ProposedUnixNs: a.GetProposedUnixNs(), Phase: a.GetPhase(), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
 		DeadlineUnixNs: a.GetDeadlineUnixNs(), JobEpoch: a.GetJobEpoch(), AppliedIteration: a.GetAppliedIteration(),
-		Approvals: mapped(firstOf(a.GetApprovals(), briefNames), func(p *falconv1.Approval) *falconv1.Approval { return &falconv1.Approval{By: p.GetBy(), UnixNs: p.GetUnixNs()} }),
+		Approvals: mapped(firstOf(a.GetApprovals(), briefNames), func(p *falconv1.Approval) *falconv1.Approval {
+			return &falconv1.Approval{By: p.GetBy(), UnixNs: p.GetUnixNs()}
+		}),
 	}
 }
 

@@ -45,7 +45,8 @@ type Cluster struct {
 	job   *job
 	judge *judge
 
-	armed []deed // pauses that wait for a step of a recovery
+	oracle *oracle // nil = what is said is not judged
+	armed  []deed  // pauses that wait for a step of a recovery
 
 	pids      int
 	starts    uint64 // of processes

@@ -74,6 +74,9 @@ func play(t testing.TB, s story) *Cluster {
 	}
 	defer c.close()
 	c.frames = *frames
+	if s.judged {
+		c.oracle = newOracle(c)
+	}
 	over := start
 	for _, d := range s.deeds {
 		c.after(d.at, func() { c.do(d) })

@@ -212,6 +212,9 @@ func (h *host) tick(life int) {
 	}
 	h.c.after(tickEvery, func() { h.tick(life) })
 	h.turn(true)
+	if h.c.oracle != nil {
+		h.c.oracle.look(h)
+	}
 }
 
 // wake has the engine look at what arrived, as soon as its process runs.
@@ -265,6 +268,9 @@ func (h *host) turn(tick bool) {
 		}
 		h.belief.stands = h.belief.stands || stands
 		h.belief.unknown = unknown || h.belief.unknown && !strings.HasPrefix(line.GetText(), "job epoch ")
+		if o := h.c.oracle; o != nil && (line.GetKind() == "agent" || line.GetKind() == "journal") {
+			o.heard = h.c.now // what was spooled, or held until all nodes were heard, comes now
+		}
 		h.log("[%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
 	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })

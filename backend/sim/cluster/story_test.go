@@ -19,6 +19,7 @@ type story struct {
 	hosted     bool // the framework neither parks nor rejoins
 	reuse      bool // of process ids
 	deeds      []deed
+	judged     bool // what is said of the job, too
 }
 
 // setup is the change that the story makes to what its seed draws.

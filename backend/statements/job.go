@@ -133,11 +133,14 @@ func isFenced(s *falconv1.SnapshotReply, node string) bool {
 	return false
 }
 
+// usualMost bounds what is believed of an iteration's time, in ms.
+const usualMost = 1e9
+
 // usual is the time of an iteration as the job goes, 0 where it is not known.
 func usual(j *falconv1.Job) time.Duration {
 	for _, ms := range []float64{j.GetUsualMs(), j.GetIterationMs(), j.GetBaselineMs()} {
 		if ms > 0 {
-			return time.Duration(ms * float64(time.Millisecond))
+			return time.Duration(min(ms, usualMost) * float64(time.Millisecond))
 		}
 	}
 	return 0

@@ -16,6 +16,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/phrase"
 )
@@ -187,8 +188,8 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 	if s.Conn == feed.Lost {
 		return []Cause{{lostID, "Falcon: engine unreachable", "The last picture is shown; nothing can be decided."}}
 	}
-	if h := s.Snap.GetHang(); h != nil {
-		out = append(out, Cause{fmt.Sprintf("hang-%d", h.GetSinceUnixNs()), "Falcon: the job stands still", phrase.HangHeadline(h, now) + "."})
+	for _, x := range statements.Of(statements.Picture{Snap: s.Snap, Now: now}) {
+		out = append(out, standstill(&x, now)...)
 	}
 	for _, i := range s.Snap.GetIncidents() {
 		if isOpen(i) && !isSnoozed(s, i.GetId(), now) && (!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
@@ -216,6 +217,28 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 		}
 	}
 	return out
+}
+
+// standstill is the cause of a job that trains no more, or of a recovery that has come to wait for a
+// person, with the statement's own words.
+func standstill(x *statements.Statement, now time.Time) []Cause {
+	body := phrase.Capital(phrase.Statement(x, now)) + "."
+	switch x.Kind {
+	case statements.Stopped, statements.Failed, statements.Ended:
+		return []Cause{{"end-" + string(x.Kind), "Falcon: the job has ended", body}}
+	case statements.Standing:
+		if x.Hang != nil {
+			return []Cause{{fmt.Sprintf("hang-%d", x.Hang.GetSinceUnixNs()), "Falcon: the job stands still", body}}
+		}
+		if x.Severity >= statements.Bad && !x.Since.IsZero() {
+			return []Cause{{fmt.Sprintf("stands-%d", x.Since.UnixNano()), "Falcon: the job stands still", body}}
+		}
+	case statements.Recovery:
+		if x.Who != statements.Nobody && x.Recovery.GetState() != string(falcon.RecoveryProposed) {
+			return []Cause{{"waits-" + x.Recovery.GetId(), "Falcon: " + x.Recovery.GetId() + " waits", body}}
+		}
+	}
+	return nil
 }
 
 // isSnoozed reports whether an incident's alerts are left out. A countdown near its end is

@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,4 +250,27 @@ func TestSnoozedIncidentsAreQuiet(t *testing.T) {
 		{0, Input{State: live(&falconv1.SnapshotReply{})}, false, ""},
 		{299, Input{State: with(true, 900)}, true, "Falcon: countdown ends"},
 	})
+}
+
+// A recovery that comes to wait for a spare, and an end that is no success, ring.
+func TestStandstillsAreCauses(t *testing.T) {
+	at := time.Unix(1_800_000_000, 0)
+	s := &feed.State{Conn: feed.Live, Received: at, Snap: &falconv1.SnapshotReply{
+		AtUnixNs: at.UnixNano(), Job: &falconv1.Job{State: "recovering"},
+		Recovery: &falconv1.Recovery{Id: "REC-0001", State: "suspend", Wait: &falconv1.RecoveryWait{Spare: true, Then: "fail"}},
+	}}
+	has := func(id string) bool {
+		return slices.ContainsFunc(Causes(s, at, 0), func(c Cause) bool { return c.ID == id && c.Body != "" })
+	}
+	if !has("waits-REC-0001") {
+		t.Errorf("%+v", Causes(s, at, 0))
+	}
+	s.Snap.Recovery, s.Snap.Job = nil, &falconv1.Job{State: "lost", End: &falconv1.JobEnd{How: "failed", Why: "rank 3: ValueError"}}
+	if !has("end-failed") {
+		t.Errorf("%+v", Causes(s, at, 0))
+	}
+	s.Snap.Job = &falconv1.Job{State: "finished", End: &falconv1.JobEnd{How: "finished"}}
+	if list := Causes(s, at, 0); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
 }

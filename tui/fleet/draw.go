@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/page"
@@ -253,13 +254,8 @@ func (r *Row) What() string {
 	switch {
 	case r.Class == Away:
 		return r.State.Err
-	case snap.GetHang() != nil:
-		return "stands still, " + phrase.HangNamed(snap.GetHang())
-	case feed.Recovering(snap.GetRecovery()) || standsAfter(snap):
-		return snap.GetRecovery().GetId() + " " + snap.GetRecovery().GetState() + ": " + phrase.Faults(snap.GetRecovery().GetFaults())
-	case len(snap.GetIncidents()) > 0:
-		v := snap.GetIncidents()[0]
-		return v.GetId() + " " + phrase.Verdict(v.GetVerdict())
+	case len(r.said) > 0 && (r.said[0].Severity > statements.Plain || r.said[0].Kind == statements.Finished):
+		return phrase.Statement(&r.said[0], r.at)
 	}
 	return snap.GetJob().GetAlarm()
 }

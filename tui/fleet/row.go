@@ -1,15 +1,16 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/phrase"
 )
@@ -54,14 +55,21 @@ type Row struct {
 	PerHour  float64 // GPU-hours that go an hour
 	Waits    []Wait
 	News     time.Duration // age of the newest picture and its data; negative = never
+	said     []statements.Statement
+	at       time.Time // by the engine's clock
 }
 
 // RowOf is a job's row at a moment.
 func RowOf(j *Job, now time.Time) Row {
 	snap := j.State.Snap
+	at := j.State.EngineTime(now)
+	said := statements.Of(statements.Picture{Snap: snap, Now: at, Lost: j.State.Conn == feed.Lost})
 	r := Row{
-		Job: j, Class: classOf(j), Slowdown: positive(snap.GetJob().GetSlowdown()), News: -1,
+		Job: j, Class: classOf(j, said), said: said, at: at, Slowdown: positive(snap.GetJob().GetSlowdown()), News: -1,
 		Lost: positive(snap.GetBrief().GetLostGpuHours()), PerHour: positive(60 * snap.GetBrief().GetLossPerMinuteGpuHours()),
+	}
+	if v := snap.GetRecovery(); feed.Recovering(v) {
+		r.Lost += positive(v.GetLostGpuHours())
 	}
 	if r.Class >= Waiting {
 		r.PerHour = 0
@@ -69,7 +77,7 @@ func RowOf(j *Job, now time.Time) Row {
 	if !j.State.Received.IsZero() {
 		r.News = max(0, j.State.Age(now))
 		if r.Class != Finished { // nothing more comes of it
-			r.Waits = waitsOf(j, now)
+			r.Waits = r.waits()
 		}
 	}
 	return r
@@ -83,7 +91,7 @@ func positive(x float64) float64 {
 	return min(x, 1e9)
 }
 
-func classOf(j *Job) Class {
+func classOf(j *Job, said []statements.Statement) Class {
 	s := j.State
 	switch {
 	case s.Conn == feed.Lost || s.Err != "":
@@ -91,42 +99,42 @@ func classOf(j *Job) Class {
 	case s.Conn == feed.Connecting:
 		return Connecting
 	}
-	return classOfSnap(s.Snap)
+	return classOfSaid(s.Snap, said)
 }
 
-// classOfSnap is the class by a picture alone.
-func classOfSnap(snap *falconv1.SnapshotReply) Class {
-	state := falcon.JobState(snap.GetJob().GetState())
-	switch r := snap.GetRecovery(); {
-	case state == falcon.JobFinished:
+// classOfSaid is the class by what is said of a picture.
+func classOfSaid(snap *falconv1.SnapshotReply, said []statements.Statement) Class {
+	x := &said[slices.IndexFunc(said, func(x statements.Statement) bool { return x.OfJob() })]
+	if x.Kind == statements.Finished {
 		return Finished
-	case feed.Recovering(r) && r.GetState() != string(falcon.RecoveryProposed):
-		return Recovering
-	case snap.GetHang() != nil, feed.Recovering(r), standsAfter(snap):
-		return Stopped
 	}
-	switch state {
-	case falcon.JobLost:
-		return Stopped
-	case falcon.JobRecovering, falcon.JobRestarting:
-		return Recovering
-	case falcon.JobWaiting:
-		return Waiting
-	case falcon.JobLearning, falcon.JobSteady, falcon.JobSlow, falcon.JobFinished:
+	for i := range said {
+		if said[i].Kind == statements.Recovery && said[i].Who == statements.Nobody && said[i].Recovery.GetState() != string(falcon.RecoveryProposed) {
+			return Recovering
+		} else if said[i].Kind == statements.Recovery {
+			return Stopped
+		}
 	}
-	switch {
-	case snap.GetBrief().GetOpen() > 0 || state == falcon.JobSlow:
+	switch c, known := ofKind[x.Kind]; {
+	case x.Kind == statements.Standing && x.Severity < statements.Bad:
 		return Slow
-	case state == falcon.JobLearning:
+	case known:
+		return c
+	case snap.GetBrief().GetOpen() > 0:
+		return Slow
+	case x.Kind == statements.Learning:
 		return Learning
+	case x.Kind == statements.Waiting && falcon.JobState(snap.GetJob().GetState()) == falcon.JobWaiting:
+		return Waiting
 	}
 	return Training
 }
 
-// standsAfter reports whether the newest recovery failed and the job has not trained since.
-func standsAfter(snap *falconv1.SnapshotReply) bool {
-	r := snap.GetRecovery()
-	return r.GetState() != "" && !feed.Recovering(r) && r.GetState() != string(falcon.RecoveryResumed) && snap.GetJob().GetIteration() <= r.GetBeforeIteration()
+// ofKind are the classes that follow from how a job stands alone.
+var ofKind = map[statements.Kind]Class{
+	statements.Stopped: Stopped, statements.Failed: Stopped, statements.Ended: Stopped,
+	statements.Standing: Stopped, statements.Resuming: Recovering, statements.Moving: Recovering,
+	statements.Slow: Slow, statements.Slower: Slow,
 }
 
 // NeedsPerson reports whether something waits that a person can decide on.
@@ -151,41 +159,36 @@ func (r *Row) Version() string {
 	return fmt.Sprintf("older engine (protocol %d, this console has %d)", r.Revision, falconv1.ConsoleRevision)
 }
 
-// waitsOf is what waits in a job, what a person must decide first.
-func waitsOf(j *Job, now time.Time) []Wait {
-	snap := j.State.Snap
-	engineNow := time.Unix(0, snap.GetAtUnixNs()).Add(max(0, now.Sub(j.State.Received)))
-	var must, may []Wait
-	put := func(w Wait, deadlineNs int64) {
-		if deadlineNs == 0 || snap.GetPolicy().GetFrozen() {
-			w.Whom, w.Approved = cmp.Or(w.Whom, whom(snap.GetRole())), false
-			must = append(must, w)
-			return
-		}
-		w.Whom, w.Left = "", max(0, time.Unix(0, deadlineNs).Sub(engineNow))
-		may = append(may, w)
-	}
-	if r := snap.GetRecovery(); r.GetState() == string(falcon.RecoveryProposed) {
-		put(Wait{What: r.GetId()}, r.GetDeadlineUnixNs())
-	}
-	for _, l := range append([]*falconv1.Ladder{snap.GetLadder()}, snap.GetOthers()...) {
-		w := Wait{Owner: feed.TriageOf(snap, l.GetIncident()).GetOwner()}
-		if p := l.GetProposal(); p.GetState() == string(falcon.ActionProposed) {
-			w.What = p.GetRung() + " for " + p.GetIncident()
-			if phrase.Waits(p) {
-				w.Whom = "a second approver"
-			}
-			put(w, p.GetDeadlineUnixNs())
+// waits is what waits in a job, in the order of the statements.
+func (r *Row) waits() (out []Wait) {
+	snap := r.State.Snap
+	for i := range r.said {
+		x := &r.said[i]
+		w := Wait{Owner: feed.TriageOf(snap, x.IncidentID()).GetOwner()}
+		left, counts := x.Left(r.at)
+		switch {
+		case x.Kind == statements.Recovery:
+			w.What = x.Recovery.GetId()
+			counts = counts && x.Recovery.GetState() == string(falcon.RecoveryProposed)
+		case x.Kind == statements.Pending || x.Kind == statements.Decision:
+			w.What = x.Action.GetRung() + " for " + x.Action.GetIncident()
+			w.Approved = x.Action.GetState() == string(falcon.ActionApproved)
+		default:
 			continue
 		}
-		for _, a := range l.GetActions() {
-			if a.GetState() == string(falcon.ActionApproved) && a.GetDeadlineUnixNs() != 0 && !snap.GetPolicy().GetFrozen() {
-				w.What, w.Approved = a.GetRung()+" for "+a.GetIncident(), true
-				put(w, a.GetDeadlineUnixNs())
-			}
+		switch {
+		case x.Who == statements.Second:
+			w.Whom = "a second approver"
+		case x.Who != statements.Nobody:
+			w.Whom = whom(snap.GetRole())
+		case !counts:
+			continue
+		default:
+			w.Left = left
 		}
+		out = append(out, w)
 	}
-	return append(must, may...)
+	return out
 }
 
 // roleApprover is the role that decides.

@@ -73,7 +73,7 @@ func byWorst(a, b *Row) int {
 	return cmp.Or(
 		cmp.Compare(a.Class, b.Class),
 		truth(b.NeedsPerson())-truth(a.NeedsPerson()),
-		cmp.Compare(classOfSnap(a.State.Snap), classOfSnap(b.State.Snap)), // of those away: as they were
+		cmp.Compare(classOfSaid(a.State.Snap, a.said), classOfSaid(b.State.Snap, b.said)), // of those away: as they were
 		cmp.Compare(magnitude(b.PerHour), magnitude(a.PerHour)),
 	)
 }

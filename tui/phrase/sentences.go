@@ -177,19 +177,3 @@ func Slowdown(i *falconv1.Incident) string {
 func Before(i *falconv1.Incident) float64 {
 	return falcon.Incident{HealthyMs: i.GetHealthyMs(), BeforeMs: i.GetBeforeMs()}.Before()
 }
-
-var jobSentences = map[falcon.JobState]string{
-	falcon.JobLearning: "learning the healthy iteration time",
-	falcon.JobSteady:   "steady at {ms} an iteration, baseline {baseline}",
-	falcon.JobSlow:     "slow: {ms} an iteration, {slowdown} against the baseline of {baseline}",
-	falcon.JobFinished: "the job has finished",
-}
-
-// JobLogged is the state of a job, for a stream.
-func JobLogged(j *falconv1.Job) string {
-	text := jobSentences[falcon.JobState(j.State)]
-	if text == "" {
-		return "job state: " + j.State
-	}
-	return strings.NewReplacer("{ms}", Ms(j.IterationMs), "{baseline}", Ms(j.BaselineMs), "{slowdown}", Percent(j.Slowdown)).Replace(text)
-}

@@ -31,14 +31,14 @@ func TestAProposalWithoutAPlanHasNoEmptyPart(t *testing.T) {
 	}
 }
 
-// A job that runs at its baseline's speed is not called slow for its open incident.
+// A job that runs at its baseline's speed is said to run, with how far it is from it.
 func TestAJobAtItsBaselineIsNotCalledSlow(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(enginetest.Proposed)
 	s := picture(t, e)
-	for slowdown, want := range map[float64]string{0.01: "near the baseline, incident open, ", 0.06: "slow, "} {
+	for slowdown, want := range map[float64]string{0.01: "running, +1% against the baseline", 0.06: "running, +6% against the baseline"} {
 		s.Snap.Job.Slowdown = slowdown
-		if got := Summary(s, s.Received); !strings.Contains(got, want) || strings.Contains(got, "slow, ") != (want == "slow, ") {
+		if got := Summary(s, s.Received); !strings.Contains(got, want) || strings.Contains(got, "slow, ") {
 			t.Errorf("%+v: %q", slowdown, got)
 		}
 	}

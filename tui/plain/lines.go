@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
@@ -92,9 +93,10 @@ func (d *diff) jobLines(s *falconv1.SnapshotReply) []string {
 		}
 		out = append(out, fmt.Sprintf("watching %s: %d ranks (tp %d, dp %d, pp %d)%s", job.Name, job.World, job.Tp, job.Dp, job.Pp, emulated))
 	}
-	if st := job.GetState(); st != d.job && st != "" {
-		d.job = st
-		out = append(out, phrase.JobLogged(job))
+	at := time.Unix(0, s.GetAtUnixNs())
+	if x := statements.OfJob(statements.Picture{Snap: s, Now: at}); x.Kind != statements.Unknown && string(x.Kind) != d.job {
+		d.job = string(x.Kind)
+		out = append(out, phrase.Statement(&x, at))
 	}
 	if unseen := unseenLines(s); !slices.Equal(unseen, d.unseen) {
 		d.unseen = unseen
@@ -161,35 +163,20 @@ func Summary(s *feed.State, now time.Time) string {
 	if s.Received.IsZero() {
 		return "no engine yet, retrying: " + s.Err
 	}
-	job := s.Snap.GetJob()
-	line := jobStamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", stateWord(job),
-		phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))
-	if h := s.Snap.GetHang(); h != nil {
-		line += "; " + phrase.HangHeadline(h, pictured(s).EngineNow())
-	}
-	for _, i := range s.Snap.Incidents {
-		if page.Open(i) {
-			line += fmt.Sprintf("; %s: %s", i.Id, phrase.Verdict(i.Verdict))
-		}
-	}
-	if r := s.Snap.GetRecovery(); feed.Recovering(r) {
-		line += fmt.Sprintf("; %s at %s: %s", r.Id, r.State, phrase.Faults(r.Faults))
-	}
+	line := jobStamp(s.Snap.GetJob()) + strings.Join(said(s, now), "; ")
 	if s.Conn != feed.Live {
 		line += fmt.Sprintf("; engine unreachable for %ds", int(now.Sub(s.Since).Seconds()))
 	}
 	return line
 }
 
-// nearBaseline is the slowdown below which a job whose incident is open is not called slow:
-// an action holds, or its relief is still being judged.
-const nearBaseline = 0.05
-
-func stateWord(job *falconv1.Job) string {
-	if job.GetState() == string(falcon.JobSlow) && job.GetSlowdown() < nearBaseline {
-		return "near the baseline, incident open"
+// said are the statements, the most important first.
+func said(s *feed.State, now time.Time) (out []string) {
+	at := s.EngineTime(now)
+	for _, x := range statements.Of(statements.Picture{Snap: s.Snap, Now: at, Lost: s.Conn == feed.Lost}) {
+		out = append(out, phrase.Statement(&x, at))
 	}
-	return job.GetState()
+	return out
 }
 
 // holdingLines returns who holds the job up.

@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/link"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // Once writes the state now and ends: as lines, or as one JSON document with
@@ -28,6 +31,7 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	}
 	clean.Message(r)
 	if asJSON {
+		r.Statements = statementsOf(r)
 		b, err := protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}.Marshal(r)
 		if err != nil {
 			return err
@@ -54,6 +58,26 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	}
 	w.printLines(Present(r)...)
 	return w.err
+}
+
+// statementsOf is what is said first, for programs.
+func statementsOf(r *falconv1.SnapshotReply) []*falconv1.Statement {
+	at := time.Unix(0, r.GetAtUnixNs())
+	var out []*falconv1.Statement
+	for _, x := range statements.Of(statements.Picture{Snap: r, Now: at}) {
+		s := &falconv1.Statement{
+			Kind: string(x.Kind), Severity: x.Severity.String(), Incident: x.IncidentID(), Action: x.Action.GetId(),
+			Recovery: x.Recovery.GetId(), Ranks: x.Ranks, Who: string(x.Who), Text: phrase.Statement(&x, at),
+		}
+		if !x.Since.IsZero() {
+			s.SinceUnixNs = x.Since.UnixNano()
+		}
+		if !x.Until.IsZero() {
+			s.UntilUnixNs = x.Until.UnixNano()
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // linkedLines returns the lines about what a link points at; nil where it is no incident
@@ -89,6 +113,9 @@ func Present(r *falconv1.SnapshotReply) []string {
 	var out []string
 	at := jobStamp(r.GetJob())
 	for _, l := range d.jobLines(r) {
+		out = append(out, at+l)
+	}
+	for _, l := range said(now, time.Time{}) {
 		out = append(out, at+l)
 	}
 	for _, l := range holdingLines(r) {

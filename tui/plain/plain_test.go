@@ -83,7 +83,7 @@ func TestWholeStory(t *testing.T) {
 		iter int64
 		text string
 	}{
-		{25, "steady at"},
+		{25, "running: "},
 		{enginetest.Detected, "verified at 43"},
 		{enginetest.Located, "GPU degradation on n1.g0 (rank 2), confidence 97%"},
 		{enginetest.Proposed, "waits for a decision"},

@@ -36,8 +36,8 @@ var readerWords = []readerWord{
 	{"who", "who", "who you are, who may act, and who else is here", sayWho},
 }
 
-func sayWhy(s *feed.State, _ string, now time.Time) []string {
-	now = s.EngineTime(now)
+func sayWhy(s *feed.State, _ string, at time.Time) []string {
+	now := s.EngineTime(at)
 	live := pictured(s)
 	inc := live.Incident()
 	switch {
@@ -45,11 +45,11 @@ func sayWhy(s *feed.State, _ string, now time.Time) []string {
 		return []string{page.NoRanks(live)}
 	case s.Snap.GetHang() != nil:
 		return holdingLines(s.Snap)
-	case inc == nil:
-		return []string{"there is no incident; " + phrase.JobLogged(s.Snap.GetJob())}
+	case !page.Open(inc):
+		return said(s, at)
 	}
-	out := []string{fmt.Sprintf("%s is %s: %s; slow since %s; %s", inc.Id, inc.State, phrase.Verdict(inc.Verdict),
-		cmp.Or(phrase.Since(inc, now, nil), "iteration "+phrase.Iteration(inc.OnsetIteration)), phrase.Slowdown(inc))}
+	out := append(said(s, at), fmt.Sprintf("%s is %s: %s; slow since %s; %s", inc.Id, inc.State, phrase.Verdict(inc.Verdict),
+		cmp.Or(phrase.Since(inc, now, nil), "iteration "+phrase.Iteration(inc.OnsetIteration)), phrase.Slowdown(inc)))
 	for _, e := range inc.GetVerdict().GetEvidence() {
 		out = append(out, "  "+phrase.Sign(e)+" "+e.Kind+": "+e.Text)
 	}

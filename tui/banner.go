@@ -96,7 +96,7 @@ func (b banner) headerRight() string {
 		mode = b.pal.Style(themes.Auto)
 	}
 	text, role := b.connection()
-	return b.recordingMark() + b.styled(role, text) + " " + mode.Lipgloss().Render(" "+widget.Arrows(phrase.Mode(b.Live.Snap().GetPolicy()), b.ascii)+" ")
+	return b.recordingMark() + b.styled(role, text) + " " + mode.Lipgloss().Render(" "+widget.Arrows(phrase.Mode(b.Live.Snap().GetPolicy())+phrase.Prefixed(", ", phrase.RecoveryMode(b.Live.Snap().GetPolicy())), b.ascii)+" ")
 }
 
 func (b banner) connection() (string, themes.Role) {
@@ -317,18 +317,20 @@ func (b banner) approvedBar(s *page.State, standing string) string {
 	return layoutRow(b.pal.Style(themes.Urgent), b.w, text, keys+" ", 2)
 }
 
-// proposalText describes a proposal in w columns. Where room is short the times go
-// first, never the incident, the countdown, or that others wait.
+// proposalText describes a proposal in w columns. Where room is short the times go first, then that
+// others wait, never the incident, the countdown, or whose processes end.
 func (b banner) proposalText(s *page.State, prop *falconv1.Action, w int) string {
 	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
-	rest := phrase.Ends(prop)
+	rest := ""
 	if left, ok := page.Countdown(s, prop); ok {
 		rest += "  acts in " + phrase.Seconds(left)
 	}
+	rest += phrase.Ends(prop)
+	text := " " + prop.Incident + " " + prop.Rung + " PROPOSED" + rest
 	if n := len(b.Others); n > 0 {
 		rest += fmt.Sprintf("  +%d waiting", n)
 	}
-	text := ""
+	least := text
 	for _, gain := range []string{
 		fmt.Sprintf("PROPOSED  %s → %s (%s)", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs), change),
 		fmt.Sprintf("PROPOSED  %s → %s", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs)),
@@ -337,10 +339,10 @@ func (b banner) proposalText(s *page.State, prop *falconv1.Action, w int) string
 	} {
 		text = fmt.Sprintf(" %s %s %s%s", prop.Incident, prop.Rung, gain, rest)
 		if lipgloss.Width(text) <= w {
-			break
+			return text
 		}
 	}
-	return text
+	return least // that others wait is said in NOW
 }
 
 // decisionKeys names the keys, or why they don't work.

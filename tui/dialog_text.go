@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -246,7 +248,20 @@ func modeLines(q *decision.SetMode, w int) []page.Line {
 		}
 		out = append(out, page.Line{Text: widget.Cut(text, w), Role: role})
 	}
-	return out
+	return append(out, recoveryModeLines(q.Options[q.Chosen], w)...)
+}
+
+// recoveryModeLines say who lets recoveries begin under a policy, which the mode alone does not.
+func recoveryModeLines(p *falconv1.Policy, w int) []page.Line {
+	p = proto.CloneOf(p)
+	p.Frozen = false
+	switch {
+	case p.GetRecovery() == nil:
+		return nil
+	case p.GetMode() == string(falcon.ModeObserve) || p.GetRecovery().GetApproval() == falcon.ApprovalPerson:
+		return wrapLines(themes.Text, "Recoveries of lost processes wait for a person too.", w)
+	}
+	return wrapLines(themes.Warn, "Recoveries of lost processes begin WITHOUT a person all the same.", w)
 }
 
 // unfrozenPolicy is the policy that would hold without the freeze.
@@ -259,7 +274,7 @@ var consequences = map[decision.Verb]string{
 	decision.VerbApprove: "All healthy ranks leave their collectives and park; the lost ones are replaced on their devices or on a spare; state comes from replicas, or else from the checkpoint. Healthy processes go on unless the reason above says otherwise.",
 	decision.VerbDeny:    "Nothing is done about the fault: the job stays stopped until an operator acts.",
 	decision.VerbEnded:   "Look at these nodes first, or have their power cut: if a rank of the job still runs there, two jobs will train and write the same checkpoints. The recovery goes on at once, on other nodes.",
-	decision.VerbAbort:   "The recovery ends here. The job stays stopped: parked ranks stay parked for a while and then end.",
+	decision.VerbAbort:   "The recovery ends here. The job stays stopped: all its processes, those of survivors too, are told to end.",
 }
 
 func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {

@@ -91,3 +91,58 @@ func TestKeysOpenTheRankThatHoldsTheJobUp(t *testing.T) {
 		t.Errorf("rank %d is opened\n%s", got, text(m))
 	}
 }
+
+// The header says who lets recoveries begin where the mode does not, and the dialog of the mode too.
+func TestTheHeaderSaysThatRecoveriesActAlone(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, _ time.Time) {
+		s.Policy = &falconv1.Policy{Mode: "approve", Recovery: &falconv1.RecoveryPolicy{Approval: "auto"}}
+	})
+	if s := text(m); !strings.Contains(s, "APPROVE, REC AUTO") {
+		t.Errorf("\n%s", s)
+	}
+	presses(m, "c")
+	if s := text(m); !strings.Contains(s, "begin WITHOUT a person") {
+		t.Errorf("the dialog:\n%s", s)
+	}
+}
+
+// An automatic S4 of one incident holds the bar with its countdown while another incident is the newest.
+func TestTheBarBelongsToWhatEndsAllProcesses(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Policy = &falconv1.Policy{Mode: "auto", Cap: "S4"}
+		s.Job.State, s.Job.IterationUnixNs = string(falcon.JobSlow), at.UnixNano()
+		of := func(id, rung string, left time.Duration) (*falconv1.Incident, *falconv1.Ladder) {
+			a := &falconv1.Action{Id: id + "/" + rung + "/1", Incident: id, Rung: rung, State: "proposed", BeforeMs: 400, PredictedMs: 210, DeadlineUnixNs: at.Add(left).UnixNano()}
+			return &falconv1.Incident{Id: id, State: "located", HealthyMs: 210, SlowMs: 400, Verdict: &falconv1.Verdict{}},
+				&falconv1.Ladder{Incident: id, Proposal: a, Actions: []*falconv1.Action{a}, Rungs: []*falconv1.RungView{{Rung: rung}}}
+		}
+		one, s4 := of("INC-0001", "S4", 20*time.Second)
+		two, s2 := of("INC-0002", "S2", 3*time.Second)
+		s.Incidents, s.Ladder, s.Others = []*falconv1.Incident{two, one}, s2, []*falconv1.Ladder{s4}
+	})
+	rows := strings.Split(text(m), "\n")
+	bar := rows[len(rows)-3]
+	if !containsAll(bar, "INC-0001 S4 PROPOSED  acts in 20 s, ENDS ALL", "v veto") || !strings.Contains(rows[3], "S4 for INC-0001 ACTS IN 20 s, ENDS ALL processes") {
+		t.Errorf("\n%s", text(m))
+	}
+	presses(m, "v")
+	if d := m.decisions.dialog; d == nil || d.incidentID() != "INC-0001" {
+		t.Errorf("v asks about %v", d)
+	}
+}
+
+// After an abort that ended the job nothing is said of survivors, nor of what could still be lost.
+func TestAfterAnAbortNothingSurvives(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Recovery = lostNode(at, string(falcon.RecoveryCancelled))
+		s.Recovery.EndedJob, s.Recovery.Survivors, s.Recovery.Attempts, s.Recovery.Reason = true, []int32{0, 1, 2, 3, 4, 5}, 1, "aborted by maria"
+		s.Job.State, s.Job.End = string(falcon.JobLost), &falconv1.JobEnd{How: "ended by falcon", By: "REC-0002", Why: "cancelled: aborted by maria", Ranks: 8}
+	})
+	if s := firstLines(m); strings.Count(s, "ENDED BY FALCON: REC-0002: cancelled: aborted by maria") != 2 {
+		t.Errorf("\n%s", text(m))
+	}
+	presses(m, "7")
+	if s := text(m); strings.Contains(s, "have kept their process") || strings.Contains(s, "at most one step") {
+		t.Errorf("\n%s", s)
+	}
+}

@@ -17,6 +17,15 @@ func Statements(s *State) []statements.Statement { return statements.Of(picture(
 // First is the first of them.
 func First(s *State) statements.Statement { return statements.First(picture(s)) }
 
+// Ended reports whether the job has ended, however that was.
+func Ended(s *State) bool {
+	switch statements.OfJob(picture(s)).Kind {
+	case statements.Finished, statements.Ended, statements.Failed, statements.Stopped:
+		return true
+	}
+	return false
+}
+
 func picture(s *State) statements.Picture {
 	snap := s.Snap()
 	if s.whole != nil {

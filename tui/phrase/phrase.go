@@ -271,6 +271,20 @@ func Mode(p *falconv1.Policy) string {
 	return strings.ToUpper(p.Mode)
 }
 
+// RecoveryMode is who lets recoveries begin, where the mode would have one think otherwise; else "".
+func RecoveryMode(p *falconv1.Policy) string {
+	r := p.GetRecovery()
+	switch asks := r.GetApproval() == falcon.ApprovalPerson; {
+	case r == nil || p.GetFrozen() || p.GetMode() == string(falcon.ModeObserve):
+		return ""
+	case !asks && !ActsAlone(p):
+		return "REC AUTO"
+	case asks && ActsAlone(p):
+		return "REC PERSON"
+	}
+	return ""
+}
+
 // Because is ": REASON" where the action's state has one: why it was undone, or
 // else what the decision gave or the failure was.
 func Because(a *falconv1.Action) string {

@@ -236,7 +236,7 @@ func Ends(a *falconv1.Action) string { return endsWords(statements.EndsOf(a)) }
 func endsWords(e statements.Ends) string {
 	switch e {
 	case statements.EndsAll:
-		return ", ends ALL processes"
+		return ", ENDS ALL processes"
 	case statements.EndsNode:
 		return ", ends the processes of a node"
 	case statements.EndsNone:

@@ -94,7 +94,9 @@ func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	if len(v.GetReplaced()) > 0 {
 		t.sayLine(themes.Text, "%s: %s", phrase.Capital(phrase.Replacing(falcon.RecoveryState(v.State), v.PhasesMs)), phrase.Replaced(v))
 	}
-	if n := len(v.GetSurvivors()); n > 0 {
+	if v.GetEndedJob() {
+		t.sayLine(themes.Warn, "Survivors: none: all processes were told to end")
+	} else if n := len(v.GetSurvivors()); n > 0 {
 		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))
 		if kept, of, ok := s.KeptPids(v); ok {
 			text += fmt.Sprintf("; %d of %d seen have kept their process", kept, of)

@@ -16,6 +16,9 @@ import (
 func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list := s.Feed.Recoveries.GetExposures()
 	body := c.Rule(r, "IF IT FAILED NOW", whoDecides(s.Snap().GetPolicy()))
+	if page.Ended(s) {
+		list = nil // of before
+	}
 	if len(list) == 0 {
 		page.Empty(c, body, noMapReason(s))
 		return
@@ -56,6 +59,8 @@ func whoDecides(p *falconv1.Policy) string {
 func noMapReason(s *page.State) string {
 	f := s.Feed
 	switch {
+	case page.Ended(s):
+		return "the job has no processes any more: nothing can be lost"
 	case f.RecoveriesErr != "":
 		return "what a loss would cost is not known: " + f.RecoveriesErr
 	case f.Recoveries.GetNote() != "":

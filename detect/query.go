@@ -85,7 +85,7 @@ func (m *Machine) Steady() Steady {
 	}
 	return Steady{
 		Learning: m.samples.isLearning(), BaselineMs: m.baseline.currentMs(),
-		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.lastIteration(), Slower: m.slowerInRow(),
+		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.lastIteration(), Slower: m.samples.slowerInRow(m.baseline.currentMs()),
 	}
 }
 
@@ -93,12 +93,11 @@ func (m *Machine) Steady() Steady {
 const slowerMost = 64
 
 // slowerInRow counts the newest iterations that are slower than the baseline, and not only a little.
-func (m *Machine) slowerInRow() (n int) {
-	base := m.baseline.currentMs()
-	if base <= 0 || m.samples.isLearning() {
+func (l *sampleLog) slowerInRow(base float64) (n int) {
+	if base <= 0 || l.isLearning() {
 		return 0
 	}
-	for _, ms := range slices.Backward(m.samples.slowest.newestValues(slowerMost)) {
+	for _, ms := range slices.Backward(l.slowest.newestValues(slowerMost)) {
 		if falcon.IsMinor(base, ms) {
 			break
 		}

@@ -166,11 +166,11 @@ func (r *Row) waits() (out []Wait) {
 		x := &r.said[i]
 		w := Wait{Owner: feed.TriageOf(snap, x.IncidentID()).GetOwner()}
 		left, counts := x.Left(r.at)
-		switch {
-		case x.Kind == statements.Recovery:
+		switch x.Kind {
+		case statements.Recovery:
 			w.What = x.Recovery.GetId()
 			counts = counts && x.Recovery.GetState() == string(falcon.RecoveryProposed)
-		case x.Kind == statements.Pending || x.Kind == statements.Decision:
+		case statements.Pending, statements.Decision:
 			w.What = x.Action.GetRung() + " for " + x.Action.GetIncident()
 			w.Approved = x.Action.GetState() == string(falcon.ActionApproved)
 		default:

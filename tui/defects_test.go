@@ -138,7 +138,7 @@ func TestTheBarIsGreenForGoodNewsAlone(t *testing.T) {
 		{"steady", hang, "✖ stands still"},
 	} {
 		m := emptyJob(t, &falconv1.Job{Name: "j", State: c.state, World: 2, Dp: 2})
-		m.work.live.Snap().Hang = c.hang
+		m.work.live.Snap().Hang, m.work.live.Snap().AtUnixNs = c.hang, newClock().now().UnixNano()
 		m.screen.dirty = true
 		if s := text(m); !strings.Contains(s, " "+c.want) || strings.Contains(s, "● ") != strings.HasPrefix(c.want, "● ") {
 			t.Errorf("%s: want %q in\n%s", c.state, c.want, s)

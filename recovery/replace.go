@@ -66,15 +66,16 @@ func (w *workflow) beginReplace(now time.Time) bool {
 	if newWaits(w).awaitReturn(now, a) {
 		return false
 	}
-	w.spareCame()
+	w.endWait()
 	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.ReplaceMost)
 	w.applyAssignment(a)
 	w.orders.launchReplacements(now)
 	return true
 }
 
-func (w *workflow) spareCame() {
-	if w.op.spare.end() {
+// endWait ends a wait for a spare, or for nodes that come back.
+func (w *workflow) endWait() {
+	if w.op.spare.end() || w.op.rec.Wait != nil {
 		w.op.rec.Reason = ""
 	}
 }

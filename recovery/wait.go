@@ -114,6 +114,7 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 		return false
 	}
 	if c := w.op.rec; c.Wait == nil || c.Wait.Spare {
+		w.op.spare.end() // one that is lost again is waited for anew
 		w.op.setDeadline(now, limit-w.op.clock.Spent(now))
 		c.Reason = fmt.Sprintf("%s may come back, and a shard would be lost with it", nodeList(nodes))
 		w.out.addNote(c.ID, "recovery", 2, "%s waits up to %s: %s", c.ID, limit.Round(100*time.Millisecond), c.Reason)

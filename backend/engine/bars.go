@@ -94,7 +94,7 @@ func (c *clusterView) barredSpare(n falcon.Node) string {
 	now := c.cfg.Now()
 	b, barred := c.state.bars.Node(now, n)
 	if !barred {
-		if why := c.left.on(now, n, c.attached[n]); why != "" {
+		if why := c.leftOn(now, n); why != "" {
 			return why + ": end it"
 		}
 		return ""

@@ -63,10 +63,16 @@ func (l leftovers) forget(n falcon.Node, name string) {
 // agent reports all that live, and nothing of those that ended while it was away.
 const relist = 5 * time.Second
 
-// on is the first leftover on a node, "" = none is known.
-func (l leftovers) on(now time.Time, n falcon.Node, attached time.Time) string {
-	for _, name := range slices.Sorted(maps.Keys(l[n])) {
-		if x := l[n][name]; !x.at.Before(attached) || now.Sub(attached) < relist {
+// relistBeats are the beats of the new stream that must have come as well: an agent that was stopped
+// meanwhile has reported nothing.
+const relistBeats = 3
+
+// leftOn is the first leftover on a node, "" = none is known.
+func (c *clusterView) leftOn(now time.Time, name falcon.Node) string {
+	n, attached := c.nodes.Node(name), c.attached[name]
+	listed := n != nil && n.Connected() && n.Beats >= relistBeats && now.Sub(attached) >= relist
+	for _, process := range slices.Sorted(maps.Keys(c.left[name])) {
+		if x := c.left[name][process]; !listed || !x.at.Before(attached) {
 			return x.text
 		}
 	}

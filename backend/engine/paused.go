@@ -49,7 +49,7 @@ func (dr *recoveryDriver) liftPaused(now time.Time) {
 
 // holdsProcesses reports whether a node may still run something of the job that was replaced.
 func (c *clusterView) holdsProcesses(now time.Time, n falcon.Node) bool {
-	return c.leftRunning(now, n) != "" || c.left.on(now, n, c.attached[n]) != ""
+	return c.leftRunning(now, n) != "" || c.leftOn(now, n) != ""
 }
 
 // takeBack lifts a fence: its node is a spare from now on.

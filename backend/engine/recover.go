@@ -221,7 +221,7 @@ func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
 
 // onBeat takes a node's sign of life and those of its processes.
 func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
-	n.Beat = in
+	n.TakeBeat(in)
 	dr.links.compareClock(n.Name, in.GetAtUnixNs(), dr.cfg.wallOffset())
 	dr.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {

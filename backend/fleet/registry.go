@@ -27,6 +27,7 @@ type Node struct {
 	Host     string   // address that its newest stream came from, "" = unknown
 	LastSeen time.Time
 	Beat     *falconv1.Beat // newest of the present stream, or of the last one; nil before its first
+	Beats    int            // of the present stream
 	Steal    float64        // share of CPU time withheld, from the last telemetry
 
 	twins *Twins // newest case of two agents with this name; nil = none
@@ -38,6 +39,12 @@ type Node struct {
 
 // Connected reports whether a stream is open.
 func (n *Node) Connected() bool { return n.Session != nil }
+
+// TakeBeat takes a sign of life of the present stream.
+func (n *Node) TakeBeat(b *falconv1.Beat) {
+	n.Beat = b
+	n.Beats++
+}
 
 // Age is how long ago the node was last heard.
 func (n *Node) Age(now time.Time) time.Duration { return now.Sub(n.LastSeen) }
@@ -77,6 +84,7 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 		n.boot, n.taken, n.acked = boot, 0, 0
 	}
 	n.Session, n.Hello, n.LastSeen, n.Host, n.Beat = s, s.Hello, now, s.Host, nil
+	n.Beats = 0
 	return n, n.acked, nil
 }
 

@@ -190,7 +190,7 @@ func (j *belief) ruin(v falcon.Recovery) {
 // fit is how many devices can run a rank, and are not given up for a reason that holds.
 func (c *Cluster) fit() (devices int) {
 	for _, n := range c.order {
-		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 && (!n.lost && !n.suspect() || !c.host.belief.isFenced(n.name)) {
+		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 && (!n.lost && !n.faulty && !n.suspect() || !c.host.belief.isFenced(n.name)) {
 			devices += c.setup.perNode
 		}
 	}
@@ -220,6 +220,9 @@ const backFor = 1500 * time.Millisecond
 // in a recovery that has another cause, as are out of its nodes.
 func (j *belief) fence(v falcon.Recovery, name falcon.Node, out, of int) {
 	n := j.c.nodes[name]
+	if n != nil && n.suspect() {
+		n.faulty = true // its devices are not there, however long that takes
+	}
 	if n == nil || n.guilty() || n.demanded || byAction(v, name) && n.slowOfLate() {
 		return
 	}

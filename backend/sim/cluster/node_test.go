@@ -39,6 +39,7 @@ type node struct {
 	hot      uint64        // thermal time of its GPUs so far, ns
 	blamed   time.Duration // when a device here last reported a fatal fault, 0 = never
 	lost     bool          // it lost its power, and no fence of it was lifted since
+	faulty   bool          // it was given up while a device's fatal report spoke against it, and no fence of it was lifted since
 	demanded bool          // an operator has asked for its replacement
 	old      bool          // its agent is of the version before, until it is started again
 }

@@ -409,7 +409,7 @@ func (c *Cluster) lift() {
 			})
 			if err == nil || errors.Is(err, engine.ErrNotFound) && !c.host.belief.open() { // the engine died before its fence, or as it lifted it
 				delete(c.host.belief.barred, n.name)
-				n.demanded, n.lost = false, false
+				n.demanded, n.lost, n.faulty = false, false, false
 				c.log("operator: lifted the fence of %s", n.name)
 			} else {
 				c.log("operator: lift %s: %v", n.name, err)

@@ -50,7 +50,7 @@ type liveLab struct {
 func startLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveLab {
 	t.Helper()
 	l := openLab(t, sc, netns, more...)
-	l.await(30, time.Minute)
+	l.await(30, 3*time.Minute) // eight PyTorch ranks take long to begin on a busy machine
 	return l
 }
 

@@ -128,7 +128,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes keys attacks eval one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes keys attacks eval autopsy-power one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -162,6 +162,10 @@ EVAL_ITERATIONS ?= 1000
 eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
 	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
 	go test ./detect/evaltest -count=1 -timeout 2h -v -run 'TestSmall$$' -small-seeds 200 -small-iterations 1000000
+
+AUTOPSY_PLAYS ?= 1000
+autopsy-power: ## how small a change falcon detect finds, before and after how many points: AUTOPSY_PLAYS (1,000) series a cell; its part of docs/autopsy.md
+	go test ./detect/autopsy -count=1 -timeout 1h -v -run TestPowerTable -power-plays $(AUTOPSY_PLAYS) -power-out $(PAGES)/autopsy.md
 
 ONE_SLOW ?= 20
 one-slow: ## one slow rank of 100,000, ONE_SLOW (20) places and moments: verified and named as soon as of 1,000, and nobody else

@@ -93,7 +93,13 @@ func (in *inputs) file(name string) {
 		return
 	}
 	if packing(name, head) == "" {
-		in.set.Add(name, func() (io.ReadCloser, error) { return os.Open(name) })
+		in.set.Add(name, func() (io.ReadCloser, error) {
+			file, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			return watched(file, name), nil
+		})
 		return
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

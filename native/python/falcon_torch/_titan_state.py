@@ -53,7 +53,8 @@ class Progress:
     def state_dict(self) -> dict[str, Any]:
         """All counts, and the loader's position."""
         trainer = self._trainer
-        if trainer.step >= self._taken[0] + TAKEN_EVERY:
+        behind = self._skip > 0  # it has yet to read what was read before
+        if not behind and trainer.step >= self._taken[0] + TAKEN_EVERY:
             self._taken = trainer.step, trainer.dataloader.state_dict()
         schedules = trainer.lr_schedulers.state_dict()
         counts = {"step": trainer.step, "tokens": trainer.ntokens_seen}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ if importlib.util.find_spec("torchtitan") is None:
 
 import titan_job as job
 from falcon_torch import _hook
+from falcon_torch._titan_state import TAKEN_EVERY, Progress
 
 
 @cache
@@ -100,3 +103,46 @@ def misuse(_: Mailbox) -> str:
 
 def test_misuse_is_refused_with_a_sentence() -> None:
     assert play(1, misuse) == ["trainer is a Linear without should_continue_training; give a Trainer of torchtitan"]
+
+
+class Counted:
+    """A loader that knows how many batches it has given."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            self.given += 1
+            yield self.given
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.given = state["given"]
+
+
+def counted_trainer() -> Any:
+    schedules = SimpleNamespace(state_dict=dict, load_state_dict=lambda _: None)
+    return SimpleNamespace(
+        parallel_dims=SimpleNamespace(dp_enabled=False),
+        gradient_accumulation_steps=2,
+        step=0,
+        ntokens_seen=0,
+        dataloader=Counted(),
+        lr_schedulers=schedules,
+    )
+
+
+def test_a_loader_that_is_behind_is_not_taken() -> None:
+    """Who takes a dead rank over reads the data again: until then its loader's place is not that of the step."""
+    step = 3 * TAKEN_EVERY
+    progress = Progress(counted_trainer())
+    progress.load_state_dict({"step": step, "tokens": 0, "schedules": {}, "rank": 1, "loader": (step, {"given": 7})})
+    kept = progress.state_dict()
+    again = Progress(trainer := counted_trainer())
+    again.load_state_dict(kept)
+    again.skip(iter(trainer.dataloader))
+    assert trainer.dataloader.given == 2 * step
+    assert again.state_dict()["loader"] == (step, {"given": 2 * step})

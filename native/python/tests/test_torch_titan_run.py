@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import falcon_torch
-from entered import STEPS, Case, Death, Noted, check_deaths, check_places, die, long, many_places
+from entered import STEPS, Case, Death, Noted, check_deaths, check_places, die, long, many_deaths, many_places
 from falcon_torch import _recover, _run
 from falcon_torch._mesh import place
 from falcon_torch._state import _local, checksum
@@ -139,6 +139,11 @@ def test_a_rank_of_shards_dies(point: str) -> None:
 @long
 def test_processes_with_shards_change_places(blocks: list[int]) -> None:
     check_places(case("fsdp=2,dp=2"), (1, blocks))
+
+
+@long
+def test_ranks_die_time_and_again() -> None:
+    check_deaths(case("dp=2", STEPS), *many_deaths(case("dp=2").world, POINTS))
 
 
 @pytest.mark.parametrize("mesh", MESHES)

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/autopsy"
 	"github.com/failslow/falcon/detect/autopsy/read"
 )
@@ -31,7 +31,7 @@ func printAutopsy(w io.Writer, a autopsy.Answer) error {
 	if a.Kind != autopsy.KindUnknown {
 		fmt.Fprintf(w, "confidence %.0f %%", 100*a.Confidence)
 		if a.CostS >= 1 {
-			fmt.Fprintf(w, ", it cost %s", (time.Duration(a.CostS) * time.Second).String())
+			fmt.Fprintf(w, ", it cost %s", falcon.DurationText(1e3*a.CostS))
 		}
 		fmt.Fprintln(w)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/autopsy"
 )
 
@@ -53,7 +54,12 @@ func renderAutopsy(w io.Writer, a autopsy.Answer, facts *autopsy.Facts) error {
 	for _, s := range facts.Series[:min(chartMost, len(facts.Series))] {
 		charts = append(charts, chartOf(s, a))
 	}
+	cost := ""
+	if a.CostS >= 1 {
+		cost = falcon.DurationText(1e3 * a.CostS)
+	}
 	return autopsyPage.Execute(w, map[string]any{
+		"Cost":   cost,
 		"Answer": a, "Charts": charts, "Title": strings.ToUpper(a.Kind), "W": chartW, "H": chartH, "Percent": fmt.Sprintf("%.0f %%", 100*a.Confidence),
 	})
 }

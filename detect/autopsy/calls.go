@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/failslow/falcon"
 )
 
 const (
@@ -22,13 +24,7 @@ var zero time.Time
 
 // roundDuration is a duration for people.
 func roundDuration(d time.Duration) string {
-	switch {
-	case d >= time.Hour:
-		return d.Round(time.Minute).String()
-	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
-	}
-	return d.Round(10 * time.Millisecond).String()
+	return falcon.DurationText(float64(d) / float64(time.Millisecond))
 }
 
 // judgeCalls finds who is not where the others of its group are.

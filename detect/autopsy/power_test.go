@@ -78,7 +78,7 @@ func TestPowerTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("Found in %d series of each cell, in percent; in brackets what a test would find that knows the place and the noise, at one false alarm in a "+
-		"thousand. False is the share of series without a change in which one is found, the largest of the row. Independent Gaussian noise; 4 % is the least change that counts, so that half of such changes are measured below it. "+
+		"thousand. False is the share of series without a change in which one is found, the largest of the row. Independent Gaussian noise; 4 %% is the least change that counts, so that half of such changes are measured below it. "+
 		"%.0f s on %d cores of %s, %s, commit %s, %s. %s\n\n%s", plays, time.Since(began).Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(),
 		tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), stamp, b.String())
 	if err := tabletest.WritePart(*powerOut, "autopsy-power", "make autopsy-power", text); err != nil {

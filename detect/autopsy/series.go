@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/failslow/falcon"
 )
 
 const (
@@ -164,7 +166,7 @@ func (s Series) where(i int) string {
 	return fmt.Sprintf("row %d", i)
 }
 
-func ms(v float64) string { return roundDuration(time.Duration(v * float64(time.Millisecond))) }
+func ms(v float64) string { return falcon.DurationText(v) }
 
 // stall finds single iterations that took so long that they matter, and are too few to be the job's own work.
 func stall(s Series, values []float64) opinion {

@@ -101,7 +101,7 @@ func TestLinesWithoutATerminal(t *testing.T) {
 	p := newPlace(t, Limits{})
 	p.engine.AdvanceTo(enginetest.End)
 	out, errs, code := exec(t, p.dial(p.person("dana", "viewer")), "")
-	if code != 0 || !strings.Contains(out, "the job has finished") || strings.Contains(out, "\x1b") {
+	if code != 0 || !strings.Contains(out, "finished, at iteration 240") || strings.Contains(out, "\x1b") {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 }

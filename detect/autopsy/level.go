@@ -8,6 +8,7 @@ import (
 
 // Bounds of what is taken for a change of level.
 const (
+	noiseTimes    = 1.2  // noises of a point that a change must have: less than that may last by chance
 	leastChange   = 0.04 // share of the level before: less is left to people who know the job
 	leastPoints   = 3    // at a level
 	leastSeries   = 8    // points for any test
@@ -60,7 +61,7 @@ func levels(values []float64) Levels {
 	}
 	noise := noiseOf(logs)
 	clipped := clip(logs, noise)
-	s := splitter{values: logs, sums: sums(clipped), noise: noise * persistence(clipped, noise)}
+	s := splitter{values: logs, sums: sums(clipped), noise: noise * persistence(clipped, noise), point: noise}
 	s.split(0, n, 0)
 	slices.Sort(s.cuts)
 	out := Levels{Noise: math.Expm1(noise), Least: math.Expm1(s.least(n))}
@@ -73,6 +74,7 @@ type splitter struct {
 	values []float64 // logarithms
 	sums   []float64 // of the clipped ones
 	noise  float64
+	point  float64 // noise of a point
 	cuts   []int
 }
 
@@ -207,7 +209,7 @@ func (s *splitter) shifts(n int) (out []Shift, warmup int) {
 		warmup, parts = parts[0].to, parts[1:]
 	}
 	for i := 1; i < len(parts); {
-		if math.Abs(math.Expm1(parts[i].level-parts[i-1].level)) >= leastChange {
+		if math.Abs(math.Expm1(parts[i].level-parts[i-1].level)) >= max(leastChange, noiseTimes*s.point) {
 			i++
 			continue
 		}

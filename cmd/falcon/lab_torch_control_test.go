@@ -61,7 +61,7 @@ func TestTorchPipelineRuns(t *testing.T) {
 	// A line for a shell, which stays as the parent of the training process.
 	command := "cd " + folder + " && " + python + " " + script + " checkpoint; exit $?"
 	_, out, err := playLab(t, filepath.Join(folder, "report.json"), "--scenario", scenarioFile(t, sc), "--train", command)
-	if err != nil || !strings.Contains(out, "all 8 ranks ended normally") {
+	if err != nil || !strings.Contains(out, "all 8 ranks ended with success") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if parts, _ := filepath.Glob(filepath.Join(folder, "checkpoint", "*.distcp")); len(parts) == 0 {

@@ -66,6 +66,7 @@ func TestTorchSameError(t *testing.T) {
 	sc.Iterations = 100_000
 	l := startLab(t, sc, "", "--train", command)
 	began := l.status().RankPids
+	l.await(55, 3*time.Minute) // iterations of a second each, on two cores
 	l.awaitRecoveries(func(list []falcon.Recovery) bool { return len(list) > 0 && list[0].Together == falcon.EndsAlike })
 	time.Sleep(5 * time.Second) // in which policy would start it again
 	list := l.awaitRecoveries(func([]falcon.Recovery) bool { return true })

@@ -66,7 +66,7 @@ func (s *screen) restart() {
 		s.t.Fatal("the job was restarted by the wrong word")
 	}
 	s.keys("BTab", "BTab", "BSpace", "8", "Tab", "Tab", "Enter")
-	s.wait(60*time.Second, "S4 (checkpoint, restart) kept")
+	s.wait(60*time.Second, "In force since iteration", "and kept: ")
 	got := s.falcon("incident", "show", "INC-0001")
 	for _, want := range []string{"S4", "kept", "hot all night"} {
 		if !strings.Contains(got, want) {

@@ -254,10 +254,22 @@ func (r *Row) What() string {
 	switch {
 	case r.Class == Away:
 		return r.State.Err
+	case len(r.said) > 0 && r.said[0].Action != nil && r.said[0].Ends == statements.EndsNone && r.culprit() != "":
+		return r.culprit() // what waits has a column of its own
 	case len(r.said) > 0 && (r.said[0].Severity > statements.Plain || r.said[0].Kind == statements.Finished):
 		return phrase.Statement(&r.said[0], r.at)
 	}
 	return snap.GetJob().GetAlarm()
+}
+
+// culprit is the verdict of the incident that the first statement's action is for, "" where the picture has none.
+func (r *Row) culprit() string {
+	for _, v := range r.State.Snap.GetIncidents() {
+		if v.GetId() == r.said[0].Action.GetIncident() {
+			return v.GetId() + " " + phrase.Verdict(v.GetVerdict())
+		}
+	}
+	return ""
 }
 
 // Detail is what there is to say of a job.

@@ -69,6 +69,9 @@ func printInputs(w io.Writer, list []autopsy.Read) error {
 		switch {
 		case in.Used:
 			_, err = fmt.Fprintf(w, "read      %s: %s\n", in.Path, in.Kind)
+			for _, n := range in.Notes {
+				fmt.Fprintf(w, "          %s\n", n)
+			}
 		default:
 			_, err = fmt.Fprintf(w, "not used  %s: %s\n", in.Path, in.Why)
 			if in.First != "" {

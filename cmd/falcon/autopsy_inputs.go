@@ -164,10 +164,8 @@ func (in *inputs) stream(name string, r io.Reader, depth int) error {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
-	if kind := packing(name, head); kind != "" && depth > 0 {
+	if packing(name, head) != "" {
 		return in.unpack(name, head, buffered, -1, depth)
-	} else if kind != "" {
-		return in.unpack(name, head, buffered, -1, 0)
 	}
 	data, err := io.ReadAll(io.LimitReader(buffered, memberMemory+1))
 	in.unpacked += int64(len(data))

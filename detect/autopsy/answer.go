@@ -56,15 +56,16 @@ type Finding struct {
 
 // Read is an input as the answer lists it.
 type Read struct {
-	Path  string `json:"path"`
-	Kind  string `json:"kind"`
-	Used  bool   `json:"used"`
-	Lines int    `json:"lines,omitempty"`
-	Why   string `json:"why,omitempty"`
-	First string `json:"first_line,omitempty"`
+	Path  string   `json:"path"`
+	Kind  string   `json:"kind"`
+	Used  bool     `json:"used"`
+	Lines int      `json:"lines,omitempty"`
+	Why   string   `json:"why,omitempty"`
+	First string   `json:"first_line,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 }
 
-// case_ is what one judge found; the best of all is the answer, the others are its evidence.
+// opinion is what one judge found; the best of all is the answer, the others are its evidence.
 type opinion struct {
 	kind       string
 	rank       int // of causes: the lower comes first
@@ -113,14 +114,12 @@ func Judge(f *Facts) Answer {
 	switch {
 	case len(opinions) > 0:
 		out.take(opinions)
-		out.Findings = append(out.Findings, beside...)
 	case judged:
 		out.healthy(series)
-		out.Findings = append(out.Findings, beside...)
 	default:
 		out.unknown(series)
-		out.Findings = append(out.Findings, beside...)
 	}
+	out.Findings = append(out.Findings, beside...)
 	out.list(f)
 	return out
 }
@@ -209,7 +208,7 @@ func (a *Answer) list(f *Facts) {
 		a.Findings = a.Findings[:listed]
 	}
 	for _, in := range f.Inputs {
-		a.Inputs = append(a.Inputs, Read{in.Path, in.Kind, in.Used, in.Lines, in.Why, in.First})
+		a.Inputs = append(a.Inputs, Read{in.Path, in.Kind, in.Used, in.Lines, in.Why, in.First, in.Notes})
 	}
 }
 

@@ -33,7 +33,7 @@ func judgeCalls(f *Facts) opinion {
 	groups := map[key][]Call{}
 	for _, c := range newestCalls(f.Calls) {
 		k := key{group: c.Group}
-		if c.counted() {
+		if c.Counted {
 			k.op = c.Op
 		}
 		groups[k] = append(groups[k], c)
@@ -56,9 +56,6 @@ func judgeCalls(f *Facts) opinion {
 	return best
 }
 
-// counted reports whether RAS counted it: then each operation is numbered by itself.
-func (c Call) counted() bool { return c.TimedMs == 0 && c.Seq != -1 && c.Size == 0 && c.Op != "" }
-
 // newestCalls keeps of several lines on one rank and group what they say together.
 func newestCalls(calls []Call) []Call {
 	type key struct {
@@ -78,7 +75,7 @@ func newestCalls(calls []Call) []Call {
 			c.Group = groupOf[c.Rank]
 		}
 		k := key{c.Rank, c.Group, ""}
-		if c.counted() {
+		if c.Counted {
 			k.op = c.Op
 		}
 		i, ok := at[k]

@@ -54,7 +54,6 @@ type Series struct {
 	Why    string // why this one was taken
 	Every  int    // iterations that a point covers, 0 = not known
 	Points []Point
-	Rival  []string // other values that could be meant
 }
 
 // Point is one value of a series.
@@ -102,6 +101,7 @@ type Call struct {
 	Op      string // "" = not known
 	Size    int64  // elements, 0 = not known
 	TimedMs float64
+	Counted bool // by RAS, which numbers each operation by itself
 	Source  Source
 }
 
@@ -118,10 +118,9 @@ type Direction int
 
 // Directions.
 const (
-	MoreIsSlow  Direction = iota // times
-	LessIsSlow                   // clocks, rates, scores
-	LeastWaits                   // times inside a collective: the last to arrive waits least
-	LeastArrive                  // starts: the last to arrive is late
+	MoreIsSlow Direction = iota // times
+	LessIsSlow                  // clocks, rates, scores
+	LeastWaits                  // times inside a collective: the last to arrive waits least
 )
 
 // Sample is one value of one member among peers.

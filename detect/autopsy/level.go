@@ -297,7 +297,8 @@ func sums(values []float64) []float64 {
 	return out
 }
 
-// median is that of values, 0 of none. It orders a copy only as far as it must.
+// median is falcon.Median of values. It orders a copy only as far as it must: sorting a million points takes longer
+// than all else.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -308,7 +309,7 @@ func median(values []float64) float64 {
 	if n%2 == 1 {
 		return high
 	}
-	return (slices.Max(a[:n/2]) + high) / 2
+	return slices.Max(a[:n/2])/2 + high/2
 }
 
 // nth is the value that stands at k once a is sorted; smaller ones stand before it then.

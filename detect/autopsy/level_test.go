@@ -3,7 +3,10 @@ package autopsy
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/failslow/falcon"
 )
 
 // made is a series of n points around 1,000 with a step of that share at a place.
@@ -58,6 +61,20 @@ func TestNoiseIsNoChange(t *testing.T) {
 					t.Errorf("n %d noise %g: %+v", n, noise, l.Shifts)
 				}
 			}
+		}
+	}
+}
+
+// The median by selection is that by sorting.
+func TestMedianIsThatOfAll(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 5))
+	for n := range 200 {
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(r.IntN(n + 1))
+		}
+		if got, want := median(values), falcon.Median(slices.Clone(values)); got != want {
+			t.Fatalf("%v: %g, want %g", values, got, want)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func (c *calls) ras(l *line) bool {
 		c.op = m[1]
 		return true
 	}
-	call := autopsy.Call{Rank: -1, Group: c.group, Op: c.op, Source: l.source(c.file)}
+	call := autopsy.Call{Rank: -1, Group: c.group, Op: c.op, Counted: c.op != "", Source: l.source(c.file)}
 	if m := rasSome.FindStringSubmatch(l.body); m != nil {
 		c.seq = whole(m[2], -1)
 		call.Seq, call.N = c.seq, int(whole(m[1], 0))

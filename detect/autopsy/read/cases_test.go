@@ -232,7 +232,7 @@ var cases = map[string]struct {
 		want{kind: autopsy.KindHang, ranks: []int{0}},
 	},
 	"ECC at the end": {
-		"tr.out", plainLog(100) + "Traceback (most recent call last):\n  File \"/work/pretrain.py\", line 222, in <module>\n    pretrain(\n" +
+		"tr.out", plainLog(100) + "Traceback (most recent call last):\n  File \"/job/pretrain.py\", line 222, in <module>\n    pretrain(\n" +
 			"RuntimeError: transform: failed to synchronize: cudaErrorECCUncorrectable: uncorrectable ECC error encountered\nsrun: error: node17: task 69: Aborted\nsrun: Terminating job step 693121.0\n",
 		want{kind: autopsy.KindFailed, hosts: []string{"node17"}, text: "memory error"},
 	},
@@ -248,12 +248,12 @@ var cases = map[string]struct {
 		want{devices: []string{"mlx5_10"}},
 	},
 	"first error of the first rank": {
-		"train.log", plainLog(30) + "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"/work/train.py\", line 9, in f\n[rank3]: ValueError: batch 7 has no labels\n" +
+		"train.log", plainLog(30) + "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"/job/train.py\", line 9, in f\n[rank3]: ValueError: batch 7 has no labels\n" +
 			"[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/x/torch/distributed.py\", line 1, in g\n[rank0]: torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n",
 		want{kind: autopsy.KindFailed, ranks: []int{3}, text: "ValueError"},
 	},
 	"an error that the job outlived": {
-		"train.log", plainLog(20) + "Traceback (most recent call last):\n  File \"/work/log.py\", line 9, in f\nConnectionError: wandb did not answer\n" + plainLog(200),
+		"train.log", plainLog(20) + "Traceback (most recent call last):\n  File \"/job/log.py\", line 9, in f\nConnectionError: wandb did not answer\n" + plainLog(200),
 		want{kind: autopsy.KindHealthy},
 	},
 	"a kernel without memory":       {"slurm.out", plainLog(30) + "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.\n", want{kind: autopsy.KindFailed, text: "memory"}},

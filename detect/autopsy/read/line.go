@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/failslow/falcon/detect/autopsy"
+	"github.com/failslow/falcon/detect/trace/logs"
 )
 
 // Bounds of one input.
@@ -54,7 +55,7 @@ func eachLine(r io.Reader, each func(*line)) (lines int, err error) {
 		if len(raw) > 0 || end != 0 {
 			l.number++
 			for part := range bytes.SplitSeq(raw, []byte{'\r'}) {
-				if text := cleaned(part); text != "" {
+				if text := logs.Printable(part); text != "" {
 					l.take(text)
 					each(&l)
 				}
@@ -143,53 +144,4 @@ func (w *wide) char(pair [2]byte) rune {
 		second[0], second[1] = second[1], second[0]
 	}
 	return utf16.DecodeRune(r, rune(second[0])|rune(second[1])<<8)
-}
-
-// cleaned is a line without a terminal's sequences, control characters and invalid bytes.
-func cleaned(raw []byte) string {
-	if bytes.IndexByte(raw, 0x1b) >= 0 {
-		raw = withoutEscapes(raw)
-	}
-	text := string(raw)
-	if !utf8.ValidString(text) {
-		text = strings.ToValidUTF8(text, "?")
-	}
-	if strings.IndexFunc(text, isControl) >= 0 {
-		text = strings.Map(func(r rune) rune {
-			if isControl(r) {
-				return -1
-			}
-			return r
-		}, text)
-	}
-	text = strings.TrimPrefix(text, "\ufeff")
-	if strings.TrimSpace(text) == "" {
-		return ""
-	}
-	return text
-}
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 }
-
-// withoutEscapes drops terminal sequences: CSI up to its final byte, OSC up to its end, others with one byte.
-func withoutEscapes(raw []byte) []byte {
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != 0x1b {
-			out = append(out, raw[i])
-			continue
-		}
-		if i++; i >= len(raw) {
-			break
-		}
-		switch raw[i] {
-		case '[':
-			for i++; i < len(raw) && (raw[i] < 0x40 || raw[i] > 0x7e); i++ {
-			}
-		case ']':
-			for i++; i < len(raw) && raw[i] != 0x07 && raw[i] != '\\'; i++ {
-			}
-		}
-	}
-	return out
 }

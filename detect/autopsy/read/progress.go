@@ -198,11 +198,6 @@ func (p *progress) result() (s autopsy.Series, ok bool) {
 	if b.meaning.toMs > 0 {
 		s.Unit = "ms"
 	}
-	for _, c := range candidates {
-		if c != b {
-			s.Rival = append(s.Rival, c.meaning.name)
-		}
-	}
 	return s, true
 }
 

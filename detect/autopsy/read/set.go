@@ -126,7 +126,7 @@ func isWide(head []byte) bool {
 
 func firstLine(head []byte) string {
 	for raw := range bytes.SplitSeq(head, []byte{'\n'}) {
-		if text := cleaned(raw); text != "" {
+		if text := logs.Printable(raw); text != "" {
 			return clipped(text)
 		}
 	}
@@ -169,7 +169,7 @@ func (s *Set) addComm(file string, c trace.RASComm) {
 	}
 	call := func(r trace.RASRank, op string, seq int64, text string) {
 		s.facts.Calls = append(s.facts.Calls, autopsy.Call{
-			Rank: r.Rank, Host: r.Host, Group: c.Hash, Op: op, Seq: seq, N: 1, Source: autopsy.Source{File: file, Text: text},
+			Rank: r.Rank, Host: r.Host, Group: c.Hash, Op: op, Seq: seq, N: 1, Counted: op != "", Source: autopsy.Source{File: file, Text: text},
 		})
 	}
 	for op := range ops {

@@ -132,8 +132,9 @@ func splitLine(data []byte, atEOF bool) (int, []byte, error) {
 	return 0, nil, nil
 }
 
-// cleanLine removes escape sequences, control characters and invalid UTF-8.
-func cleanLine(raw []byte) string {
+// Printable is a line without terminal sequences, control characters, a byte order mark and invalid UTF-8; "" where
+// nothing is left.
+func Printable(raw []byte) string {
 	if bytes.IndexByte(raw, 0x1b) >= 0 {
 		raw = dropEscapes(raw)
 	}
@@ -153,8 +154,11 @@ func cleanLine(raw []byte) string {
 	if strings.TrimSpace(text) == "" {
 		return ""
 	}
-	return strings.Trim(text, " ") // a tab at an end is an empty field
+	return text
 }
+
+// cleanLine is a printable line without spaces at its ends; a tab there is an empty field.
+func cleanLine(raw []byte) string { return strings.Trim(Printable(raw), " ") }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 }
 

@@ -68,7 +68,8 @@ type Read struct {
 // opinion is what one judge found; the best of all is the answer, the others are its evidence.
 type opinion struct {
 	kind       string
-	rank       int // of causes: the lower comes first
+	fault      string // the kind of the fault that it takes for the cause
+	rank       int    // of causes: the lower comes first
 	confidence float64
 	who        []Who
 	onset      *Onset
@@ -93,7 +94,9 @@ const (
 // Judge answers from the facts.
 func Judge(f *Facts) Answer {
 	series := measure(f.Series)
-	opinions := []opinion{judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f)}
+	opinions := []opinion{
+		judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f), judgeIdle(f), judgeTests(f), judgeWaits(f),
+	}
 	opinions = append(opinions, judgeMembers(f)...)
 	opinions = append(opinions, judgeSeries(series))
 	for _, v := range f.Verdicts {

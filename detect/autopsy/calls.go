@@ -64,15 +64,10 @@ func newestCalls(calls []Call) []Call {
 	}
 	at := map[key]int{}
 	var out []Call
-	groupOf := map[int]string{} // of lines that name no group: the one that the rank's other lines name
-	for _, c := range calls {
-		if c.Group != "" && c.Rank >= 0 {
-			groupOf[c.Rank] = c.Group
-		}
-	}
+	groupOf, only := namedGroups(calls)
 	for _, c := range calls {
 		if c.Group == "" {
-			c.Group = groupOf[c.Rank]
+			c.Group = cmp.Or(groupOf[c.Rank], only)
 		}
 		k := key{c.Rank, c.Group, ""}
 		if c.Counted {
@@ -90,6 +85,26 @@ func newestCalls(calls []Call) []Call {
 		was.TimedMs, was.N = max(was.TimedMs, c.TimedMs), max(was.N, c.N)
 	}
 	return out
+}
+
+// namedGroups are the groups that each rank's lines name, for its lines that name none, and the one that all
+// name where there is only one.
+func namedGroups(calls []Call) (of map[int]string, only string) {
+	of = map[int]string{}
+	all := map[string]bool{}
+	for _, c := range calls {
+		if c.Group == "" {
+			continue
+		}
+		if all[c.Group] = true; c.Rank >= 0 {
+			of[c.Rank] = c.Group
+		}
+	}
+	if len(all) == 1 {
+		for only = range all {
+		}
+	}
+	return of, only
 }
 
 // judgeGroup compares the ranks of one group.

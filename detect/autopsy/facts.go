@@ -30,6 +30,8 @@ type Facts struct {
 	Named    []Named
 	Verdicts []Verdict
 	Silences []Silence
+	Waits    []Wait
+	Tests    []Bandwidth
 }
 
 // Input is one file, or one member of an archive.
@@ -121,6 +123,7 @@ const (
 	MoreIsSlow Direction = iota // times
 	LessIsSlow                  // clocks, rates, scores
 	LeastWaits                  // times inside a collective: the last to arrive waits least
+	IdleStands                  // utilisation in percent plus one: who waits in a collective is busy, who is not in it idles
 )
 
 // Sample is one value of one member among peers.
@@ -163,4 +166,22 @@ type Silence struct {
 	From  time.Time
 	To    time.Time // the last line of anything
 	Usual time.Duration
+}
+
+// Wait is how long one collective took over a job, and how much of that was waiting for the last to arrive.
+type Wait struct {
+	Op     string
+	Size   string
+	InMs   float64
+	WaitMs float64 // beside InMs
+	Source Source
+}
+
+// Bandwidth is one test of a group of nodes.
+type Bandwidth struct {
+	Metric string
+	Hosts  []string
+	Bytes  int64
+	GBs    float64
+	Source Source
 }

@@ -51,17 +51,13 @@ func judgeFaults(f *Facts) opinion {
 			seen[x.Kind] = 0
 		}
 	}
-	for i := 0; i < len(faults) && out.kind == ""; i++ {
-		if !faults[i].wentOn(f) {
-			out.effect(faults[i])
-		}
+	if out.kind == "" {
+		out.effect(f, faults)
 	}
 	if out.kind == "" {
 		return opinion{findings: out.findings}
 	}
-	if len(out.who) == 0 {
-		out.where(f)
-	}
+	out.where(f)
 	if named := names(out.who); named != "" {
 		out.summary = named + ": " + out.summary
 	}
@@ -82,7 +78,7 @@ func (o *opinion) cause(x Fault) {
 	default:
 		return
 	}
-	o.summary = x.Text
+	o.summary, o.fault = x.Text, x.Kind
 	o.next = append(o.next, x.Advice)
 	if x.Class == Watchdog { // whoever reports it waits; it says nothing of whom
 		return
@@ -92,31 +88,71 @@ func (o *opinion) cause(x Fault) {
 	}
 }
 
-// effect takes what follows from a cause that nothing names.
-func (o *opinion) effect(x Fault) {
-	switch {
-	case x.Class == Ending && (x.Kind == "time_limit" || x.Kind == "preempted" || x.Kind == "cancelled"):
-		return
-	case x.Class != Ending && x.Class != Consequence:
+// effect takes what follows from a cause that nothing names: the report of an end before what its peers saw, one
+// that names somebody before one that does not.
+func (o *opinion) effect(f *Facts, faults []Fault) {
+	var best *Fault
+	for i := range faults {
+		x := &faults[i]
+		if x.sign() && !x.wentOn(f) && (best == nil || x.tells() < best.tells()) {
+			best = x
+		}
+	}
+	if best == nil {
 		return
 	}
 	o.kind, o.rank, o.confidence = KindFailed, orderLost, sureOfEffect
-	o.summary = x.Text + ", and nothing that was given says why"
-	o.next = []string{x.Advice, "give the output of all ranks and the kernel logs of their nodes"}
-	if x.Who != Nobody {
-		o.who = append(o.who, x.Who)
+	o.summary = best.Text + ", and nothing that was given says why"
+	o.next = []string{best.Advice, "give the output of all ranks and the kernel logs of their nodes"}
+	if best.Who != Nobody {
+		o.who = append(o.who, best.Who)
 	}
 }
 
-// where takes the place of a cause from the first task that ended by itself.
+// sign reports whether a fault shows that the job failed, although it is no cause.
+func (x Fault) sign() bool {
+	switch x.Kind {
+	case "time_limit", "preempted", "cancelled":
+		return false
+	case "xid":
+		return true
+	}
+	return x.Class == Ending || x.Class == Consequence
+}
+
+// tells orders signs by how much they say.
+func (x Fault) tells() int {
+	n := 4
+	switch {
+	case x.Kind == "first_failure":
+		return 0
+	case x.Kind == "xid":
+		n = 2
+	case x.Class == Ending && x.Kind != "local_rank_ended":
+		n = 0
+	case x.Class == Ending:
+		n = 1
+	}
+	if x.Who == Nobody {
+		n++
+	}
+	return 2*n + 1
+}
+
+// where takes what a cause does not name of itself from lines that say the same, or from the task that ended.
 func (o *opinion) where(f *Facts) {
 	if o.kind != KindFailed {
 		return
 	}
 	for _, x := range f.Faults {
-		if x.Kind == "task_ended" {
+		switch {
+		case len(o.who) == 0 && x.Kind == o.fault && x.Who != Nobody:
+			o.who = append(o.who, x.Who)
+		case x.Kind != "task_ended":
+		case len(o.who) == 0:
 			o.who = append(o.who, Who{Rank: x.Who.Rank, Host: x.Who.Host})
-			return
+		case len(o.who) == 1 && o.who[0].Host == "" && o.who[0].Rank >= 0 && o.who[0].Rank == x.Who.Rank:
+			o.who[0].Host = x.Who.Host
 		}
 	}
 }

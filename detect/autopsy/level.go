@@ -43,6 +43,7 @@ type Levels struct {
 	Warmup int     // points at the beginning that are not counted
 	Noise  float64 // share of the level, of one point
 	Least  float64 // the least change that could have been told over the last quarter
+	Drift  *Drift  // where there is no change of level
 }
 
 // levels finds the levels of a series of positive values.
@@ -65,7 +66,9 @@ func levels(values []float64) Levels {
 	s.split(0, n, 0)
 	slices.Sort(s.cuts)
 	out := Levels{Noise: math.Expm1(noise), Least: math.Expm1(s.least(n))}
-	out.Shifts, out.Warmup = s.shifts(n)
+	if out.Shifts, out.Warmup = s.shifts(n); len(out.Shifts) == 0 {
+		out.Drift = drift(values)
+	}
 	return out
 }
 

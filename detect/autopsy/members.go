@@ -55,7 +55,7 @@ func metricsOf(samples []Sample) []*metric {
 	byName := map[string]*metric{}
 	var out []*metric
 	for _, s := range samples {
-		if !(s.Value > 0) {
+		if !(s.Value > 0) || s.Direction == IdleStands {
 			continue
 		}
 		name := s.By + "\x00" + s.Metric

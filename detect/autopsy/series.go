@@ -74,6 +74,9 @@ func judgeOne(s measured) opinion {
 	if o := stall(s.Series, s.values); o.kind != "" {
 		return o
 	}
+	if s.levels.Drift != nil {
+		return s.drifting(s.values, s.levels.Drift, s.levels.Noise)
+	}
 	return opinion{judged: true}
 }
 

@@ -14,7 +14,8 @@ type calls struct {
 	found []autopsy.Call
 	group string // of RAS text: the communicator that is spoken of
 	op    string
-	seq   int64 // of RAS text: up to which the ranks that are listed next have launched
+	seq   int64  // of RAS text: up to which the ranks that are listed next have launched
+	begun string // a line of the watchdog that a tool broke, and goes on in the next one
 }
 
 const callsMost = 1 << 16
@@ -35,8 +36,32 @@ var (
 	bareRank = regexp.MustCompile(`^Rank (\d+)\b`)
 )
 
+// brokenAfter are ends of lines that some launchers' filters break in two.
+var brokenAfter = []string{"collective operation timeout:", "(either an error or timeout) detected"}
+
+// join joins a line with the part before it that was broken off.
+func (c *calls) join(l *line) *line {
+	if c.begun == "" {
+		return l
+	}
+	joined := *l
+	joined.text = c.begun + " " + strings.TrimSpace(l.text)
+	c.begun = ""
+	if !strings.Contains(l.text, "WorkNCCL(") && !strings.HasPrefix(l.body, "by watchdog") {
+		return l
+	}
+	return &joined
+}
+
 // take reports whether the line says something of a call.
 func (c *calls) take(l *line) bool {
+	l = c.join(l)
+	for _, end := range brokenAfter {
+		if strings.HasSuffix(strings.TrimRight(l.text, " "), end) {
+			c.begun = strings.TrimRight(l.text, " ")
+			return true
+		}
+	}
 	switch {
 	case strings.Contains(l.text, "is running collective"):
 		return c.fingerprints(l)
@@ -99,6 +124,8 @@ func (c *calls) add(call autopsy.Call) bool {
 	}
 	return call.Rank >= 0
 }
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func whole(s string, otherwise int64) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)

@@ -2,6 +2,7 @@ package read_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -283,7 +284,9 @@ var cases = map[string]struct {
 }
 
 func TestCases(t *testing.T) {
-	for title, c := range cases {
+	all := maps.Clone(cases)
+	maps.Copy(all, reports)
+	for title, c := range all {
 		a := answer(c.name, c.text)
 		w := c.want
 		ok := (w.kind == "" || a.Kind == w.kind) && (w.ranks == nil || slices.Equal(a.Ranks, w.ranks)) && (w.hosts == nil || slices.Equal(a.Hosts, w.hosts)) &&

@@ -1,6 +1,7 @@
 package read
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ const (
 	seeMemory   = "Lower the memory that a step needs, or look for what grows: a cache, a leak, a longer sequence."
 	seeLink     = "Test the link and its port; look at the switch's counters of the same time."
 	seeStorage  = "Look at the file system's servers and its clients' logs of the same time."
+	seeMismatch = "Compare what ranks do before that call: a branch, a data length or a number of batches that differs between ranks."
 	seeStanding = "Take stacks of all ranks (py-spy dump) and NCCL's flight recorder before it ends; the rank that is not in the call is the one to look at."
 )
 
@@ -36,6 +38,10 @@ var faultLines = []faultLine{
 	{needle: "Xid", form: regexp.MustCompile(`Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)`), kind: "xid", class: autopsy.Hardware},
 	{
 		needle: "fallen off the bus", form: regexp.MustCompile(`GPU ([0-9a-fA-F:.]{7,}):? .*fallen off the bus`), kind: "xid", class: autopsy.Hardware,
+		text: "the GPU has fallen off the bus", advice: xidcode.Of(79).Advice,
+	},
+	{
+		needle: "fallen off the bus", form: regexp.MustCompile(`(?:NVRM: |GPU (?:has|is) )fallen off the bus`), kind: "bus", class: autopsy.Hardware,
 		text: "the GPU has fallen off the bus", advice: xidcode.Of(79).Advice,
 	},
 	{
@@ -77,6 +83,10 @@ var faultLines = []faultLine{
 	{
 		needle: "EDAC", form: regexp.MustCompile(`EDAC .* (?:UE|CE) `), kind: "host_memory", class: autopsy.Warning,
 		text: "the host's memory reports an error", advice: "Run the vendor's memory diagnostics; replace the module where it comes again.",
+	},
+	{
+		needle: "Out Of Memory", form: regexp.MustCompile(`srun: error: (\S+): tasks? ([\d,-]+): Out Of Memory`), kind: "host_oom", class: autopsy.Memory,
+		text: "the kernel ended a process: the host had no memory left", advice: seeMemory,
 	},
 	{
 		needle: "oom_kill", form: regexp.MustCompile(`(?i)detected \d+ oom_kill|oom_kill_process`), kind: "host_oom", class: autopsy.Memory,
@@ -147,8 +157,12 @@ var faultLines = []faultLine{
 		text: "not all ranks came to the start", advice: "Look for the ranks that never began: their nodes, their launcher's output.",
 	},
 	{
-		needle: "Stalled", form: regexp.MustCompile(`Stalled ranks|Stalled ops|One or more tensors were submitted to be reduced`), kind: "stall",
+		needle: "tensors were submitted", form: regexp.MustCompile(`One or more tensors were submitted to be reduced`), kind: "stall",
 		class: autopsy.Watchdog, text: "Horovod reports a stall", advice: seeStanding,
+	},
+	{
+		needle: "ismatch", form: regexp.MustCompile(`Mismatched collective detected|collective mismatch error|Detected mismatch between collectives`), kind: "mismatch",
+		class: autopsy.Watchdog, text: "ranks called different collectives, or with different sizes", advice: seeMismatch,
 	},
 	{
 		needle: "Heartbeat monitor timed out", form: regexp.MustCompile(`Heartbeat monitor timed out`), kind: "watchdog", class: autopsy.Watchdog,
@@ -199,7 +213,11 @@ var faultLines = []faultLine{
 		text: "the job's time limit ended it", advice: "Start it again from its checkpoint, with more time.",
 	},
 	{
-		needle: "DUE TO NODE FAILURE", form: regexp.MustCompile(`(?:ON (\S+) )?CANCELLED .*DUE TO NODE FAILURE`), kind: "node_failure", class: autopsy.Hardware,
+		needle: "Node failure on", form: regexp.MustCompile(`Node failure on (\S+)`), kind: "node_failure", class: autopsy.Hardware,
+		text: "Slurm gave up a node", advice: "Look at the node's console and its Slurm state (sinfo -R).",
+	},
+	{
+		needle: "DUE TO NODE FAILURE", form: regexp.MustCompile(`CANCELLED .*DUE TO NODE FAILURE`), kind: "node_failure", class: autopsy.Hardware,
 		text: "Slurm gave up a node", advice: "Look at the node's console and its Slurm state (sinfo -R).",
 	},
 	{
@@ -226,13 +244,29 @@ var faultLines = []faultLine{
 		needle: "ChildFailedError", form: regexp.MustCompile(`ChildFailedError`), kind: "launcher", class: autopsy.Ending,
 		text: "torchrun reports a failed rank", advice: seeProgram,
 	},
+	{
+		needle: "failed (exitcode:", form: regexp.MustCompile(`failed \(exitcode: (-?\d+)\) local_rank: (\d+)`), kind: "local_rank_ended", class: autopsy.Ending,
+		text: "torchrun reports a failed process", advice: seeProgram,
+	},
+	{
+		needle: "exits with return code", form: regexp.MustCompile(`(?:--local_rank=(\d+).*)?exits with return code = (-?[1-9]\d*)`), kind: "launcher",
+		class: autopsy.Ending, text: "DeepSpeed's launcher reports a failed process", advice: seeProgram,
+	},
+	{
+		needle: "Test NCCL failure", form: regexp.MustCompile(`Test NCCL failure`), kind: "nccl", class: autopsy.Network,
+		text: "NCCL's test failed", advice: "Read NCCL's first WARN line; set NCCL_DEBUG=WARN for the next run.",
+	},
+	{
+		needle: "NodeNotReady", form: regexp.MustCompile(`NodeNotReady`), kind: "node_not_ready", class: autopsy.Warning,
+		text: "Kubernetes lost a node for some time", advice: "Look at the node's conditions of that time (kubectl describe node).",
+	},
 }
 
 // exception is the last line of a Python traceback: a class of errors and what it says.
 var exception = regexp.MustCompile(`^\s*(?:\w+: )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Timeout))(?::|$)`)
 
 // follows are errors of a program that a peer's end explains.
-var follows = regexp.MustCompile(`DistBackendError|DistNetworkError|DistStoreError|NCCL communicator was aborted|ncclRemoteError|` +
+var follows = regexp.MustCompile(`monitoredBarrier|mismatch between collectives|DistBackendError|DistNetworkError|DistStoreError|NCCL communicator was aborted|ncclRemoteError|` +
 	`Connection (?:closed|reset)|ChildFailedError|Broken pipe|TCPStore|SignalException`)
 
 // faults reads the lines that state a fault.
@@ -243,6 +277,7 @@ type faults struct {
 	found  []autopsy.Fault
 	more   map[string]int // of the same kind, that are not kept
 	root   *autopsy.Fault // torchrun's root cause, whose lines follow
+	gpu    string         // the newest that the driver named in a line of its own
 }
 
 const (
@@ -254,6 +289,9 @@ const (
 func (f *faults) take(l *line) bool {
 	if f.rootCause(l) || f.traceback(l) {
 		return true
+	}
+	if strings.Contains(l.text, "NVRM: The NVIDIA GPU ") {
+		f.gpu = strings.TrimSuffix(driverGPU.FindString(l.text), ".0")
 	}
 	for i := range faultLines {
 		k := &faultLines[i]
@@ -276,7 +314,8 @@ var rootField = regexp.MustCompile(`^(host|rank|exitcode|traceback|time|error_fi
 func (f *faults) rootCause(l *line) bool {
 	if strings.Contains(l.body, "Root Cause (first observed failure)") {
 		f.root = &autopsy.Fault{
-			Kind: "launcher", Class: autopsy.Ending, Who: autopsy.Nobody, Source: l.source(f.file), Text: "torchrun names the rank that failed first", Advice: seeProgram,
+			Kind: "first_failure", Class: autopsy.Ending, Who: autopsy.Nobody, Source: l.source(f.file),
+			Text: "torchrun names the rank that failed first", Advice: seeProgram,
 		}
 		return true
 	}
@@ -297,9 +336,16 @@ func (f *faults) rootCause(l *line) bool {
 			f.root.Text += ", killed from outside (often for memory)"
 		}
 	case "traceback":
-		f.found, f.root = append(f.found, *f.root), nil
+		f.finish()
 	}
 	return true
+}
+
+// finish keeps a root cause that the end of the file cut.
+func (f *faults) finish() {
+	if f.root != nil {
+		f.found, f.root = append(f.found, *f.root), nil
+	}
 }
 
 // traceback follows a Python traceback to the line that says what was raised.
@@ -359,15 +405,27 @@ func (f *faults) add(l *line, k *faultLine, m []string) {
 			x.Who.Device = m[1]
 		}
 		x.Who.Host = ncclHost(l.text)
-	case "task_ended", "task_killed", "crash":
+	case "task_ended", "task_killed", "crash", "host_oom":
 		if len(m) > 2 && m[1] != "" {
 			x.Who.Host = m[1]
 			if n, err := strconv.Atoi(m[2]); err == nil {
 				x.Who.Rank = n
 			}
 		}
-	case "node_failure":
-		x.Who.Host = m[1]
+	case "local_rank_ended": // the number within its node: the rank itself where there is one node
+		x.Text = fmt.Sprintf("torchrun reports the end of local rank %s of its node, exit code %s", clipped(m[2]), clipped(m[1]))
+		x.Who.Rank = int(whole(m[2], -1))
+	case "launcher":
+		if len(m) > 2 {
+			x.Text = fmt.Sprintf("%s, exit code %s", x.Text, clipped(m[2]))
+			x.Who.Rank = int(whole(m[1], -1))
+		}
+	case "node_failure": // the line of the end names the node of the script, not the one that failed
+		if len(m) > 1 {
+			x.Who.Host = m[1]
+		}
+	case "bus":
+		x.Who.Device = f.gpu
 	case "nvswitch", "pcie":
 		x.Who.Device = m[1]
 	}
@@ -376,6 +434,8 @@ func (f *faults) add(l *line, k *faultLine, m []string) {
 	}
 	f.found = append(f.found, x)
 }
+
+var driverGPU = regexp.MustCompile(`[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d`)
 
 // ncclHost is the host at the beginning of NCCL's "host:pid:tid [device]".
 func ncclHost(s string) string {

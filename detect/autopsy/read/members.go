@@ -16,7 +16,6 @@ type members struct {
 	section string // of the report
 	round   int64
 	device  string   // of nvidia-smi -q
-	stalled bool     // Horovod's list of ranks follows
 	columns []string // of nvidia-smi dmon
 	samples []autopsy.Sample
 	named   []autopsy.Named
@@ -33,7 +32,7 @@ var (
 	reportStep = regexp.MustCompile(`Straggler Report at Step (\d+)`)
 	rankMs     = regexp.MustCompile(`^rank +(\d+): +([\d.]+)(?:ms)?$`)
 	section    = regexp.MustCompile(`^([a-zA-Z][\w. -]*):$`)
-	dictOf     = regexp.MustCompile(`Round (\d+): The node elapsed time are \{([^}]*)\}`)
+	dictOf     = regexp.MustCompile(`(?:Round (\d+): )?The (?:node )?elapsed time(?: of nodes)? are \{([^}]*)\}`)
 	pairOf     = regexp.MustCompile(`(\d+): ([\d.]+)`)
 	stragglers = regexp.MustCompile(`(?:stragglers? (?:are|is|ranks?)|[Ss]tragglers?):? ?\[([\d, ]+)\]`)
 	extreme    = regexp.MustCompile(`(M[nx])(\w+)/Rnk: ([\d.]+)(\w*?)/(\d+)`)
@@ -59,14 +58,10 @@ func (m *members) take(l *line) bool {
 	case strings.Contains(body, "times across ranks"):
 		m.report, m.section = "timers", ""
 		return true
-	case strings.Contains(body, "node elapsed time"):
+	case strings.Contains(body, "elapsed time"):
 		return m.rounds(l)
 	case strings.Contains(body, "traggler"):
 		return m.told(l)
-	case strings.Contains(body, "tensors were submitted"), strings.Contains(body, "missing ranks"), m.stalled:
-		return m.horovod(l)
-	case strings.Contains(body, "monitoredBarrier"):
-		return m.barrier(l)
 	case strings.HasPrefix(body, "# gpu"), strings.HasPrefix(body, "#gpu"), m.columns != nil:
 		return m.dmon(l, body)
 	case m.report != "" && m.inReport(l, body):
@@ -116,8 +111,11 @@ func (m *members) rounds(l *line) bool {
 	if x == nil {
 		return false
 	}
+	if m.round++; x[1] != "" {
+		m.round = whole(x[1], m.round)
+	}
 	for _, pair := range pairOf.FindAllStringSubmatch(x[2], -1) {
-		m.add(l, "time of the node check", autopsy.MoreIsSlow, "host", pair[1], autopsy.Who{Rank: -1, Host: pair[1]}, whole(x[1], -1), pair[2])
+		m.add(l, "time of the node check", autopsy.MoreIsSlow, "host", pair[1], autopsy.Who{Rank: -1, Host: pair[1]}, m.round, pair[2])
 	}
 	return true
 }
@@ -179,52 +177,6 @@ func (m *members) smi(l *line, body string) bool {
 		Kind: autopsy.KindSlow, Metric: x[1], Who: autopsy.Who{Rank: -1, Device: m.device}, Step: -1, Strong: true, Source: l.source(m.file),
 	})
 	return true
-}
-
-var (
-	horovodRank = regexp.MustCompile(`^(\d+): ?\[`)
-	missingList = regexp.MustCompile(`[Mm]issing ranks: ?\[?([\d, ]+)`)
-	barrierList = regexp.MustCompile(`[Rr]anks? ([\d, ]+) failed to (?:pass|reach) monitoredBarrier`)
-	anyNumber   = regexp.MustCompile(`\d+`)
-)
-
-// horovod reads whom its stall inspector waits for.
-func (m *members) horovod(l *line) bool {
-	text := strings.TrimSpace(l.text)
-	if x := missingList.FindStringSubmatch(text); x != nil {
-		m.hang(l, "a tensor of the others", x[1])
-		return true
-	}
-	switch {
-	case strings.Contains(text, "tensors were submitted"), strings.HasPrefix(text, "Missing ranks"), strings.HasPrefix(text, "Stalled ranks"):
-		m.stalled = true
-		return true
-	case m.stalled:
-		if x := horovodRank.FindStringSubmatch(text); x != nil {
-			m.hang(l, "tensors of the others", x[1])
-			return true
-		}
-		m.stalled = false
-	}
-	return false
-}
-
-// barrier reads who did not come to PyTorch's monitored barrier.
-func (m *members) barrier(l *line) bool {
-	x := barrierList.FindStringSubmatch(l.text)
-	if x != nil {
-		m.hang(l, "a barrier", x[1])
-	}
-	return x != nil
-}
-
-func (m *members) hang(l *line, what, ranks string) {
-	for _, r := range anyNumber.FindAllString(ranks, -1) {
-		m.name(autopsy.Named{
-			Kind: autopsy.KindHang, Metric: "it did not come to " + what, Who: autopsy.Who{Rank: int(whole(r, -1))}, Step: m.step,
-			Strong: true, Source: l.source(m.file),
-		})
-	}
 }
 
 // dmon reads nvidia-smi dmon: rows of numbers below "# gpu   pwr  …  mclk  pclk".

@@ -17,9 +17,12 @@ const (
 	stepRate          // iterations per second
 	someTime          // a duration beside a step
 	meanTime
-	items   // tokens, samples or examples per second
-	elapsed // time since the start
-	step    // the iteration's number
+	items     // tokens, samples or examples per second
+	meanItems // a running mean of it
+	partTime  // of a part of an iteration, or of something that may be one
+	partRate  // of a part
+	elapsed   // time since the start
+	step      // the iteration's number
 )
 
 // meaning is what stands beside a number.
@@ -244,11 +247,24 @@ func understood(name, unit string) meaning {
 	case column.Rate:
 		return meaning{what: stepRate, name: name}
 	case column.Items:
+		if isMean(low) {
+			return meaning{what: meanItems, name: name}
+		}
 		return meaning{what: items, name: name}
+	case column.Part:
+		return meaning{what: partTime, toMs: toMs, name: name}
+	case column.Known:
+		if strings.Contains(low, "throughput") {
+			return meaning{what: partRate, name: name}
+		}
 	case column.Elapsed:
 		return meaning{what: elapsed, toMs: toMs, name: name}
 	case column.Step:
 		return meaning{what: step, name: name}
 	}
 	return meaning{}
+}
+
+func isMean(low string) bool {
+	return strings.Contains(low, "avg") || strings.Contains(low, "average") || strings.Contains(low, "running")
 }

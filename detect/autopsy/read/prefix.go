@@ -15,7 +15,8 @@ func (l *line) take(text string) {
 	l.time = stampOf(l.body)
 }
 
-// prefixes put before each line, by torchrun (--tee), srun (-l), mpirun (--tag-output) and PyTorch's logger.
+// launcher takes off what torchrun (--tee), srun (-l), mpirun (--tag-output) and PyTorch's logger put before
+// each line.
 func (l *line) launcher(s string) string {
 	for range 3 {
 		rest, ok := l.bracket(s)
@@ -30,7 +31,8 @@ func (l *line) launcher(s string) string {
 	return s
 }
 
-// bracket takes "[rank3]:" and "[default7]:"; the second is a number within a node, which is nobody's rank.
+// bracket takes "[rank3]:", "[1,3]<stderr>:" and "[default7]:"; the last is a number within a node, which is
+// nobody's rank.
 func (l *line) bracket(s string) (string, bool) {
 	if len(s) < 4 || s[0] != '[' {
 		return s, false
@@ -49,6 +51,15 @@ func (l *line) bracket(s string) (string, bool) {
 		}
 		l.who.Rank = n
 		return rest, true
+	case strings.HasPrefix(rest, "<std"):
+		_, task, ok := strings.Cut(word, ",")
+		n, err := strconv.Atoi(task)
+		_, text, after := strings.Cut(rest, ">:")
+		if !ok || err != nil || !after {
+			return s, false
+		}
+		l.who.Rank = n
+		return text, true
 	case strings.HasPrefix(word, "default"):
 		_, err := strconv.Atoi(word[len("default"):])
 		return rest, err == nil

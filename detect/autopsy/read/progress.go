@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon/detect/autopsy"
@@ -42,11 +43,22 @@ type building struct {
 
 // take reads one line.
 func (p *progress) take(l *line) bool {
+	p.timers(l)
 	found := p.words.scan(l.body)
-	at := p.stepOf(found)
+	at := p.stepOf(found, l.body)
 	used := false
 	for _, v := range found {
-		if v.what == step || at < 0 && v.what != stepTime && v.what != stepRate && v.what != items {
+		switch {
+		case v.what == step:
+			continue
+		case v.what == partTime || v.what == partRate:
+			p.add(l, v, at) // it does not make the line one of progress
+			continue
+		case at < 0 && v.what == someTime:
+			v.what = partTime
+			p.add(l, v, at)
+			continue
+		case at < 0 && v.what != stepTime && v.what != stepRate && v.what != items && v.what != meanItems:
 			continue
 		}
 		used = p.add(l, v, at) || used
@@ -61,8 +73,22 @@ func (p *progress) take(l *line) bool {
 	return used
 }
 
+// timers reads "time (ms) | forward-compute: 31.57 | optimizer: 57.50", as Megatron and DeepSpeed write it.
+func (p *progress) timers(l *line) {
+	_, rest, ok := strings.Cut(l.body, "time (ms) |")
+	if !ok {
+		return
+	}
+	for part := range strings.SplitSeq(rest, "|") {
+		name, value, ok := strings.Cut(strings.TrimSpace(part), ": ")
+		if v, isNumber := parse(value); ok && isNumber {
+			p.add(l, number{meaning{what: partTime, toMs: 1, name: name}, v}, -1)
+		}
+	}
+}
+
 // stepOf is the iteration that a line speaks of, -1 = none: what is named exactly as one comes first.
-func (p *progress) stepOf(found []number) int64 {
+func (p *progress) stepOf(found []number, body string) int64 {
 	best, at := 3, int64(-1)
 	for _, v := range found {
 		if v.what != step || v.value > math.MaxInt64/2 {
@@ -76,7 +102,10 @@ func (p *progress) stepOf(found []number) int64 {
 			best, at = rank, int64(v.value)
 		}
 	}
-	if best > 0 && p.words.has { // "[100/5005]" beside "Epoch [1]"
+	switch {
+	case best > 0 && p.words.has && strings.Contains(body, "SamplesPerSec="): // DeepSpeed: "epoch/step"
+		return whole(p.words.total, -1)
+	case best > 0 && p.words.has: // "[100/5005]" beside "Epoch [1]"
 		return int64(p.words.frac.value)
 	}
 	return at
@@ -90,6 +119,9 @@ func (p *progress) add(l *line, v number, at int64) bool {
 		v.toMs = 1e3
 	}
 	key := v.name
+	if v.what == partTime || v.what == partRate {
+		key += "/part"
+	}
 	if v.what == stepTime || v.what == stepRate {
 		key += "/" + p.words.total
 	}
@@ -106,7 +138,8 @@ func (p *progress) add(l *line, v number, at int64) bool {
 		p.order = append(p.order, key)
 	}
 	value := v.value
-	if v.what == stepRate || v.what == items {
+	switch v.what {
+	case stepRate, items, meanItems, partRate:
 		value = 1 / v.value
 	}
 	if v.toMs > 0 { // a bar changes from it/s to s/it
@@ -174,7 +207,7 @@ func (p *progress) stamp(l *line, at int64) {
 }
 
 // preference orders what series are taken.
-var preference = []quantity{stepTime, stepRate, someTime, meanTime, items, elapsed}
+var preference = []quantity{stepTime, stepRate, someTime, meanTime, items, meanItems, elapsed}
 
 const (
 	fewest     = 4    // points of a series
@@ -186,7 +219,7 @@ const (
 func (p *progress) result() (s autopsy.Series, ok bool) {
 	candidates := p.candidates()
 	if len(candidates) == 0 {
-		return s, false
+		return p.parts()
 	}
 	b := candidates[0]
 	for _, c := range candidates[1:] {
@@ -207,10 +240,14 @@ func (p *progress) candidates() []*building {
 	p.stamped.close()
 	for _, key := range p.order {
 		p.series[key].close()
-		if b := p.series[key]; b.meaning.what == elapsed {
+		b := p.series[key]
+		if b.meaning.what == partTime || b.meaning.what == partRate {
+			continue
+		}
+		if b.meaning.what == elapsed {
 			b.toDifferences()
 		}
-		all = append(all, p.series[key])
+		all = append(all, b)
 	}
 	if len(p.stamped.points) > 0 {
 		p.stamped.meaning = meaning{what: items, toMs: 1, name: "the times of the lines"}
@@ -226,6 +263,51 @@ func (p *progress) candidates() []*building {
 		return cmp.Compare(slices.Index(preference, a.meaning.what), slices.Index(preference, b.meaning.what))
 	})
 	return all
+}
+
+// parts is the sum of the parts of an iteration that each line of a text has, where nothing says more.
+func (p *progress) parts() (s autopsy.Series, ok bool) {
+	var most, first *building
+	for _, key := range p.order {
+		b := p.series[key]
+		if isPart := b.meaning.what == partTime || b.meaning.what == partRate; isPart && (most == nil || len(b.points) > len(most.points)) {
+			most = b
+		}
+	}
+	if most == nil || len(most.points) < partsLeast {
+		return s, false
+	}
+	var named []string
+	for _, key := range p.order {
+		b := p.series[key]
+		if b.meaning != most.meaning && (b.meaning.what != most.meaning.what || b.meaning.toMs != most.meaning.toMs) || !b.beside(most) {
+			continue
+		}
+		if named = append(named, b.meaning.name); first == nil {
+			first = b
+			continue
+		}
+		for i := range first.points {
+			first.points[i].Value += b.points[i].Value
+		}
+	}
+	s = autopsy.Series{File: p.file, Name: strings.Join(named[:min(len(named), namedParts)], " + "), Points: first.points, Every: first.every()}
+	s.Why = "no line has the time of an iteration: these are parts of it"
+	if first.meaning.toMs > 0 {
+		s.Unit = "ms"
+	}
+	return s, true
+}
+
+const (
+	partsLeast = 12 // points of a part that stands for the whole
+	namedParts = 4
+)
+
+// beside reports whether both have a value in the same lines.
+func (b *building) beside(other *building) bool {
+	return len(b.points) == len(other.points) && b.points[0].Line == other.points[0].Line &&
+		b.points[len(b.points)-1].Line == other.points[len(other.points)-1].Line
 }
 
 // toDifferences makes times of iterations from the time since the start.
@@ -276,7 +358,7 @@ func (b *building) why() string {
 	what := map[quantity]string{
 		stepTime: "its name says the time of an iteration", stepRate: "iterations per second, turned over",
 		someTime: "the time beside an iteration's number", meanTime: "a mean of iteration times",
-		items: "a rate, turned over: the work of an iteration is taken to be the same", elapsed: "differences of the time since the start",
+		items: "a rate, turned over: the work of an iteration is taken to be the same", meanItems: "a running mean of a rate, turned over", elapsed: "differences of the time since the start",
 	}[b.meaning.what]
 	if b.meaning.name == "the times of the lines" {
 		what = "differences of the times of lines, for each iteration between them"

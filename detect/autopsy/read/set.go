@@ -57,45 +57,11 @@ func (s *Set) add(input *autopsy.Input, open Open) error {
 	if len(bytes.TrimSpace(head)) == 0 {
 		return errors.New("the file is empty")
 	}
-	guess := logs.Sniff(head)
-	switch {
-	case bytes.Contains(head, []byte(`"nccl_version"`)) && bytes.Contains(head, []byte(`"communicators"`)):
-		return s.addRAS(input, in)
-	case guess.Kind == logs.Trace && !trace.LooksLikeStacks(head):
-		return s.addRecord(input, guess, in)
-	case guess.Kind == logs.Collectives:
-		return s.addCollectives(input, in)
-	case guess.Kind == logs.Counters:
-		return s.addCounters(input, in)
-	case guess.Kind == logs.Profile:
-		return s.addProfile(input, in)
-	case guess.Kind == logs.Calls && guess.Sure:
-		input.Kind = guess.Format
-		return errors.New("calls of one rank give the period of iterations alone: falcon detect calls FILE")
-	case isWide(head):
-		return s.addText(input, in)
-	case guess.Kind == logs.Nothing:
-		input.First = firstLine(head)
-		return errors.New(guess.Why)
-	}
-	if comma, names, ok := headers(string(head)); ok {
-		m := &members{file: input.Path, step: -1}
-		if t := newTable(input.Path, names, m); t != nil {
-			rows, err := t.read(in, comma)
-			input.Lines, input.Kind = rows, "a table by "+t.by
-			s.takeMembers(input, m)
-			if series, ok := t.series(); ok {
-				s.facts.Series = append(s.facts.Series, series)
-			}
-			return err
+	b := begin{head: head, guess: logs.Sniff(head), in: in, open: open}
+	for _, f := range formats {
+		if f.is(b) {
+			return f.read(s, input, b)
 		}
-		return s.addSeries(input, open, head)
-	}
-	if structured(guess) {
-		if err := s.addSeries(input, open, head); err == nil {
-			return nil
-		}
-		return s.addAgain(input, open)
 	}
 	return s.addText(input, in)
 }
@@ -323,11 +289,16 @@ func (s *Set) addText(input *autopsy.Input, in io.Reader) error {
 		faults:   faults{file: input.Path},
 		calls:    calls{file: input.Path, seq: -1},
 		members:  members{file: input.Path, step: -1},
+		absent:   absent{file: input.Path},
 		stacks:   stacks{file: input.Path, who: input.Who},
+		tests:    ncclTests{file: input.Path},
+		comms:    comms{file: input.Path},
 	}
+	t.smi = smiTable{m: &t.members, host: input.Who.Host}
+	t.rows = rows{m: &t.members}
 	lines, err := eachLine(in, t.take)
 	input.Lines = lines
-	t.stacks.finish()
+	t.finish()
 	s.takeText(input, &t)
 	if err == nil && !input.Used {
 		input.First = t.first
@@ -343,7 +314,12 @@ type text struct {
 	faults   faults
 	calls    calls
 	members  members
+	absent   absent
 	stacks   stacks
+	tests    ncclTests
+	comms    comms
+	smi      smiTable
+	rows     rows
 	first    string
 	quiet    time.Time // of the first line with a time since the newest of progress
 }
@@ -365,19 +341,38 @@ func (t *text) take(l *line) {
 			t.quiet = l.time
 		}
 	}
-	called := t.calls.take(l)
-	if t.faults.take(l) || called || t.stacks.take(l) || t.members.take(l) {
-		return
-	}
-	if t.progress.take(l) {
-		t.quiet = time.Time{}
-		if t.sameClock(l.time) {
-			t.quiet = l.time
-		}
-		if t.progress.at >= 0 {
-			t.members.step = t.progress.at
+	taken := false
+	for i := range lineReaders {
+		if r := &lineReaders[i]; !taken || r.always {
+			taken = r.take(t, l) || taken
 		}
 	}
+}
+
+// iteration takes a line of progress: reports that follow it are of its step.
+func (t *text) iteration(l *line) bool {
+	if !t.progress.take(l) {
+		return false
+	}
+	t.quiet = time.Time{}
+	if t.sameClock(l.time) {
+		t.quiet = l.time
+	}
+	if t.progress.at >= 0 {
+		t.members.step = t.progress.at
+	}
+	return true
+}
+
+// finish ends what the readers have begun.
+func (t *text) finish() {
+	t.stacks.finish()
+	t.faults.finish()
+	t.rows.finish()
+	t.tests.finish()
+	t.faults.found = append(t.faults.found, t.tests.wrong...)
+	t.faults.found = append(t.faults.found, t.smi.ecc...)
+	t.faults.found = append(t.faults.found, t.smi.lost...)
 }
 
 // sameClock reports whether a time has a year where the first one has: others are of another clock.
@@ -409,8 +404,17 @@ func (s *Set) takeText(input *autopsy.Input, t *text) {
 		s.facts.Faults = append(s.facts.Faults, t.faults.found...)
 		kinds = append(kinds, "fault lines")
 	}
+	if len(t.tests.found) > 0 {
+		s.facts.Tests = append(s.facts.Tests, t.tests.found...)
+		kinds = append(kinds, "nccl-tests")
+	}
+	if len(t.comms.found) > 0 {
+		s.facts.Waits = append(s.facts.Waits, t.comms.found...)
+		kinds = append(kinds, "DeepSpeed's table of collectives")
+	}
 	input.Kind = strings.Join(kinds, ", ")
 	input.Used = len(kinds) > 0
+	t.members.named = append(t.members.named, t.absent.named...)
 	s.takeMembers(input, &t.members)
 }
 

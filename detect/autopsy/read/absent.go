@@ -1,0 +1,112 @@
+package read
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon/detect/autopsy"
+)
+
+// absent reads who did not come to a call of the others, where a report names them itself.
+type absent struct {
+	file    string
+	stalled bool // Horovod's list of ranks follows
+	named   []autopsy.Named
+}
+
+var (
+	horovodRank  = regexp.MustCompile(`(?:^|>:) *(\d+): ?\[`) // of the text: srun's prefix looks the same
+	missingList  = regexp.MustCompile(`[Mm]issing ranks: ?\[?([\d, ]+)`)
+	readyList    = regexp.MustCompile(`\[ready ranks: ?([\d, ]+)\]`)
+	barrierList  = regexp.MustCompile(`[Rr]anks? ([\d, ]+) failed to (?:pass|reach) monitoredBarrier`)
+	aroundRank   = regexp.MustCompile(`collective calls at and around rank (\d+)`)
+	inconsistent = regexp.MustCompile(`Rank (\d+) is running inconsistent collective`)
+	anyNumber    = regexp.MustCompile(`\d+`)
+)
+
+// take reports whether the line names somebody.
+func (a *absent) take(l *line) bool {
+	switch {
+	case a.stalled, strings.Contains(l.text, "tensors were submitted"), strings.Contains(l.text, "issing ranks"):
+		return a.horovod(l)
+	case strings.Contains(l.text, "monitoredBarrier"):
+		return a.by(l, barrierList, "a barrier")
+	case strings.Contains(l.text, "Mismatched collective"):
+		return a.by(l, aroundRank, "the collective of the others: NCCL found another one at it")
+	case strings.Contains(l.text, "inconsistent collective"):
+		return a.by(l, inconsistent, "the collective of the others")
+	}
+	return false
+}
+
+func (a *absent) by(l *line, form *regexp.Regexp, what string) bool {
+	x := form.FindStringSubmatch(l.text)
+	if x != nil {
+		a.add(l, what, anyNumber.FindAllString(x[1], -1))
+	}
+	return x != nil
+}
+
+// horovod reads whom its stall inspector waits for.
+func (a *absent) horovod(l *line) bool {
+	body := strings.TrimSpace(l.body)
+	if lists := readyList.FindAllStringSubmatch(body, -1); lists != nil {
+		return a.notReady(l, lists)
+	}
+	if x := missingList.FindStringSubmatch(body); x != nil {
+		a.add(l, "a tensor of the others", anyNumber.FindAllString(x[1], -1))
+		return true
+	}
+	switch {
+	case strings.Contains(body, "tensors were submitted"), strings.HasPrefix(body, "Missing ranks"), strings.HasPrefix(body, "Stalled ranks"):
+		a.stalled = true
+		return strings.Contains(body, "anks:")
+	case a.stalled:
+		if x := horovodRank.FindStringSubmatch(l.text); x != nil {
+			a.add(l, "tensors of the others", x[1:2])
+			return true
+		}
+		a.stalled = false
+	}
+	return false
+}
+
+// notReady reads the older form, which lists who is there: of the ranks up to the highest that the line names
+// the others are missing, where they are fewer.
+func (a *absent) notReady(l *line, lists [][]string) bool {
+	highest := int64(0)
+	for _, list := range lists {
+		for _, r := range anyNumber.FindAllString(list[1], -1) {
+			highest = max(highest, whole(r, 0))
+		}
+	}
+	for _, list := range lists {
+		ready := anyNumber.FindAllString(list[1], -1)
+		if 2*int64(len(ready)) <= highest+1 || highest >= worldMost {
+			continue
+		}
+		var missing []string
+		for r := range highest + 1 {
+			if text := decimal(r); !slices.Contains(ready, text) {
+				missing = append(missing, text)
+			}
+		}
+		a.add(l, "a tensor of the others", missing)
+	}
+	return true
+}
+
+const worldMost = 1 << 16 // ranks that a line may speak of
+
+func (a *absent) add(l *line, what string, ranks []string) {
+	for _, r := range ranks {
+		if len(a.named) >= namedMost {
+			return
+		}
+		a.named = append(a.named, autopsy.Named{
+			Kind: autopsy.KindHang, Metric: "it did not come to " + what, Who: autopsy.Who{Rank: int(whole(r, -1))},
+			Step: -1, Strong: true, Source: l.source(a.file),
+		})
+	}
+}

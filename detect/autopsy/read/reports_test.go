@@ -1,0 +1,144 @@
+package read_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/failslow/falcon/detect/autopsy"
+)
+
+// smiOf is nvidia-smi's table of GPUs with the given utilisation.
+func smiOf(percent ...int) string {
+	var b strings.Builder
+	b.WriteString("| NVIDIA-SMI 550.54.15     Driver Version: 550.54.15    CUDA Version: 12.4     |\n")
+	for i, p := range percent {
+		fmt.Fprintf(&b, "|   %d  NVIDIA H100 80GB HBM3     On  | 00000000:%02X:00.0 Off |                    0 |\n", i, 0x18+i)
+		fmt.Fprintf(&b, "| N/A   41C    P0   120W / 700W |  61103MiB / 81559MiB |    %3d%%      Default |\n", p)
+	}
+	return b.String()
+}
+
+// pair is the output of nccl-tests on two nodes.
+func pair(a, b string, gbs float64, wrong int) string {
+	return fmt.Sprintf("# nccl-tests version 2.13.6\n# Using devices\n#  Rank  0 Group  0 Pid   1201 on     %s device  0 [0x1b] NVIDIA H100\n"+
+		"#  Rank  1 Group  0 Pid   1202 on     %s device  0 [0x1b] NVIDIA H100\n"+
+		"     1048576        262144     float     sum      -1     71.3   14.71   14.71      0     70.9   14.79   14.79      0\n"+
+		"   268435456      67108864     float     sum      -1   1402.1   %.2f   %.2f      %d   1400.7   %.2f   %.2f      0\n"+
+		"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : %.4f\n", a, b, gbs, gbs, wrong, gbs, gbs, gbs/2)
+}
+
+func broken(rank int, op string) string {
+	head := fmt.Sprintf("node-%d [stderr] [rank%d]:[E909 09:55:29.30 ProcessGroupNCCL.cpp:607] [Rank %d]", rank/4, rank, rank)
+	return head + " Watchdog caught collective operation timeout: \nWorkNCCL(SeqNum=70, OpType=" + op +
+		", NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600034 milliseconds before timing out.\n"
+}
+
+func timersOnly() string {
+	v := noisy(9)
+	return lines(60, func(i int) string {
+		return fmt.Sprintf("time (ms) | forward-compute: %.2f | backward-compute: %.2f | optimizer: 80.10", v(600+12*float64(i)), v(700+12*float64(i)))
+	})
+}
+
+func deepSpeed() string {
+	v := noisy(10)
+	return lines(100, func(i int) string {
+		rate := 83.0
+		if i >= 60 {
+			rate = 66
+		}
+		return fmt.Sprintf("[2026-03-01 02:%02d:%02d,985] [INFO] [timer.py:189:stop] 0/%d, RunningAvgSamplesPerSec=83.48, CurrSamplesPerSec=%.4f, MemAllocated=0.26GB",
+			i/8, i%8*7, 10*(i+1), v(rate))
+	})
+}
+
+const tables = "=== slowest ranks ===\n     rank   data_time   step_time\n      144     332.459      48.455\n      160       0.053     381.009\n" +
+	"      328       0.025     381.041\n      138       0.022     381.038\n      139       0.019     381.038\n"
+
+const rootCause = "E0813 06:19:49.8 161210 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 2 (pid: 161617) of binary: /bin/python3\n" +
+	"Traceback (most recent call last):\n  File \"/bin/torchrun\", line 8, in <module>\n    raise ChildFailedError(\n" +
+	"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \ntrain.py FAILED\nFailures:\n  <NO_OTHER_FAILURES>\nRoot Cause (first observed failure):\n[0]:\n" +
+	"  time      : 2026-03-07_13:02:57\n  host      : node-3\n  rank      : 14 (local_rank: 2)\n  exitcode  : -9 (pid: 161617)\n  error_file: <N/A>\n  traceback : Signal 9 (SIGKILL) received by PID 161617\n"
+
+const stalled = "[1,0]<stderr>:[2026-04-13 13:56:31.861697: W /horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds. \n"
+
+// reports are what frameworks, launchers and tools write of ranks, nodes and GPUs.
+var reports = map[string]struct {
+	name, text string
+	want       want
+}{
+	"a watchdog's lines that a launcher broke": {
+		"train.log", broken(8, "REDUCE") + broken(9, "REDUCE") + broken(10, "ALLREDUCE") + broken(11, "REDUCE"),
+		want{kind: autopsy.KindHang, ranks: []int{10}},
+	},
+	"Horovod below mpirun": {"train.log", stalled + "[1,0]<stderr>:Missing ranks:\n[1,0]<stderr>:2: [allreduce.a, allreduce.b ...]\n[1,0]<stderr>:6: [allreduce.a ...]\n", want{kind: autopsy.KindHang, ranks: []int{2, 6}}},
+	"Horovod, missing behind each tensor": {
+		"train.log", stalled + "[1,0]<stderr>:Stalled ops:Broadcast_a [missing ranks: 1]\n[1,0]<stderr>:[2026-04-13 13:56:31.86: W operations.cc:588] Broadcast_b [missing ranks: 1]\n",
+		want{kind: autopsy.KindHang, ranks: []int{1}},
+	},
+	"Horovod, ready behind each tensor": {
+		"train.log", "WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks. Stalled ops: loss [ready ranks: 3], conv1 [ready ranks: 2, 0, 1], conv2 [ready ranks: 2, 0, 1]\n",
+		want{kind: autopsy.KindHang, ranks: []int{3}},
+	},
+	"a barrier inside a traceback": {
+		"train.log", "Traceback (most recent call last):\n  File \"/job/train.py\", line 3, in <module>\n    dist.monitored_barrier()\nRuntimeError: [Rank 0]: Ranks 4, 5 failed to pass monitoredBarrier in 20000 ms\n",
+		want{kind: autopsy.KindHang, ranks: []int{4, 5}},
+	},
+	"NCCL names the rank at which it found another collective": {
+		"nccl.log", "node-1:3971:3971 [3] init.cu:1197 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 11. You can use NCCL_DEBUG=INFO\n",
+		want{kind: autopsy.KindHang, ranks: []int{11}},
+	},
+	"sizes that differ on both ends": {
+		"nccl.log", "10.0.23.10: host-10:1307:1307 [0] transport/net_ib.cc:1038 NCCL WARN NET/IB : req 0/1 tag 0 peer 10.0.23.6<58683> collective mismatch error, local size 496640 remote size 65536\n",
+		want{kind: autopsy.KindHang, ranks: []int{}, text: "different"},
+	},
+	"an inconsistent collective": {
+		"train.log", "RuntimeError: Detected mismatch between collectives on ranks. Rank 3 is running inconsistent collective: CollectiveFingerPrint(OpType=BARRIER)\n",
+		want{kind: autopsy.KindHang, ranks: []int{3}},
+	},
+	"the driver's lines of a lost GPU": {
+		"dmesg.txt", "[ 1843.30] NVRM: The NVIDIA GPU 0000:b3:00.0\n               NVRM: (PCI ID: 10de:26b5) installed in this system has\n               NVRM: fallen off the bus and is not responding to commands.\n",
+		want{kind: autopsy.KindFailed, devices: []string{"0000:b3:00"}},
+	},
+	"an Xid of a program":        {"dmesg.txt", "[88.1] NVRM: Xid (PCI:0000:3b:00): 31, pid=9, name=python, Ch 00000008, intr 10000000. MMU Fault\n", want{kind: autopsy.KindFailed, devices: []string{"0000:3b:00"}}},
+	"the rank that failed first": {"train.log", rootCause, want{kind: autopsy.KindFailed, ranks: []int{14}, hosts: []string{"node-3"}, text: "-9"}},
+	"an end that a launcher reports": {
+		"train.log", "[2026-01-03 10:11:12,555] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python', '-u', 'train.py', '--local_rank=3'] exits with return code = -9\n",
+		want{kind: autopsy.KindFailed, text: "-9"},
+	},
+	"an ECC error of a rank and its task": {
+		"train.log", "[rank5]: RuntimeError: CUDA error: uncorrectable ECC error encountered\nsrun: error: gpu-b12: task 5: Exited with exit code 1\n",
+		want{kind: autopsy.KindFailed, ranks: []int{5}, hosts: []string{"gpu-b12"}},
+	},
+	"the node that Slurm lost, not that of the script": {
+		"slurm.out", "srun: error: Node failure on gpu-c07\nslurmstepd: error: *** JOB 88123 ON gpu-c01 CANCELLED AT 2026-02-02T10:10:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n",
+		want{kind: autopsy.KindFailed, hosts: []string{"gpu-c07"}},
+	},
+	"the task without memory": {
+		"slurm.out", "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0.\nsrun: error: gpu-c04: task 33: Out Of Memory\n",
+		want{kind: autopsy.KindFailed, hosts: []string{"gpu-c04"}, ranks: []int{33}},
+	},
+	"a GPU that idles in a hang":      {"smi.txt", smiOf(100, 100, 100, 0, 100, 100, 100, 99), want{kind: autopsy.KindHang, devices: []string{"3"}}},
+	"busy GPUs":                       {"smi.txt", smiOf(97, 98, 92, 97), want{kind: autopsy.KindHealthy}},
+	"GPUs of no job":                  {"smi.txt", smiOf(0, 0, 0, 0), want{kind: autopsy.KindHealthy}},
+	"half of the GPUs idle":           {"smi.txt", smiOf(100, 0, 100, 0), want{kind: autopsy.KindHealthy}},
+	"pairs of nodes":                  {"pairs.out", pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0) + pair("n1", "n4", 49.3, 0), want{kind: autopsy.KindSlow, hosts: []string{"n4"}}},
+	"a pair that can't be told apart": {"pairs.out", pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0), want{kind: autopsy.KindSlow, hosts: []string{}}},
+	"pairs that are equal":            {"pairs.out", pair("n4", "n9", 87.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0), want{kind: autopsy.KindHealthy}},
+	"sockets":                         {"test.out", pair("n4", "n9", 0.12, 0), want{kind: autopsy.KindSlow, hosts: []string{}, text: "Ethernet"}},
+	"wrong results":                   {"test.out", pair("n4", "n9", 88, 12), want{kind: autopsy.KindFailed, text: "corrupted"}},
+	"DLRover's list":                  {"m.log", "The elapsed time of nodes are {2: 20.18, 3: 18.72, 0: 181.8, 1: 143.06}\nThe elapsed time of nodes are {2: 20.18, 3: 18.72, 0: 19.91, 1: 143.06}\n", want{kind: autopsy.KindSlow, hosts: []string{"1"}}},
+	"a table inside a text":           {"report.txt", tables, want{kind: autopsy.KindSlow, ranks: []int{144}}},
+	"a table with bars":               {"report.md", "| rank | backward_ms | dataloader_ms |\n|---|---|---|\n| 0 | 293.0 | 10.4 |\n| 1 | 292.2 | 10.2 |\n| 2 | 293.0 | 199.7 |\n| 3 | 293.1 | 10.1 |\n", want{kind: autopsy.KindSlow, ranks: []int{2}}},
+	"a table of losses":               {"report.md", "| rank | loss |\n|---|---|\n| 0 | 2.0 |\n| 1 | 9.2 |\n| 2 | 2.0 |\n| 3 | 2.1 |\n", want{kind: autopsy.KindUnknown}},
+	"a list of nodes":                 {"bw.txt", "node01: 386.1 GB/s\nnode02: 385.2 GB/s\nnode03: 387.0 GB/s\nnode04: 190.5 GB/s\nnode05: 386.8 GB/s\n", want{kind: autopsy.KindSlow, hosts: []string{"node04"}}},
+	"a list of sizes":                 {"du.txt", "ckpt01: 386.1 GB\nckpt02: 385.2 GB\nckpt03: 387.0 GB\nckpt04: 1.5 GB\n", want{kind: autopsy.KindUnknown}},
+	"a table of waiting": {
+		"comms.log", "Comm. Op            Message Size        Count               Total comm lat(ms)  Total straggler(ms) Avg comm lat(ms)    Avg straggler(ms)   \nall_reduce\n" +
+			"                    4.0 KB              24240               1207.82             9042.11             0.05                0.37                \n",
+		want{kind: autopsy.KindSlow, ranks: []int{}, text: "all_reduce"},
+	},
+	"timers alone":              {"train.log", timersOnly(), want{kind: autopsy.KindSlow}},
+	"a rate beside its mean":    {"train.log", deepSpeed(), want{kind: autopsy.KindSlow, onset: 610}},
+	"an eviction by Kubernetes": {"events.txt", "4m11s       Warning   Evicted               pod/train-worker-3    The node was low on resource: memory.\n", want{kind: autopsy.KindFailed}},
+}

@@ -139,7 +139,9 @@ func (a *Answer) take(opinions []opinion) {
 		if o.kind != best.kind {
 			continue
 		}
-		a.fill(o.who)
+		if best.kind != KindHang || len(best.who) == 0 { // in a hang who is behind follows from who is gone
+			a.fill(o.who)
+		}
 		if a.Onset == nil {
 			a.Onset, a.CostS = o.onset, o.costS
 		}

@@ -145,8 +145,9 @@ type Named struct {
 	Who    Who
 	Step   int64
 	Value  float64
-	Least  float64 // of all members, where the report has it
+	Other  float64 // of the member at the other end, 0 = the report does not have it
 	Strong bool    // the report is a judgement, not an extreme that every report has
+	Gone   bool    // it does not answer at all
 	Source Source
 }
 

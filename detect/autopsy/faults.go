@@ -78,13 +78,15 @@ func (o *opinion) cause(x Fault) {
 	default:
 		return
 	}
-	o.summary, o.fault = x.Text, x.Kind
+	o.summary = x.Text
 	o.next = append(o.next, x.Advice)
-	if x.Class == Watchdog { // whoever reports it waits; it says nothing of whom
-		return
-	}
-	if x.Who != Nobody {
+	switch {
+	case x.Class == Watchdog: // whoever reports it waits; it says nothing of whom
+	case x.Class == Network && x.Who.Device == "": // one of two ends reports it
+	case x.Who != Nobody:
 		o.who = append(o.who, x.Who)
+	default: // another line of this kind may name somebody
+		o.fault = x.Kind
 	}
 }
 

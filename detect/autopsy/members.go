@@ -17,6 +17,7 @@ const (
 	sureOfPeers   = 0.8
 	sureOfWaits   = 0.65
 	sureOfReport  = 0.8
+	sureOfGone    = 0.9
 	sureOfExtreme = 0.65
 	extremeLeast  = 1.05 // of the largest value to the smallest
 	activeLeast   = 0.1  // share of a member's rows in which a reason is active
@@ -318,6 +319,10 @@ func judgeStrong(all []Named) opinion {
 		most = max(most, count[n.Who])
 	}
 	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfReport, judged: true}
+	if slices.ContainsFunc(all, func(n Named) bool { return n.Gone }) {
+		o.confidence = sureOfGone
+		all = slices.DeleteFunc(slices.Clone(all), func(n Named) bool { return !n.Gone })
+	}
 	if slices.ContainsFunc(all, func(n Named) bool { return n.Kind == KindHang }) {
 		o.kind, o.rank = KindHang, orderHang
 		all = slices.DeleteFunc(slices.Clone(all), func(n Named) bool { return n.Kind != KindHang })
@@ -349,7 +354,7 @@ func judgeExtremes(reports []Named) opinion {
 		}
 	}
 	last := newest[len(newest)-1]
-	if len(newest) < peersLeast || float64(count[who]) < holds*float64(len(newest)) || last.Least > 0 && ratioOf(last) < extremeLeast {
+	if len(newest) < peersLeast || float64(count[who]) < holds*float64(len(newest)) || last.Other > 0 && ratioOf(last) < extremeLeast {
 		return opinion{}
 	}
 	at := len(reports)
@@ -363,8 +368,5 @@ func judgeExtremes(reports []Named) opinion {
 }
 
 func ratioOf(n Named) float64 {
-	if n.Value < n.Least {
-		return n.Least / n.Value
-	}
-	return n.Value / n.Least
+	return max(n.Other/n.Value, n.Value/n.Other)
 }

@@ -187,7 +187,7 @@ func stall(s Series, values []float64) opinion {
 		}
 	}
 	if len(at) == 0 || len(at) > stallsMost {
-		return opinion{}
+		return pauses(s, values, usual)
 	}
 	o := opinion{
 		kind: KindSlow, rank: orderSlow, confidence: sureOfStall, judged: true, costS: lost, onset: s.onset(at[0]), slowdown: values[at[0]] / usual,
@@ -201,6 +201,35 @@ func stall(s Series, values []float64) opinion {
 	o.next = []string{"look at what happened at that time: storage, the network, a checkpoint, another job"}
 	return o
 }
+
+// pauses finds a series that stands still so often that most of its time is lost.
+func pauses(s Series, values []float64, usual float64) opinion {
+	all, lost := 0.0, 0.0
+	n, first := 0, -1
+	for i, v := range values {
+		if all += v; v >= pauseTimes*usual && i >= leastPoints {
+			lost += v - usual
+			if n++; first < 0 {
+				first = i
+			}
+		}
+	}
+	if n <= stallsMost || lost < pauseShare*all {
+		return opinion{}
+	}
+	text := fmt.Sprintf("%d of %d iterations take over %d times the usual one: %.0f %% of all time", n, len(values), pauseTimes, 100*lost/all)
+	return opinion{
+		kind: KindSlow, rank: orderSlow, confidence: sureOfStall, judged: true, onset: s.onset(first), slowdown: all / (all - lost), costS: lost / 1e3,
+		summary:  text,
+		findings: []Finding{{Kind: "stall", File: s.File, Line: s.Points[first].Line, Time: timeOf(s.Points[first]), Text: s.Name + ": " + text}},
+		next:     []string{"look at what those iterations have in common: saving, data, evaluation, a summary"},
+	}
+}
+
+const (
+	pauseTimes = 5   // usual times
+	pauseShare = 0.5 // of all time that is lost in them
+)
 
 // power says what could not have been told.
 func power(series []measured) []Finding {

@@ -12,15 +12,21 @@ import (
 type absent struct {
 	file    string
 	stalled bool // Horovod's list of ranks follows
+	tasks   bool // JAX's list of tasks follows
+	gone    bool // NCCL's RAS lists processes that do not answer
 	named   []autopsy.Named
 }
 
 var (
 	horovodRank  = regexp.MustCompile(`(?:^|>:) *(\d+): ?\[`) // of the text: srun's prefix looks the same
-	missingList  = regexp.MustCompile(`[Mm]issing ranks: ?\[?([\d, ]+)`)
+	missingList  = regexp.MustCompile(`[Mm]issing ranks: ?[\[{]?([\d, ]+)`)
 	readyList    = regexp.MustCompile(`\[ready ranks: ?([\d, ]+)\]`)
 	barrierList  = regexp.MustCompile(`[Rr]anks? ([\d, ]+) failed to (?:pass|reach) monitoredBarrier`)
 	aroundRank   = regexp.MustCompile(`collective calls at and around rank (\d+)`)
+	culprit      = regexp.MustCompile(`Culprit rank (\d+)`)
+	remoteRank   = regexp.MustCompile(`Notify record from remote rank:? \[(\d{1,6})\]`)
+	taskName     = regexp.MustCompile(`^/job:\w+/replica:\d+/task:(\d+)`)
+	goneProcess  = regexp.MustCompile(`^Process \d+ on node (\S+) managing GPU (\S+)`)
 	inconsistent = regexp.MustCompile(`Rank (\d+) is running inconsistent collective`)
 	anyNumber    = regexp.MustCompile(`\d+`)
 )
@@ -30,6 +36,14 @@ func (a *absent) take(l *line) bool {
 	switch {
 	case a.stalled, strings.Contains(l.text, "tensors were submitted"), strings.Contains(l.text, "issing ranks"):
 		return a.horovod(l)
+	case a.tasks, strings.Contains(l.text, "imed out task names:"):
+		return a.jax(l)
+	case a.gone, strings.Contains(l.text, "considered dead"), strings.Contains(l.text, "Missing communicator data"):
+		return a.ras(l)
+	case strings.Contains(l.text, "Culprit rank"):
+		return a.by(l, culprit, "the collective as the others did (PyTorch's flight recorder compared them)")
+	case strings.Contains(l.text, "Notify record"):
+		return a.by(l, remoteRank, "a collective of HCCL")
 	case strings.Contains(l.text, "monitoredBarrier"):
 		return a.by(l, barrierList, "a barrier")
 	case strings.Contains(l.text, "Mismatched collective"):
@@ -98,6 +112,34 @@ func (a *absent) notReady(l *line, lists [][]string) bool {
 }
 
 const worldMost = 1 << 16 // ranks that a line may speak of
+
+// jax reads the tasks that did not come to a barrier of JAX's coordination service.
+func (a *absent) jax(l *line) bool {
+	if !a.tasks {
+		a.tasks = true
+		return true
+	}
+	x := taskName.FindStringSubmatch(strings.TrimSpace(l.body))
+	if x == nil {
+		a.tasks = false
+		return false
+	}
+	a.add(l, "a barrier of JAX", x[1:2])
+	return true
+}
+
+// ras reads the processes that NCCL's RAS can't reach.
+func (a *absent) ras(l *line) bool {
+	if x := goneProcess.FindStringSubmatch(strings.TrimSpace(l.body)); x != nil && len(a.named) < namedMost {
+		a.named = append(a.named, autopsy.Named{
+			Kind: autopsy.KindHang, Metric: "NCCL's RAS can't reach its process", Who: autopsy.Who{Rank: -1, Host: clipped(x[1]), Device: clipped(x[2])},
+			Step: -1, Strong: true, Gone: true, Source: l.source(a.file),
+		})
+		return true
+	}
+	a.gone = strings.Contains(l.text, "considered dead") || strings.Contains(l.text, "Missing communicator data")
+	return a.gone
+}
 
 func (a *absent) add(l *line, what string, ranks []string) {
 	for _, r := range ranks {

@@ -2,6 +2,7 @@ package read
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ var (
 	timedOut = regexp.MustCompile(`Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+), )?OpType=(\w+)` +
 		`(?:, NumelIn=(\d+), NumelOut=(\d+))?.*?\) ran for (\d+) milliseconds`)
 	byWatchdog = regexp.MustCompile(`detected by watchdog at work(?: sequence id)?: (\d+)`)
-	lastAsked  = regexp.MustCompile(`last enqueued (?:NCCL )?work: (\d+)`)
+	lastAsked  = regexp.MustCompile(`[Ll]ast enqueued (?:NCCL )?work: (\d+)`)
 	groupWords = regexp.MustCompile(`\[PG (?:ID )?(\w+)`)
 
 	rasComm  = regexp.MustCompile(`^#?(\d+-\d+) \((\w+)\) (MISMATCH|TIMEOUT|INCOMPLETE|ERROR)`)
@@ -39,28 +40,33 @@ var (
 // brokenAfter are ends of lines that some launchers' filters break in two.
 var brokenAfter = []string{"collective operation timeout:", "(either an error or timeout) detected"}
 
-// join joins a line with the part before it that was broken off.
+// join joins a line with the part before it that was broken off, at a blank or at a terminal's width.
 func (c *calls) join(l *line) *line {
 	if c.begun == "" {
 		return l
 	}
 	joined := *l
-	joined.text = c.begun + " " + strings.TrimSpace(l.text)
-	c.begun = ""
-	if !strings.Contains(l.text, "WorkNCCL(") && !strings.HasPrefix(l.body, "by watchdog") {
-		return l
+	joined.text = c.begun + strings.TrimRight(l.text, " ")
+	if broken(c.begun) {
+		joined.text = c.begun + " " + strings.TrimSpace(l.text)
 	}
-	return &joined
+	c.begun = ""
+	if timedOut.MatchString(joined.text) || byWatchdog.MatchString(joined.text) {
+		return &joined
+	}
+	return l
+}
+
+func broken(s string) bool {
+	return slices.ContainsFunc(brokenAfter, func(end string) bool { return strings.HasSuffix(s, end) })
 }
 
 // take reports whether the line says something of a call.
 func (c *calls) take(l *line) bool {
 	l = c.join(l)
-	for _, end := range brokenAfter {
-		if strings.HasSuffix(strings.TrimRight(l.text, " "), end) {
-			c.begun = strings.TrimRight(l.text, " ")
-			return true
-		}
+	text := strings.TrimRight(l.text, " ")
+	if broken(text) || strings.Contains(text, "Watchdog caught collective") && !strings.Contains(text, " before timing out") {
+		c.begun = text
 	}
 	switch {
 	case strings.Contains(l.text, "is running collective"):
@@ -88,15 +94,13 @@ func (c *calls) watchdog(l *line) bool {
 		call.TimedMs = float64(whole(m[5], 0))
 		return c.add(call)
 	}
-	m := byWatchdog.FindStringSubmatch(l.text)
-	if m == nil {
-		return false
+	if m := byWatchdog.FindStringSubmatch(l.text); m != nil {
+		call.Seq = whole(m[1], -1)
 	}
-	call.Seq = whole(m[1], -1)
 	if m := lastAsked.FindStringSubmatch(l.text); m != nil {
 		call.Seq = max(call.Seq, whole(m[1], -1))
 	}
-	return c.add(call)
+	return call.Seq >= 0 && c.add(call)
 }
 
 var fingerprint = regexp.MustCompile(`Rank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), ?)?OpType=(\w+)` +

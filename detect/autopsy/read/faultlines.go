@@ -73,8 +73,32 @@ var faultLines = []faultLine{
 		class: autopsy.Network, text: "a transfer of InfiniBand or RoCE failed", advice: seeLink,
 	},
 	{
-		needle: "got event from device", form: regexp.MustCompile(`NET/IB.*(?:got|Got) async (?:fatal )?event|port error`), kind: "ib_event",
+		needle: "async", form: regexp.MustCompile(`NET/IB.*(?:got|Got) async (?:fatal )?event ?: ?(?:port error|.*fatal|.*error)`), kind: "ib_event",
 		class: autopsy.Hardware, text: "a network adapter reports an event", advice: seeLink,
+	},
+	{
+		needle: "NETDEV WATCHDOG", form: regexp.MustCompile(`NETDEV WATCHDOG: (\S+)`), kind: "adapter", class: autopsy.Hardware,
+		text: "a network adapter does not send", advice: seeLink,
+	},
+	{
+		needle: "health compromised", form: regexp.MustCompile(`mlx5_core (\S+?): .*health compromised`), kind: "adapter", class: autopsy.Hardware,
+		text: "a network adapter reports that it is not well", advice: seeLink,
+	},
+	{
+		needle: "Memory access fault by GPU", form: regexp.MustCompile(`Memory access fault by GPU (node-\d+)`), kind: "amd_gpu", class: autopsy.Program,
+		text: "an AMD GPU accessed memory that it may not", advice: "Most often the program's own fault: look at its last lines and at the kernel's log; test the GPU where it comes again on the same one.",
+	},
+	{
+		needle: "HW Exception by GPU", form: regexp.MustCompile(`HW Exception by GPU (node-\d+)`), kind: "amd_gpu", class: autopsy.Hardware,
+		text: "an AMD GPU reports a hardware exception", advice: seeGPU,
+	},
+	{
+		needle: "amdgpu", form: regexp.MustCompile(`amdgpu ([0-9a-f:.]+): amdgpu: (?:uncorrectable hardware errors detected|GPU reset begin|ring \S+ timeout)`), kind: "amd_gpu",
+		class: autopsy.Hardware, text: "the driver of an AMD GPU reports a hardware error, or resets it", advice: seeGPU,
+	},
+	{
+		needle: "Fail", form: regexp.MustCompile(`^\| ([\w ]+?) +\| Fail(?: - (?:All|GPUs?: ([\d, ]+)))?`), kind: "dcgm_diag", class: autopsy.Hardware,
+		text: "a test of dcgmi diag failed", advice: seeGPU,
 	},
 	{
 		needle: "Link DOWN", form: regexp.MustCompile(`(mlx5_\d+|\w+): Port: \d+ Link DOWN`), kind: "link_down", class: autopsy.Warning,
@@ -133,6 +157,18 @@ var faultLines = []faultLine{
 		text: "a file system failed", advice: seeStorage,
 	},
 	{
+		needle: "I/O error", form: regexp.MustCompile(`I/O error, dev (\S+)`), kind: "storage", class: autopsy.Storage,
+		text: "a disk failed", advice: "Look at the disk's own health (smartctl, nvme smart-log).",
+	},
+	{
+		needle: "nvme", form: regexp.MustCompile(`nvme \S+: I/O \d+ .*timeout`), kind: "storage", class: autopsy.Storage,
+		text: "a disk does not answer", advice: "Look at the disk's own health (nvme smart-log).",
+	},
+	{
+		needle: "Lustre", form: regexp.MustCompile(`LustreError: .*failed|Lustre: .*was lost`), kind: "storage", class: autopsy.Storage,
+		text: "a network file system lost its server", advice: seeStorage,
+	},
+	{
 		needle: "not responding", form: regexp.MustCompile(`nfs: server (\S+) not responding|lustre.*not responding`), kind: "storage", class: autopsy.Storage,
 		text: "a network file system does not answer", advice: seeStorage,
 	},
@@ -163,6 +199,34 @@ var faultLines = []faultLine{
 	{
 		needle: "ismatch", form: regexp.MustCompile(`Mismatched collective detected|collective mismatch error|Detected mismatch between collectives`), kind: "mismatch",
 		class: autopsy.Watchdog, text: "ranks called different collectives, or with different sizes", advice: seeMismatch,
+	},
+	{
+		needle: "Barrier timed out", form: regexp.MustCompile(`Barrier timed out`), kind: "barrier", class: autopsy.Watchdog,
+		text: "not all tasks came to a barrier of JAX", advice: seeStanding,
+	},
+	{
+		needle: "Notify register times out", form: regexp.MustCompile(`EI0002`), kind: "watchdog", class: autopsy.Watchdog,
+		text: "a collective of HCCL did not end in time", advice: seeStanding,
+	},
+	{
+		needle: "EI0006", form: regexp.MustCompile(`EI0006`), kind: "start", class: autopsy.Watchdog,
+		text: "ranks of HCCL did not find each other", advice: seePeer,
+	},
+	{
+		needle: "joining collective", form: regexp.MustCompile(`Not all ranks joining collective`), kind: "watchdog", class: autopsy.Watchdog,
+		text: "not all ranks came to a collective", advice: seeStanding,
+	},
+	{
+		needle: "connectFullMesh", form: regexp.MustCompile(`connectFullMesh failed`), kind: "gloo", class: autopsy.Network,
+		text: "ranks could not connect to each other (gloo)", advice: "Set GLOO_SOCKET_IFNAME to the interface that all nodes reach; look for a firewall, or a host's name that leads to 127.0.0.1.",
+	},
+	{
+		needle: "NODE_FAIL", form: regexp.MustCompile(`\bNODE_FAIL\b`), kind: "node_failure", class: autopsy.Hardware,
+		text: "Slurm gave up a node", advice: "Look at the node's console and its Slurm state (sinfo -R).",
+	},
+	{
+		needle: "OUT_OF_ME", form: regexp.MustCompile(`\bOUT_OF_ME(?:MORY|\+)?`), kind: "host_oom", class: autopsy.Memory,
+		text: "the kernel ended a process: the host had no memory left", advice: seeMemory,
 	},
 	{
 		needle: "Heartbeat monitor timed out", form: regexp.MustCompile(`Heartbeat monitor timed out`), kind: "watchdog", class: autopsy.Watchdog,
@@ -263,7 +327,7 @@ var faultLines = []faultLine{
 }
 
 // exception is the last line of a Python traceback: a class of errors and what it says.
-var exception = regexp.MustCompile(`^\s*(?:\w+: )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Timeout))(?::|$)`)
+var exception = regexp.MustCompile(`^\s*(?:[\w.-]+: )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Timeout))(?::|$)`)
 
 // follows are errors of a program that a peer's end explains.
 var follows = regexp.MustCompile(`monitoredBarrier|mismatch between collectives|DistBackendError|DistNetworkError|DistStoreError|NCCL communicator was aborted|ncclRemoteError|` +
@@ -426,8 +490,11 @@ func (f *faults) add(l *line, k *faultLine, m []string) {
 		}
 	case "bus":
 		x.Who.Device = f.gpu
-	case "nvswitch", "pcie":
-		x.Who.Device = m[1]
+	case "nvswitch", "pcie", "adapter", "amd_gpu":
+		x.Who.Device = strings.TrimRight(m[1], ".:")
+	case "dcgm_diag":
+		x.Text += " (" + m[1] + ")"
+		x.Who.Device = strings.TrimSpace(m[2])
 	}
 	if x.Who.Rank < 0 {
 		x.Who.Rank = rankIn(l.text)

@@ -35,7 +35,8 @@ var (
 	dictOf     = regexp.MustCompile(`(?:Round (\d+): )?The (?:node )?elapsed time(?: of nodes)? are \{([^}]*)\}`)
 	pairOf     = regexp.MustCompile(`(\d+): ([\d.]+)`)
 	stragglers = regexp.MustCompile(`(?:stragglers? (?:are|is|ranks?)|[Ss]tragglers?):? ?\[([\d, ]+)\]`)
-	extreme    = regexp.MustCompile(`(M[nx])(\w+)/Rnk: ([\d.]+)(\w*?)/(\d+)`)
+	slowRanks  = regexp.MustCompile(`(?i)(?:affected ranks|(?:straggler|slow|slowest)[a-z ]{0,12}[:=]? *(?:gpu )?ranks?)[ :=#]*[\[{]?(\d+(?:, ?\d+)*)`)
+	extreme    = regexp.MustCompile(`(M(?:n|x|in|ax))(\w+)/(?:Rnk|Rank): ([\d.]+)([a-zA-Z]*)/(\d+)`)
 	smiGPU     = regexp.MustCompile(`^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]+)$`)
 	smiReason  = regexp.MustCompile(`^(HW Slowdown|HW Thermal Slowdown|HW Power Brake Slowdown|SW Thermal Slowdown) +: Active$`)
 )
@@ -44,7 +45,7 @@ var (
 func (m *members) take(l *line) bool {
 	body := strings.TrimSpace(l.body)
 	switch {
-	case strings.Contains(body, "/Rnk: "):
+	case strings.Contains(body, "/Rnk: "), strings.Contains(body, "/Rank: "):
 		return m.extremes(l)
 	case strings.Contains(body, "Score="):
 		return m.score(l, body)
@@ -60,7 +61,7 @@ func (m *members) take(l *line) bool {
 		return true
 	case strings.Contains(body, "elapsed time"):
 		return m.rounds(l)
-	case strings.Contains(body, "traggler"):
+	case strings.Contains(body, "traggler"), strings.Contains(body, "STRAGGLER"), strings.Contains(body, "low rank"), strings.Contains(body, "lowest rank"):
 		return m.told(l)
 	case strings.HasPrefix(body, "# gpu"), strings.HasPrefix(body, "#gpu"), m.columns != nil:
 		return m.dmon(l, body)
@@ -124,9 +125,13 @@ func (m *members) rounds(l *line) bool {
 func (m *members) told(l *line) bool {
 	x := stragglers.FindStringSubmatch(l.body)
 	if x == nil {
+		x = slowRanks.FindStringSubmatch(l.body)
+	}
+	if x == nil {
 		return false
 	}
-	nodes := strings.Contains(strings.ToLower(l.body), "node")
+	low := strings.ToLower(l.body)
+	nodes := strings.Contains(low, "node") && !strings.Contains(low, "rank")
 	for id := range strings.SplitSeq(x[1], ",") {
 		id = strings.TrimSpace(id)
 		who := autopsy.Who{Rank: int(whole(id, -1))}
@@ -138,26 +143,25 @@ func (m *members) told(l *line) bool {
 	return true
 }
 
+// badEnds are the values of which the largest ('x') or the smallest ('n') one is bad.
+var badEnds = map[string]byte{"Rtt": 'x', "FLrtt": 'x', "Clk": 'n', "RoundTripTime": 'x', "Clock": 'n', "Throughput": 'n'}
+
 // extremes reads Megatron's "MxRtt/Rnk: 1569.83ms/30": the rank of the least and the largest value of all.
 func (m *members) extremes(l *line) bool {
-	least := map[string]float64{}
-	for _, x := range extreme.FindAllStringSubmatch(l.body, -1) {
+	found := extreme.FindAllStringSubmatch(l.body, -1)
+	good := map[string]float64{} // the other end, where the line has it
+	for _, x := range found {
+		if v, err := strconv.ParseFloat(x[3], 64); err == nil && badEnds[x[2]] != x[1][len(x[1])-1] {
+			good[x[2]] = v
+		}
+	}
+	for _, x := range found {
 		v, err := strconv.ParseFloat(x[3], 64)
-		if err != nil {
-			continue
-		}
-		slow := x[1] == "Mx"
-		if clocks := x[2] == "Clk"; clocks {
-			slow = x[1] == "Mn"
-		}
-		if x[1] == "Mn" {
-			least[x[2]] = v
-		}
-		if !slow || x[2] != "Rtt" && x[2] != "Clk" && x[2] != "FLrtt" {
+		if err != nil || badEnds[x[2]] != x[1][len(x[1])-1] {
 			continue
 		}
 		m.name(autopsy.Named{
-			Kind: autopsy.KindSlow, Metric: x[2], Who: autopsy.Who{Rank: int(whole(x[5], -1))}, Step: m.step, Value: v, Least: least[x[2]],
+			Kind: autopsy.KindSlow, Metric: x[2], Who: autopsy.Who{Rank: int(whole(x[5], -1))}, Step: m.step, Value: v, Other: good[x[2]],
 			Source: l.source(m.file),
 		})
 	}

@@ -24,6 +24,9 @@ func (l *line) launcher(s string) string {
 			rest, ok = l.task(s)
 		}
 		if !ok {
+			rest, ok = l.actor(s)
+		}
+		if !ok {
 			return s
 		}
 		s = strings.TrimLeft(rest, " ")
@@ -66,6 +69,23 @@ func (l *line) bracket(s string) (string, bool) {
 	}
 	return s, false
 }
+
+// actor takes "(Trainer pid=8464, ip=10.0.0.7) ", as Ray has it.
+func (l *line) actor(s string) (string, bool) {
+	if s == "" || s[0] != '(' {
+		return s, false
+	}
+	end := strings.Index(s[:min(len(s), actorBytes)], ") ")
+	if end < 0 || !strings.Contains(s[:end], " pid=") {
+		return s, false
+	}
+	if _, ip, ok := strings.Cut(s[:end], ", ip="); ok {
+		l.who.Host = clipped(ip)
+	}
+	return s[end+2:], true
+}
+
+const actorBytes = 120 // of such a prefix
 
 // task takes "12: ", as srun -l has it.
 func (l *line) task(s string) (string, bool) {

@@ -33,6 +33,43 @@ func broken(rank int, op string) string {
 		", NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600034 milliseconds before timing out.\n"
 }
 
+func cut(rank int, op string) string {
+	head := fmt.Sprintf("[rank%d]:[E424 01:11:21.16 ProcessGroupNCCL.cpp:629] [Rank %d]", rank, rank)
+	return head + " Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpTy\npe=" + op +
+		", NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran for 1800010 milliseconds before timing out.\n"
+}
+
+func dumped(rank, newest int) string {
+	return fmt.Sprintf("[rank%d]:[E307 05:29:18.1 ProcessGroupNCCL.cpp:1858] [PG ID 0 PG GUID 0(default_pg) Rank %d] Received a dump signal due to a collective "+
+		"timeout from this local rank. Last enqueued NCCL work: %d, last completed NCCL work: 12.\n", rank, rank, newest)
+}
+
+func grouped(rank, within, seq int) string {
+	return fmt.Sprintf("[rank%d]:[E626 06:24:44.9 ProcessGroupNCCL.cpp:1785] [PG ID 2 PG GUID 17(mesh_shard) Rank %d] Exception (either an error or timeout) "+
+		"detected by watchdog at work: %d, last enqueued NCCL work: %d, last completed NCCL work: %d.\n", rank, within, seq, seq, seq-1)
+}
+
+func spikes() string {
+	v := noisy(11)
+	return lines(120, func(i int) string {
+		s := 2.5
+		if i%4 == 0 {
+			s = 245
+		}
+		return fmt.Sprintf("INFO: global step %d: loss = 1.4688 (%.3f sec/step)", i, v(s))
+	})
+}
+
+func throughputs() string {
+	return lines(60, func(i int) string {
+		rank := i % 8
+		if i >= 20 {
+			rank = 6
+		}
+		return fmt.Sprintf("[batch=%d/600]:\n\t Train MinThroughput/Rank: 129.44TF/%d\n\t Train MaxThroughput/Rank: 129.54TF/%d", i+1, rank, i*5%8)
+	})
+}
+
 func timersOnly() string {
 	v := noisy(9)
 	return lines(60, func(i int) string {
@@ -138,7 +175,58 @@ var reports = map[string]struct {
 			"                    4.0 KB              24240               1207.82             9042.11             0.05                0.37                \n",
 		want{kind: autopsy.KindSlow, ranks: []int{}, text: "all_reduce"},
 	},
-	"timers alone":              {"train.log", timersOnly(), want{kind: autopsy.KindSlow}},
-	"a rate beside its mean":    {"train.log", deepSpeed(), want{kind: autopsy.KindSlow, onset: 610}},
-	"an eviction by Kubernetes": {"events.txt", "4m11s       Warning   Evicted               pod/train-worker-3    The node was low on resource: memory.\n", want{kind: autopsy.KindFailed}},
+	"lines that a terminal cut": {
+		"train.log", cut(0, "BROADCAST") + cut(1, "BROADCAST") + cut(2, "ALLREDUCE") + cut(3, "BROADCAST"),
+		want{kind: autopsy.KindHang, ranks: []int{2}},
+	},
+	"a watchdog's dump": {
+		"train.log", dumped(0, 855) + dumped(1, 855) + dumped(2, 12) + dumped(3, 855),
+		want{kind: autopsy.KindHang, ranks: []int{2}},
+	},
+	"ranks of a group beside those of the job": {
+		"train.log", grouped(8, 0, 500) + grouped(9, 1, 500) + grouped(10, 2, 499) + grouped(11, 3, 500),
+		want{kind: autopsy.KindHang, ranks: []int{10}},
+	},
+	"the culprit of a comparison":    {"fr.txt", "collective: nccl:all_reduce\nerror msg: Culprit rank 22; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected input sizes: '[[1025]]'\n", want{kind: autopsy.KindHang, ranks: []int{22}}},
+	"who is missing in a comparison": {"fr.txt", "Not all ranks joining collective, sequence number: 88\ncollective: nccl:all_reduce\nmissing ranks: {3}\nworld size: 8\n", want{kind: autopsy.KindHang, ranks: []int{3}}},
+	"a barrier of JAX": {
+		"train.log", "XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: sync0. Timed out task names:\n/job:jax_worker/replica:0/task:3\n/job:jax_worker/replica:0/task:7\n\nmore\n",
+		want{kind: autopsy.KindHang, ranks: []int{3, 7}},
+	},
+	"HCCL waits for a rank": {
+		"train.log", "[rank3]: EI0002: The wait execution of the Notify register times out. Reason: The Notify register has not received the Notify record from remote rank [5]. base\n",
+		want{kind: autopsy.KindHang, ranks: []int{5}},
+	},
+	"HCCL waits for one that it does not know": {
+		"train.log", "EI0002: The wait execution of the Notify register times out. Reason: The Notify register has not received the Notify record from remote rank [4294967295].base\n",
+		want{kind: autopsy.KindHang, ranks: []int{}},
+	},
+	"a process that RAS can't reach, before who is behind": {
+		"ras.txt", "DEAD\n  1 job process is considered dead (unreachable via the RAS network)\n  Process 3487 on node 172.16.64.213 managing GPU 5\n\n#0-0 (27a079b828ff1a75) MISMATCH\n" +
+			"  Communicator ranks have different collective operation counts\n  26 ranks have launched up to operation 6650\n  2 ranks have launched up to operation 6649\n" +
+			"  Rank 0 -- GPU 0 managed by process 148 on node 172.16.64.210\n  Rank 2 -- GPU 2 managed by process 149 on node 172.16.64.210\n",
+		want{kind: autopsy.KindHang, hosts: []string{"172.16.64.213"}, ranks: []int{}},
+	},
+	"a port that fails": {"nccl.log", "gpu-a:31:92 [3] transport/net_ib.cc:86 NCCL WARN NET/IB : Got async event : port error\n", want{kind: autopsy.KindFailed}},
+	"ranks that can't connect": {
+		"train.log", "[rank4]:[E421 02:05:38.76 ProcessGroupGloo.cpp:143] Gloo connectFullMesh failed with [pair.cc:144] no error\n", want{kind: autopsy.KindFailed, ranks: []int{}},
+	},
+	"an error below Ray": {
+		"ray.log", "(Trainer pid=8464, ip=10.0.0.7) Traceback (most recent call last):\n(Trainer pid=8464, ip=10.0.0.7)   File \"/job/train.py\", line 8, in <module>\n" +
+			"(Trainer pid=8464, ip=10.0.0.7) ValueError: bad sample\n(Trainer pid=8465, ip=10.0.0.8) torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n",
+		want{kind: autopsy.KindFailed, hosts: []string{"10.0.0.7"}},
+	},
+	"a test of DCGM":                                  {"diag.txt", "| GPU Memory                | Fail - GPU: 3                                  |\n| Pulse Test                | Pass - All       |\n", want{kind: autopsy.KindFailed, devices: []string{"3"}}},
+	"tests of DCGM that pass":                         {"diag.txt", "| GPU Memory                | Pass - All                                     |\n", want{kind: autopsy.KindUnknown}},
+	"an AMD GPU that hangs":                           {"train.log", "HW Exception by GPU node-5 (Agent handle: 0x5a) reason :GPU Hang\n", want{kind: autopsy.KindFailed, devices: []string{"node-5"}}},
+	"a network adapter":                               {"dmesg.txt", "[ 99.1] NETDEV WATCHDOG: ens3f0 (mlx5_core): transmit queue 5 timed out\n", want{kind: autopsy.KindFailed, devices: []string{"ens3f0"}}},
+	"a straggler in a sentence":                       {"train.log", "2026-05-01 10:00:00 WARNING Detected straggler: rank 5 on node gpu-7, 1.8x slower than the median\n", want{kind: autopsy.KindSlow, ranks: []int{5}}},
+	"ranks that a callback warns of":                  {"train.log", "STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: 13\n", want{kind: autopsy.KindSlow, ranks: []int{13}}},
+	"a Slurm account":                                 {"sacct.txt", "       JobID      State ExitCode\n------------ ---------- --------\n474680        NODE_FAIL      0:0\n", want{kind: autopsy.KindFailed}},
+	"iterations that stand again and again":           {"train.log", spikes(), want{kind: autopsy.KindSlow, text: "of all time"}},
+	"the lowest throughput is always the same rank's": {"train.log", throughputs(), want{kind: autopsy.KindSlow, ranks: []int{6}}},
+	"a network file system that lost its server":      {"dmesg.txt", "Feb  2 10:00:00 n1 kernel: LustreError: 11-0: scratch-OST0003: operation ost_read to node 10.1.1.3@o2ib failed: rc = -107\n", want{kind: autopsy.KindFailed}},
+	"timers alone":                                    {"train.log", timersOnly(), want{kind: autopsy.KindSlow}},
+	"a rate beside its mean":                          {"train.log", deepSpeed(), want{kind: autopsy.KindSlow, onset: 610}},
+	"an eviction by Kubernetes":                       {"events.txt", "4m11s       Warning   Evicted               pod/train-worker-3    The node was low on resource: memory.\n", want{kind: autopsy.KindFailed}},
 }

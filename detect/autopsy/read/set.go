@@ -331,7 +331,9 @@ func (t *text) take(l *line) {
 	if l.who.Rank < 0 {
 		l.who.Rank = t.input.Who.Rank
 	}
-	l.who.Host = t.input.Who.Host
+	if l.who.Host == "" {
+		l.who.Host = t.input.Who.Host
+	}
 	if !l.time.IsZero() && t.sameClock(l.time) {
 		if t.input.From.IsZero() {
 			t.input.From = l.time

@@ -201,7 +201,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.answerAsk(q)
 		case q := <-a.questions.peeks:
 			a.noteSigns(a.processes.living(), a.dir.MonoNs())
-			a.questions.answerPeek(q, a.ship.Send)
+			a.questions.answerPeek(q, func() []string { return a.processes.callLines(a.proc, a.dir.MonoNs()) }, a.ship.Send)
 			continue
 		case c := <-a.inbox:
 			if !a.noticeStop(a.now()) {

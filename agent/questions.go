@@ -98,11 +98,11 @@ func (q *questions) takeFound() {
 
 // answerPeek reads what a person asked for in a goroutine of its own: a file may be on a
 // file system that does not answer. While one is read others are refused.
-func (q *questions) answerPeek(p *falconv1.Peek, send func(*falconv1.AgentFrame)) {
+func (q *questions) answerPeek(p *falconv1.Peek, calls func() []string, send func(*falconv1.AgentFrame)) {
 	answer := func(parts []*falconv1.PeekPart, refused string) {
 		send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Peeked{Peeked: &falconv1.Peeked{Peek: p.GetId(), Parts: parts, Refused: refused}}})
 	}
-	read, refused := q.reader(p)
+	read, refused := q.reader(p, calls)
 	if refused == "" {
 		select {
 		case q.busy <- struct{}{}:
@@ -123,8 +123,8 @@ func (q *questions) answerPeek(p *falconv1.Peek, send func(*falconv1.AgentFrame)
 // peekRead reads for a person; why is set where there is nothing.
 type peekRead func() (parts []*falconv1.PeekPart, why string)
 
-// reader is what has to be read for a request, or why it is not.
-func (q *questions) reader(p *falconv1.Peek) (read peekRead, refused string) {
+// reader is what has to be read for a request, or why it is not. calls are where the node's ranks stand, read now.
+func (q *questions) reader(p *falconv1.Peek, calls func() []string) (read peekRead, refused string) {
 	if !q.logs.Enabled {
 		return nil, "this node's agent reads nothing for people: logs.enabled is false in its configuration"
 	}
@@ -133,6 +133,8 @@ func (q *questions) reader(p *falconv1.Peek) (read peekRead, refused string) {
 		return q.stackReader(p)
 	case "kernel":
 		return q.kernelReader(int(p.GetLines()))
+	case "node":
+		return q.nodeReader(p, calls()), ""
 	case "log":
 		of := q.said.Of(int(p.GetRank()))
 		if len(of) == 0 {

@@ -21,7 +21,7 @@ const (
 	peeksBurst   = 10              // of one person at once
 	peekEvery    = 2 * time.Second // and one more of them after this long
 	peekLines    = 200             // of one source
-	peekParts    = 8
+	peekParts    = 36
 	peekPeople   = 256 // whose budgets are kept
 	peekLineMost = 2048
 )
@@ -34,6 +34,7 @@ const (
 	peekLog    = "log"
 	peekStack  = "stack"
 	peekKernel = "kernel"
+	peekNode   = "node" // all of a node that an autopsy needs
 )
 
 // peekDesk has agents read what people ask for. Nothing that is read is persisted, only
@@ -134,14 +135,14 @@ func (d *peekDesk) target(now time.Time, q *falconv1.PeekRequest) (out *falconv1
 	switch q.GetWhat() {
 	case peekLog, peekStack:
 		return d.rankTarget(now, falcon.Rank(q.GetRank()), falcon.Node(clean(q.GetNode())))
-	case peekKernel:
+	case peekKernel, peekNode:
 		name := clean(q.GetNode())
 		if d.nodes.Node(falcon.Node(name)) == nil {
 			return nil, "", fmt.Errorf("%w: no agent of a node %q has been here", ErrNotFound, name)
 		}
 		return &falconv1.PeekReply{Node: name, Rank: -1}, name, nil
 	}
-	return nil, "", fmt.Errorf("%w: %q is neither %s, %s nor %s", ErrInvalid, clean(q.GetWhat()), peekLog, peekStack, peekKernel)
+	return nil, "", fmt.Errorf("%w: %q is neither %s, %s, %s nor %s", ErrInvalid, clean(q.GetWhat()), peekLog, peekStack, peekKernel, peekNode)
 }
 
 // rankTarget is the node of a rank, or another one that has had it before.
@@ -239,7 +240,7 @@ func cleanParts(in []*falconv1.PeekPart) []*falconv1.PeekPart {
 	for _, p := range in[:min(len(in), peekParts)] {
 		c := &falconv1.PeekPart{
 			Source: clean(p.GetSource()), Path: clean(p.GetPath()), Note: clean(p.GetNote()),
-			ChangedUnixNs: max(p.GetChangedUnixNs(), 0), Bytes: max(p.GetBytes(), 0),
+			ChangedUnixNs: max(p.GetChangedUnixNs(), 0), Bytes: max(p.GetBytes(), 0), Owner: max(p.GetOwner(), 0),
 		}
 		for _, l := range p.GetLines()[:min(len(p.GetLines()), peekLines)] {
 			c.Lines = append(c.Lines, cleanWithin(l, peekLineMost))

@@ -35,7 +35,7 @@ var lists = map[protoreflect.FullName]int{
 	"falcon.v1.Calls.ranks":         1024,
 	"falcon.v1.RankCalls.comms":     256,
 	"falcon.v1.RankCalls.calls":     256,
-	"falcon.v1.Peeked.parts":        8,
+	"falcon.v1.Peeked.parts":        36,
 	"falcon.v1.KernelNotes.notes":   16,
 	"falcon.v1.PeekPart.lines":      512,
 }

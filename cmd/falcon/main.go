@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(planCommand())
 	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), historyCommand(), probeCommand(), decideCommand(), deviceCommand(), explainCommand(), validateCommand(), journalCommand())
 	root.AddCommand(recoveryCommand(), recoverCommand())
-	root.AddCommand(rankCommand(), nodeCommand())
+	root.AddCommand(rankCommand(), nodeCommand(), collectCommand())
 	root.AddCommand(storeCommand())
 	root.AddCommand(labCommand())
 	root.AddCommand(consoleCommand(), contextCommand(), replayCommand())

@@ -83,7 +83,10 @@ func (f *fakeConsole) requests() []*falconv1.ValidateRequest {
 }
 
 // serve opens a socket for the fake and points the commands at it.
-func (f *fakeConsole) serve(t *testing.T) {
+func (f *fakeConsole) serve(t *testing.T) { f.serveAs(t, f) }
+
+// serveAs is serve for a fake that answers more.
+func (*fakeConsole) serveAs(t *testing.T, f falconv1.ConsoleServer) {
 	t.Helper()
 	path := filepath.Join(shortDir(t), "f.sock")
 	l, err := net.Listen("unix", path)

@@ -16,6 +16,7 @@ type calls struct {
 	group string // of RAS text: the communicator that is spoken of
 	op    string
 	seq   int64  // of RAS text: up to which the ranks that are listed next have launched
+	goOn  int    // ranks that an agent saw go on
 	begun string // a line of the watchdog that a tool broke, and goes on in the next one
 }
 
@@ -69,6 +70,8 @@ func (c *calls) take(l *line) bool {
 		c.begun = text
 	}
 	switch {
+	case strings.Contains(l.text, "since its newest call"):
+		return c.standing(l)
 	case strings.Contains(l.text, "is running collective"):
 		return c.fingerprints(l)
 	case strings.Contains(l.text, "ProcessGroupNCCL"), strings.Contains(l.text, "atchdog"):
@@ -102,6 +105,26 @@ func (c *calls) watchdog(l *line) bool {
 	}
 	return call.Seq >= 0 && c.add(call)
 }
+
+var standingLine = regexp.MustCompile(`^rank (\d+) process \d+ communicator (\w+): collective (\d+), \d+ inside, ([\d.]+) s since its newest call$`)
+
+// standing reads where Falcon's agents saw ranks stand: of those that go on it says nothing.
+func (c *calls) standing(l *line) bool {
+	m := standingLine.FindStringSubmatch(l.text)
+	if m == nil {
+		return false
+	}
+	if idle, err := strconv.ParseFloat(m[4], 64); err != nil || idle < standsFrom {
+		c.goOn++
+	} else {
+		c.add(autopsy.Call{
+			Rank: int(whole(m[1], -1)), Group: m[2], Seq: whole(m[3], -1), N: 1, Source: l.source(c.file),
+		})
+	}
+	return true
+}
+
+const standsFrom = 60 // seconds without a call: iterations of some jobs last that long
 
 var fingerprint = regexp.MustCompile(`Rank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), ?)?OpType=(\w+)` +
 	`(?:, ?TensorShape=\[([\d, ]*)\])?`)

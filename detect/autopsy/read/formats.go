@@ -35,6 +35,15 @@ var formats = []format{
 		read: func(s *Set, input *autopsy.Input, b begin) error { return s.addRAS(input, b.in) },
 	},
 	{
+		is: func(b begin) bool {
+			return bytes.Contains(b.head, []byte(`"engine_id"`)) || bytes.Contains(b.head, []byte("by falcon collect.\n"))
+		},
+		read: func(_ *Set, input *autopsy.Input, _ begin) error {
+			input.Kind = "falcon collect: for people"
+			return errors.New("it says what the engine showed: the answer is made from the other files")
+		},
+	},
+	{
 		what: "PyTorch's flight recorder (JSON, pickle), Chrome and Kineto traces", facts: "as `falcon detect trace` judges them",
 		is:   func(b begin) bool { return b.guess.Kind == logs.Trace && !trace.LooksLikeStacks(b.head) },
 		read: func(s *Set, input *autopsy.Input, b begin) error { return s.addRecord(input, b.guess, b.in) },
@@ -122,7 +131,7 @@ type lineReader struct {
 
 var lineReaders = []lineReader{
 	{
-		what: "PyTorch's watchdog and its check of collectives, NCCL's RAS as text", facts: "calls that ranks are in", always: true,
+		what: "PyTorch's watchdog and its check of collectives, NCCL's RAS as text, falcon collect's calls", facts: "calls that ranks are in", always: true,
 		take: func(t *text, l *line) bool { return t.calls.take(l) },
 	},
 	{

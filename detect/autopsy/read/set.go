@@ -398,6 +398,9 @@ func (s *Set) takeText(input *autopsy.Input, t *text) {
 		s.facts.Calls = append(s.facts.Calls, t.calls.found...)
 		kinds = append(kinds, "calls of ranks")
 	}
+	if t.calls.goOn > 0 {
+		kinds = append(kinds, "calls of ranks that go on")
+	}
 	if len(t.stacks.found) > 0 {
 		s.facts.Stacks = append(s.facts.Stacks, t.stacks.found...)
 		kinds = append(kinds, "stacks")

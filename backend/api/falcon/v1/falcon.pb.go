@@ -976,12 +976,13 @@ func (x *Peeked) GetParts() []*PeekPart {
 // PeekPart is the last lines of one source, cleaned and masked by the agent.
 type PeekPart struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // "stdout", "stderr", "file", "threads", "python", "kernel"
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // "stdout", "stderr", "file", "threads", "python", "kernel", "calls", "ras"
 	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`                                           // what to know of the lines, or why there are none
 	Lines         []string               `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`                                         // oldest first, at most 512
 	ChangedUnixNs int64                  `protobuf:"varint,5,opt,name=changed_unix_ns,json=changedUnixNs,proto3" json:"changed_unix_ns,omitempty"` // when the source was last written to, 0 = not known
 	Bytes         int64                  `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`                                        // of the source
+	Owner         int32                  `protobuf:"varint,7,opt,name=owner,proto3" json:"owner,omitempty"`                                        // rank plus 1 whose source it is, of "node"; 0 = of none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1054,6 +1055,13 @@ func (x *PeekPart) GetChangedUnixNs() int64 {
 func (x *PeekPart) GetBytes() int64 {
 	if x != nil {
 		return x.Bytes
+	}
+	return 0
+}
+
+func (x *PeekPart) GetOwner() int32 {
+	if x != nil {
+		return x.Owner
 	}
 	return 0
 }
@@ -4895,7 +4903,7 @@ func (*EngineFrame_Peek) isEngineFrame_Body() {}
 type Peek struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`    // "log", "stack", "kernel"
+	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`    // "log", "stack", "kernel", "node": all of a node that an autopsy needs
 	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`   // of "log" and "stack"
 	Lines         int32                  `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"` // of each source, 0 = 20, at most 200
 	Sure          bool                   `protobuf:"varint,5,opt,name=sure,proto3" json:"sure,omitempty"`   // of "stack": also where the rank does not stand still
@@ -13167,7 +13175,7 @@ type PeekRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`    // as in Peek
 	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`   // of "log" and "stack"
-	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`    // of "kernel"; of "log" a node that has had the rank before, empty = where it is now
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`    // of "kernel" and "node"; of "log" a node that has had the rank before, empty = where it is now
 	Lines         int32                  `protobuf:"varint,4,opt,name=lines,proto3" json:"lines,omitempty"` // of each source, 0 = 20, at most 200
 	Sure          bool                   `protobuf:"varint,5,opt,name=sure,proto3" json:"sure,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -15667,14 +15675,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06Peeked\x12\x12\n" +
 	"\x04peek\x18\x01 \x01(\x04R\x04peek\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\tR\arefused\x12)\n" +
-	"\x05parts\x18\x03 \x03(\v2\x13.falcon.v1.PeekPartR\x05parts\"\x9e\x01\n" +
+	"\x05parts\x18\x03 \x03(\v2\x13.falcon.v1.PeekPartR\x05parts\"\xb4\x01\n" +
 	"\bPeekPart\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04note\x18\x03 \x01(\tR\x04note\x12\x14\n" +
 	"\x05lines\x18\x04 \x03(\tR\x05lines\x12&\n" +
 	"\x0fchanged_unix_ns\x18\x05 \x01(\x03R\rchangedUnixNs\x12\x14\n" +
-	"\x05bytes\x18\x06 \x01(\x03R\x05bytes\"E\n" +
+	"\x05bytes\x18\x06 \x01(\x03R\x05bytes\x12\x14\n" +
+	"\x05owner\x18\a \x01(\x05R\x05owner\"E\n" +
 	"\x05Calls\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12*\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x14.falcon.v1.RankCallsR\x05ranks\"\x97\x02\n" +

@@ -59,7 +59,7 @@ func (m *members) take(l *line) bool {
 	case strings.Contains(body, "times across ranks"):
 		m.report, m.section = "timers", ""
 		return true
-	case strings.Contains(body, "elapsed time"):
+	case strings.Contains(body, "node elapsed time"), strings.Contains(body, "elapsed time of nodes"):
 		return m.rounds(l)
 	case strings.Contains(body, "traggler"), strings.Contains(body, "STRAGGLER"), strings.Contains(body, "low rank"), strings.Contains(body, "lowest rank"):
 		return m.told(l)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,10 +50,7 @@ func printFinding(w io.Writer, x autopsy.Finding) {
 	if x.Against {
 		word = "against"
 	}
-	at := x.File
-	if x.Line > 0 {
-		at = fmt.Sprintf("%s:%d", x.File, x.Line)
-	}
+	at := placeOf(x)
 	fmt.Fprintf(w, "%-9s %s", word, x.Text)
 	if at != "" {
 		fmt.Fprintf(w, "  [%s]", at)
@@ -79,5 +77,14 @@ func printInputs(w io.Writer, list []autopsy.Read) error {
 			}
 		}
 	}
+	return err
+}
+
+// offerScreen says on a terminal how the answer is read page by page.
+func offerScreen(w io.Writer) error {
+	if w != os.Stdout || !hasScreen() {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, "--screen shows this page by page, --html FILE writes it for the ticket")
 	return err
 }

@@ -28,6 +28,9 @@ The answer is one of
 with who, since when, what it cost, and each piece of evidence with file and line.
 What was not understood is listed with its first line.
 
+--screen shows it page by page, with the times of iterations drawn and the line behind
+each piece of evidence. --html FILE writes it as one page for the ticket.
+
 --json prints the same:
   {"kind":"slow","summary":"…","ranks":[30],"hosts":[],"devices":[],
    "onset":{"index":20,"iteration":210},"slowdown":1.08,"cost_s":12.5,
@@ -39,7 +42,7 @@ commands below read one file as what their name says, and have more flags.`
 
 // detectCommand answers what happened from whatever there is.
 func detectCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, screen bool
 	var page string
 	c := &cobra.Command{
 		Use:     "detect PATH…",
@@ -61,14 +64,18 @@ func detectCommand() *cobra.Command {
 				return err
 			}
 		}
-		if asJSON {
+		switch {
+		case asJSON:
 			err = writeJSON(c.OutOrStdout(), answer)
-		} else {
-			err = printAutopsy(c.OutOrStdout(), answer)
+		case screen:
+			err = showAutopsy(c, answer, facts)
+		default:
+			err = errors.Join(printAutopsy(c.OutOrStdout(), answer), offerScreen(c.OutOrStdout()))
 		}
 		return errors.Join(err, exitOfAnswer(answer))
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	c.Flags().BoolVar(&screen, "screen", false, "show the answer on the terminal, page by page")
 	c.Flags().StringVar(&page, "html", "", "write the answer to this file too, as one page that needs nothing else")
 	c.AddCommand(detectIterationsCommand(), detectCallsCommand(), detectWorkersCommand(), detectProfileCommand(), detectTraceCommand())
 	return c

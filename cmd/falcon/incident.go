@@ -57,24 +57,27 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 	format := "md"
 	c := &cobra.Command{
 		Use:     "export ID",
-		Short:   "Write one incident as Markdown or JSON",
-		Example: "  falcon incident export INC-0001 --format md > INC-0001.md",
+		Short:   "Write one incident as Markdown, JSON or a page",
+		Example: "  falcon incident export INC-0001 --format md > INC-0001.md\n  falcon incident export INC-0001 --format html > INC-0001.html",
 		Args:    exactlyOneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
-			if format != "md" && format != "json" {
-				return fmt.Errorf("%w: --format %q is neither md nor json", errUsage, format)
+			if format != "md" && format != "json" && format != "html" {
+				return fmt.Errorf("%w: --format %q is neither md, json nor html", errUsage, format)
 			}
 			s, err := fetchIncident(c, t, args[0])
 			if err != nil {
 				return err
 			}
-			if format == "json" {
+			switch format {
+			case "json":
 				return writeJSON(c.OutOrStdout(), s)
+			case "html":
+				return renderAutopsy(c.OutOrStdout(), incidentAnswer(s), incidentFacts(s))
 			}
 			return writeString(c.OutOrStdout(), s.Markdown())
 		},
 	}
-	c.Flags().StringVar(&format, "format", format, "md or json")
+	c.Flags().StringVar(&format, "format", format, "md, json or html: the page of falcon detect --html")
 	return c
 }
 

@@ -188,7 +188,7 @@ func TestWrongUseOfEngineCommands(t *testing.T) {
 	}{
 		{[]string{"incident", "list"}, 1, "falcon serve"},
 		{[]string{"incident", "show"}, 2, "give one incident"},
-		{[]string{"incident", "export", "INC-0001", "--format", "pdf"}, 2, "neither md nor json"},
+		{[]string{"incident", "export", "INC-0001", "--format", "pdf"}, 2, "neither md, json nor html"},
 		{[]string{"decide", "INC-0001"}, 2, "--approve, --veto and --undo"},
 		{[]string{"decide", "INC-0001", "--approve", "--veto"}, 2, "--approve, --veto and --undo"},
 		{[]string{"decide", "INC-0001", "--approve", "--action", "x"}, 2, "go together"},

@@ -41,7 +41,7 @@ func incidentFacts(s report.Incident) *autopsy.Facts {
 	if s.Chart == nil {
 		return &autopsy.Facts{}
 	}
-	series := autopsy.Series{Name: fmt.Sprintf("iterations of rank %d", s.Chart.Rank), Unit: "ms"}
+	series := autopsy.Series{Name: fmt.Sprintf("iterations of rank %d", s.Chart.Rank), Unit: "ms", Who: autopsy.Nobody}
 	for i, ms := range s.Chart.Ms {
 		if ms > 0 {
 			series.Points = append(series.Points, autopsy.Point{Value: float64(ms), Iteration: s.Chart.FirstIteration + int64(i)})

@@ -51,3 +51,38 @@ func TestLastingNoiseIsNoDrift(t *testing.T) {
 		}
 	}
 }
+
+// Slow iterations that begin to recur are found; those that recur from the beginning are the job's own.
+func TestRecurringIterations(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 3))
+	const plays = 200
+	found, wrong, own := 0, 0, 0
+	for range plays {
+		values := wandering(r, 500, 0, 0.005, 0)
+		fromStart := wandering(r, 500, 0, 0.005, 0)
+		single := wandering(r, 500, 0, 0.005, 0)
+		for i := range values {
+			if i >= 160 && i%20 < 2 {
+				values[i] *= 1.3
+			}
+			if i%20 == 19 {
+				fromStart[i] *= 3
+			}
+			if r.IntN(80) == 0 {
+				single[i] *= 1 + 3*r.Float64()
+			}
+		}
+		if x := recurring(values, 0.005); x != nil && x.From == 160 {
+			found++
+		}
+		if recurring(fromStart, 0.005) != nil {
+			own++
+		}
+		if recurring(single, 0.005) != nil {
+			wrong++
+		}
+	}
+	if found < plays*95/100 || own > 0 || wrong > 0 {
+		t.Errorf("found %d of %d, of the job's own %d, of single ones %d", found, plays, own, wrong)
+	}
+}

@@ -1,6 +1,9 @@
 package autopsy
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Source is where a fact was read.
 type Source struct {
@@ -55,7 +58,16 @@ type Series struct {
 	Unit   string // "ms", or "" where only ratios are known
 	Why    string // why this one was taken
 	Every  int    // iterations that a point covers, 0 = not known
+	Who    Who    // whose times they are, Nobody = the job's
 	Points []Point
+}
+
+// Label is the name without whose it is.
+func (s Series) Label() string {
+	if i := strings.LastIndex(s.Name, " - "); i >= 0 {
+		return s.Name[i+3:]
+	}
+	return s.Name
 }
 
 // Point is one value of a series.

@@ -1,6 +1,7 @@
 package autopsy
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -44,7 +45,17 @@ type Levels struct {
 	Noise  float64 // share of the level, of one point
 	Least  float64 // the least change that could have been told over the last quarter
 	Drift  *Drift  // where there is no change of level
+	Turned []Turned
 }
+
+// Turned is a change that was looked at and turned down.
+type Turned struct {
+	At     int
+	Change float64 // +0.1 = 10 % more
+	Why    string
+}
+
+const turnedMost = 8 // of a series that are listed
 
 // levels finds the levels of a series of positive values.
 //
@@ -69,6 +80,7 @@ func levels(values []float64) Levels {
 	if out.Shifts, out.Warmup = s.shifts(n); len(out.Shifts) == 0 {
 		out.Drift = drift(values)
 	}
+	out.Turned = s.turned
 	return out
 }
 
@@ -79,6 +91,7 @@ type splitter struct {
 	noise  float64
 	point  float64 // noise of a point
 	cuts   []int
+	turned []Turned
 }
 
 const deepest = 40 // splits within splits
@@ -94,15 +107,36 @@ func (s *splitter) split(from, to, depth int) {
 			best, at = t, k
 		}
 	}
-	if best < s.wanted() || !enough(to-from, min(at-from, to-at)) || !s.even(from, at) || !s.even(at, to) {
+	if best < s.wanted() {
 		return
 	}
-	if best < clear*s.wanted() && s.byChance(from, to, best) {
+	if why := s.against(from, at, to, best); why != "" {
+		s.turn(from, at, to, why)
 		return
 	}
 	s.cuts = append(s.cuts, at)
 	s.split(from, at, depth+1)
 	s.split(at, to, depth+1)
+}
+
+// against is why a contrast that is large enough is no change of level, "" where it is one.
+func (s *splitter) against(from, at, to int, best float64) string {
+	switch few := min(at-from, to-at); {
+	case !enough(to-from, few):
+		return fmt.Sprintf("%d points of %d may stand together by chance", few, to-from)
+	case !s.even(from, at) || !s.even(at, to):
+		return "its points differ from each other as much as from the rest: no level"
+	case best < clear*s.wanted() && s.byChance(from, to, best):
+		return "another order of the same points has as large a difference"
+	}
+	return ""
+}
+
+func (s *splitter) turn(from, at, to int, why string) {
+	if len(s.turned) < turnedMost {
+		change := math.Expm1(median(s.values[at:to]) - median(s.values[from:at]))
+		s.turned = append(s.turned, Turned{at, change, why})
+	}
 }
 
 // Of a permutation test.
@@ -216,6 +250,7 @@ func (s *splitter) shifts(n int) (out []Shift, warmup int) {
 			i++
 			continue
 		}
+		s.turn(parts[i-1].from, parts[i].from, parts[i].to, fmt.Sprintf("less than %.2g %%, which is left to who knows the job", 100*max(leastChange, noiseTimes*s.point)))
 		whole := part{parts[i-1].from, parts[i].to, median(s.values[parts[i-1].from:parts[i].to])}
 		parts = slices.Replace(parts, i-1, i+1, whole)
 		i = max(1, i-1)

@@ -46,22 +46,49 @@ func measure(all []Series) []measured {
 // judgeSeries finds where iterations became slower.
 func judgeSeries(series []measured) opinion {
 	var best opinion
+	of := -1 // the series of the best opinion
 	agree := 0
-	for _, s := range series {
+	slow := make([]bool, len(series))
+	for i, s := range series {
 		o := judgeOne(s)
+		slow[i] = o.kind != ""
 		switch {
 		case o.kind != "" && best.kind != "" && best.onset.Index == o.onset.Index && best.summary == o.summary:
 			agree++
 		case o.kind != "" && (best.kind == "" || o.confidence*o.slowdown > best.confidence*best.slowdown):
 			o.judged = true
-			best = o
+			best, of = o, i
+		case o.kind == "":
+			best.findings = append(best.findings, o.findings...)
 		}
 		best.judged = best.judged || o.judged
 	}
 	if agree > 0 {
 		best.findings = append(best.findings, Finding{Kind: "series", Text: fmt.Sprintf("%d other files have the same", agree)})
 	}
+	if of >= 0 && only(series, slow, of) {
+		best.who = []Who{series[of].Who}
+		best.summary = names(best.who) + ": " + best.summary
+	}
 	return best
+}
+
+// only reports whether a series is of somebody, and is the only slow one among those of the same name.
+func only(series []measured, slow []bool, of int) bool {
+	if series[of].Who == Nobody {
+		return false
+	}
+	others := 0
+	for i, s := range series {
+		switch {
+		case i == of || s.Label() != series[of].Label() || s.Who == Nobody:
+		case slow[i]:
+			return false
+		default:
+			others++
+		}
+	}
+	return others > 0
 }
 
 func judgeOne(s measured) opinion {
@@ -71,13 +98,30 @@ func judgeOne(s measured) opinion {
 	if o := lasting(s.Series, s.values, s.levels); o.kind != "" {
 		return o
 	}
-	if o := stall(s.Series, s.values); o.kind != "" {
-		return o
+	pauses := stall(s.Series, s.values)
+	if pauses.kind != "" {
+		return pauses
 	}
 	if s.levels.Drift != nil {
 		return s.drifting(s.values, s.levels.Drift, s.levels.Noise)
 	}
-	return opinion{judged: true}
+	if r := recurring(s.values, s.levels.Noise); r != nil {
+		return s.recurs(r)
+	}
+	return opinion{judged: true, findings: append(s.turnedDown(), pauses.findings...)}
+}
+
+// turnedDown lists the changes that were looked at and are none.
+func (s measured) turnedDown() []Finding {
+	var out []Finding
+	for _, x := range s.levels.Turned {
+		p := s.Points[x.At]
+		out = append(out, Finding{
+			Kind: "turned_down", Against: true, File: s.File, Line: p.Line, Time: timeOf(p),
+			Text: fmt.Sprintf("%s: %+.1f %% at %s: %s", s.Name, 100*x.Change, s.where(x.At), x.Why),
+		})
+	}
+	return out
 }
 
 // lasting finds the change since which iterations take longer, or the largest one that has ended.
@@ -214,10 +258,13 @@ func pauses(s Series, values []float64, usual float64) opinion {
 			}
 		}
 	}
-	if n <= stallsMost || lost < pauseShare*all {
+	if n == 0 {
 		return opinion{}
 	}
-	text := fmt.Sprintf("%d of %d iterations take over %d times the usual one: %.0f %% of all time", n, len(values), pauseTimes, 100*lost/all)
+	text := fmt.Sprintf("%d of %d iterations take over %d times the usual one: %.2g %% of all time", n, len(values), pauseTimes, 100*lost/all)
+	if n <= stallsMost || lost < pauseShare*all { // the job's own work, such as checkpoints and evaluations
+		return opinion{findings: []Finding{{Kind: "pauses", Against: true, File: s.File, Line: s.Points[first].Line, Time: timeOf(s.Points[first]), Text: s.Name + ": " + text}}}
+	}
 	return opinion{
 		kind: KindSlow, rank: orderSlow, confidence: sureOfStall, judged: true, onset: s.onset(first), slowdown: all / (all - lost), costS: lost / 1e3,
 		summary:  text,

@@ -23,7 +23,6 @@ type ncclTests struct {
 var (
 	testHost = regexp.MustCompile(`^#? *Rank +\d+ (?:Group +\d+ )?Pid +\d+ on +(\S+) device`)
 	testOp   = regexp.MustCompile(`Collective test starting: (\w+)`)
-	testRow  = regexp.MustCompile(`^(\d+) +\d+ +(?:\w+) +(?:\w+ +)?(?:-?\d+ +)?([\d.]+) +([\d.]+) +([\d.]+) +(\S+)`)
 	testEnd  = regexp.MustCompile(`^# *Avg bus bandwidth`)
 )
 
@@ -53,13 +52,18 @@ func (t *ncclTests) take(l *line) bool {
 	return t.row(l, body)
 }
 
+// testCells are those that end each row: time, both bandwidths and wrong results, out of place and in place. What
+// stands before them (operation, root) differs between tests.
+const testCells = 8
+
 func (t *ncclTests) row(l *line, body string) bool {
-	x := testRow.FindStringSubmatch(strings.Replace(body, " - ", " ", 1))
-	if x == nil {
+	cells := strings.Fields(body)
+	if len(cells) < testCells+3 || !isDigit(body[0]) {
 		return false
 	}
-	size := whole(x[1], 0)
-	bandwidth, err := strconv.ParseFloat(x[4], 64)
+	out := cells[len(cells)-testCells:]
+	size, bus, wrong := whole(cells[0], 0), out[2], out[3]
+	bandwidth, err := strconv.ParseFloat(bus, 64)
 	if err != nil {
 		return false
 	}
@@ -68,7 +72,7 @@ func (t *ncclTests) row(l *line, body string) bool {
 			Metric: strings.TrimSpace("bus bandwidth " + t.op), Hosts: t.hosts, Bytes: size, GBs: bandwidth, Source: l.source(t.file),
 		}
 	}
-	if n := whole(x[5], 0); n > 0 && len(t.wrong) < perKind {
+	if n := whole(wrong, 0); n > 0 && len(t.wrong) < perKind {
 		t.wrong = append(t.wrong, autopsy.Fault{
 			Kind: "wrong_results", Class: autopsy.Hardware, Who: autopsy.Nobody, Source: l.source(t.file),
 			Text:   fmt.Sprintf("%d results of a collective are wrong: data is corrupted", n),

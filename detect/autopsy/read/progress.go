@@ -210,9 +210,10 @@ func (p *progress) stamp(l *line, at int64) {
 var preference = []quantity{stepTime, stepRate, someTime, meanTime, items, meanItems, elapsed}
 
 const (
-	fewest     = 4    // points of a series
-	coarse     = 0.02 // share of a value that its last digit is worth: too coarse for small changes
-	lessPoints = 0.3  // of what the longest series has, and a series is something else
+	fewest      = 4    // points of a series
+	fewestNamed = 2    // of one that is named as the time of an iteration
+	coarse      = 0.02 // share of a value that its last digit is worth: too coarse for small changes
+	lessPoints  = 0.3  // of what the longest series has, and a series is something else
 )
 
 // series is the one that says most of the iterations, and ok whether there is one.
@@ -257,7 +258,11 @@ func (p *progress) candidates() []*building {
 		longest = max(longest, len(b.points))
 	}
 	all = slices.DeleteFunc(all, func(b *building) bool {
-		return len(b.points) < fewest || float64(len(b.points)) < lessPoints*float64(longest)
+		few := fewest
+		if b.meaning.what == stepTime || b.meaning.what == stepRate { // its name leaves no doubt
+			few = fewestNamed
+		}
+		return len(b.points) < few || float64(len(b.points)) < lessPoints*float64(longest)
 	})
 	slices.SortStableFunc(all, func(a, b *building) int {
 		return cmp.Compare(slices.Index(preference, a.meaning.what), slices.Index(preference, b.meaning.what))

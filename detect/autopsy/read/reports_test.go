@@ -70,6 +70,28 @@ func throughputs() string {
 	})
 }
 
+func twoRuns() string {
+	v := noisy(12)
+	return "\"Step\",\"node-a - perf/step_time_s\",\"node-b - perf/step_time_s\"\n" + lines(200, func(i int) string {
+		a := 2.0
+		if i >= 100 {
+			a = 2.5
+		}
+		return fmt.Sprintf("\"%d\",\"%.4f\",\"\"\n\"%d\",\"\",\"%.4f\"", i, v(a), i, v(2))
+	})
+}
+
+func recurs() string {
+	v := noisy(13)
+	return "step,iter_time_ms\n" + lines(500, func(i int) string {
+		ms := 1000.0
+		if i >= 160 && i%20 < 2 {
+			ms = 1300
+		}
+		return fmt.Sprintf("%d,%.2f", i, v(ms))
+	})
+}
+
 func timersOnly() string {
 	v := noisy(9)
 	return lines(60, func(i int) string {
@@ -155,21 +177,25 @@ var reports = map[string]struct {
 		"slurm.out", "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0.\nsrun: error: gpu-c04: task 33: Out Of Memory\n",
 		want{kind: autopsy.KindFailed, hosts: []string{"gpu-c04"}, ranks: []int{33}},
 	},
-	"a GPU that idles in a hang":      {"smi.txt", smiOf(100, 100, 100, 0, 100, 100, 100, 99), want{kind: autopsy.KindHang, devices: []string{"3"}}},
-	"busy GPUs":                       {"smi.txt", smiOf(97, 98, 92, 97), want{kind: autopsy.KindHealthy}},
-	"GPUs of no job":                  {"smi.txt", smiOf(0, 0, 0, 0), want{kind: autopsy.KindHealthy}},
-	"half of the GPUs idle":           {"smi.txt", smiOf(100, 0, 100, 0), want{kind: autopsy.KindHealthy}},
-	"pairs of nodes":                  {"pairs.out", pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0) + pair("n1", "n4", 49.3, 0), want{kind: autopsy.KindSlow, hosts: []string{"n4"}}},
-	"a pair that can't be told apart": {"pairs.out", pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0), want{kind: autopsy.KindSlow, hosts: []string{}}},
-	"pairs that are equal":            {"pairs.out", pair("n4", "n9", 87.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0), want{kind: autopsy.KindHealthy}},
-	"sockets":                         {"test.out", pair("n4", "n9", 0.12, 0), want{kind: autopsy.KindSlow, hosts: []string{}, text: "Ethernet"}},
-	"wrong results":                   {"test.out", pair("n4", "n9", 88, 12), want{kind: autopsy.KindFailed, text: "corrupted"}},
-	"DLRover's list":                  {"m.log", "The elapsed time of nodes are {2: 20.18, 3: 18.72, 0: 181.8, 1: 143.06}\nThe elapsed time of nodes are {2: 20.18, 3: 18.72, 0: 19.91, 1: 143.06}\n", want{kind: autopsy.KindSlow, hosts: []string{"1"}}},
-	"a table inside a text":           {"report.txt", tables, want{kind: autopsy.KindSlow, ranks: []int{144}}},
-	"a table with bars":               {"report.md", "| rank | backward_ms | dataloader_ms |\n|---|---|---|\n| 0 | 293.0 | 10.4 |\n| 1 | 292.2 | 10.2 |\n| 2 | 293.0 | 199.7 |\n| 3 | 293.1 | 10.1 |\n", want{kind: autopsy.KindSlow, ranks: []int{2}}},
-	"a table of losses":               {"report.md", "| rank | loss |\n|---|---|\n| 0 | 2.0 |\n| 1 | 9.2 |\n| 2 | 2.0 |\n| 3 | 2.1 |\n", want{kind: autopsy.KindUnknown}},
-	"a list of nodes":                 {"bw.txt", "node01: 386.1 GB/s\nnode02: 385.2 GB/s\nnode03: 387.0 GB/s\nnode04: 190.5 GB/s\nnode05: 386.8 GB/s\n", want{kind: autopsy.KindSlow, hosts: []string{"node04"}}},
-	"a list of sizes":                 {"du.txt", "ckpt01: 386.1 GB\nckpt02: 385.2 GB\nckpt03: 387.0 GB\nckpt04: 1.5 GB\n", want{kind: autopsy.KindUnknown}},
+	"a GPU that idles in a hang":            {"smi.txt", smiOf(100, 100, 100, 0, 100, 100, 100, 99), want{kind: autopsy.KindHang, devices: []string{"3"}}},
+	"busy GPUs":                             {"smi.txt", smiOf(97, 98, 92, 97), want{kind: autopsy.KindHealthy}},
+	"GPUs of no job":                        {"smi.txt", smiOf(0, 0, 0, 0), want{kind: autopsy.KindHealthy}},
+	"half of the GPUs idle":                 {"smi.txt", smiOf(100, 0, 100, 0), want{kind: autopsy.KindHealthy}},
+	"pairs of nodes":                        {"pairs.out", pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0) + pair("n1", "n4", 49.3, 0), want{kind: autopsy.KindSlow, hosts: []string{"n4"}}},
+	"a pair that can't be told apart":       {"pairs.out", pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0), want{kind: autopsy.KindSlow, hosts: []string{}}},
+	"pairs that are equal":                  {"pairs.out", pair("n4", "n9", 87.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0), want{kind: autopsy.KindHealthy}},
+	"sockets":                               {"test.out", pair("n4", "n9", 0.12, 0), want{kind: autopsy.KindSlow, hosts: []string{}, text: "Ethernet"}},
+	"the run that is slower than the other": {"runs.csv", twoRuns(), want{kind: autopsy.KindSlow, hosts: []string{"node-a"}}},
+	"slow iterations that begin to recur":   {"run.csv", recurs(), want{kind: autopsy.KindSlow, onset: 160, text: "34 of"}},
+	"a test without a root":                 {"test.out", strings.ReplaceAll(pair("n4", "n9", 88, 0), "sum      -1", "sum       -"), want{kind: autopsy.KindHealthy}},
+	"three iterations":                      {"train.log", megatron(10, 84606) + "\n" + megatron(15, 142474) + "\n" + megatron(20, 202438) + "\n", want{kind: autopsy.KindUnknown}},
+	"wrong results":                         {"test.out", pair("n4", "n9", 88, 12), want{kind: autopsy.KindFailed, text: "corrupted"}},
+	"DLRover's list":                        {"m.log", "The elapsed time of nodes are {2: 20.18, 3: 18.72, 0: 181.8, 1: 143.06}\nThe elapsed time of nodes are {2: 20.18, 3: 18.72, 0: 19.91, 1: 143.06}\n", want{kind: autopsy.KindSlow, hosts: []string{"1"}}},
+	"a table inside a text":                 {"report.txt", tables, want{kind: autopsy.KindSlow, ranks: []int{144}}},
+	"a table with bars":                     {"report.md", "| rank | backward_ms | dataloader_ms |\n|---|---|---|\n| 0 | 293.0 | 10.4 |\n| 1 | 292.2 | 10.2 |\n| 2 | 293.0 | 199.7 |\n| 3 | 293.1 | 10.1 |\n", want{kind: autopsy.KindSlow, ranks: []int{2}}},
+	"a table of losses":                     {"report.md", "| rank | loss |\n|---|---|\n| 0 | 2.0 |\n| 1 | 9.2 |\n| 2 | 2.0 |\n| 3 | 2.1 |\n", want{kind: autopsy.KindUnknown}},
+	"a list of nodes":                       {"bw.txt", "node01: 386.1 GB/s\nnode02: 385.2 GB/s\nnode03: 387.0 GB/s\nnode04: 190.5 GB/s\nnode05: 386.8 GB/s\n", want{kind: autopsy.KindSlow, hosts: []string{"node04"}}},
+	"a list of sizes":                       {"du.txt", "ckpt01: 386.1 GB\nckpt02: 385.2 GB\nckpt03: 387.0 GB\nckpt04: 1.5 GB\n", want{kind: autopsy.KindUnknown}},
 	"a table of waiting": {
 		"comms.log", "Comm. Op            Message Size        Count               Total comm lat(ms)  Total straggler(ms) Avg comm lat(ms)    Avg straggler(ms)   \nall_reduce\n" +
 			"                    4.0 KB              24240               1207.82             9042.11             0.05                0.37                \n",

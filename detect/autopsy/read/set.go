@@ -213,7 +213,10 @@ func readSeries(open Open, want logs.Want) (logs.Series, error) {
 // takeSeries makes facts of a series; unit is "none" where the file does not give one.
 func (s *Set) takeSeries(input *autopsy.Input, series logs.Series, unit string) {
 	input.Kind, input.Used, input.Lines, input.Notes = series.Format, len(series.Ms) > 0, len(series.Ms), series.Notes
-	out := autopsy.Series{File: input.Path, Name: series.Column, Unit: "ms", Why: series.Why}
+	out := autopsy.Series{File: input.Path, Name: series.Column, Unit: "ms", Why: series.Why, Who: input.Who}
+	if run, _, ok := strings.Cut(series.Column, " - "); ok && memberName.MatchString(run) { // W&B names the run
+		out.Who = autopsy.Who{Rank: -1, Host: clipped(run)}
+	}
 	if unit == "none" || series.Unit == "" || series.Unit == "/s" {
 		out.Unit = ""
 	}
@@ -228,6 +231,9 @@ func (s *Set) takeSeries(input *autopsy.Input, series logs.Series, unit string) 
 	}
 	s.facts.Series = append(s.facts.Series, out)
 }
+
+// memberName is a name that a person gives to a node.
+var memberName = regexp.MustCompile(`(?i)^(?:node|host|gpu|worker)[-_.]?\w+$`)
 
 // Facts are those of all files; the set is not used after it.
 func (s *Set) Facts() *autopsy.Facts {
@@ -388,6 +394,7 @@ const logLasts = 60 * 24 * time.Hour // longer ago is a time that the line speak
 func (s *Set) takeText(input *autopsy.Input, t *text) {
 	var kinds []string
 	if series, ok := t.progress.result(); ok {
+		series.Who = input.Who
 		s.facts.Series = append(s.facts.Series, series)
 		kinds = append(kinds, "a training log")
 		s.facts.Silences = append(s.facts.Silences, autopsy.Silence{

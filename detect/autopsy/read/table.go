@@ -252,7 +252,7 @@ func (t *table) series() (autopsy.Series, bool) {
 		return autopsy.Series{}, false
 	}
 	name := t.names[t.timesOf]
-	out := autopsy.Series{File: t.file, Name: name, Points: t.times.points, Why: "the largest of all members counts", Every: t.times.every()}
+	out := autopsy.Series{File: t.file, Name: name, Points: t.times.points, Why: "the largest of all members counts", Every: t.times.every(), Who: autopsy.Nobody}
 	if toMs := durations[string(column.Read(name).Unit)]; toMs > 0 {
 		out.Unit = "ms"
 		for i := range out.Points {

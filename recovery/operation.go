@@ -289,24 +289,26 @@ func (op *operation) extendDeadline(now time.Time, limit time.Duration) {
 	}
 }
 
-// skipPause takes a pause of the console itself out of all waits.
+// skipPause takes a pause of the console itself out of all waits: nobody could come to it meanwhile.
 func (op *operation) skipPause(gap time.Duration, now time.Time) {
 	op.clock.Skip(gap, now)
-	op.postponeDeadline(gap)
+	if op.isUnderway() && op.clock.Limited() {
+		op.postponeDeadline(gap)
+	}
 }
 
 // restartWaits begins the wait for an answer now, and gives back the time the deadline was held.
 func (op *operation) restartWaits(now time.Time, held time.Duration) {
 	op.clock.Advance(now)
-	op.postponeDeadline(held)
+	if op.deadlinePausable() {
+		op.postponeDeadline(held)
+	}
 }
 
 // postponeDeadline gives the present state the time back in which its deadline was held.
 func (op *operation) postponeDeadline(by time.Duration) {
-	if op.deadlinePausable() {
-		op.clock.Postpone(by)
-		op.showDeadline()
-	}
+	op.clock.Postpone(by)
+	op.showDeadline()
 }
 
 // deadlinePausable reports whether the deadline of the present state is held while the

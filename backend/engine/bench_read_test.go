@@ -60,9 +60,7 @@ func kinds(m map[journal.Kind][]journal.Record) []journal.Kind { return slices.S
 // turn lets one iteration pass and everything that follows from it.
 func (b *bench) turn() {
 	b.job.step()
-	if b.recovers {
-		b.job.beats()
-	}
+	b.job.beats()
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
 	for range 3 {

@@ -216,7 +216,7 @@ func (c *clusterView) finishedBefore() bool {
 }
 
 // stillRunning finds a rank whose process is not known to have ended. One that
-// its agent does not report any more, although it is connected and had the time,
+// its agent has not reported on its present stream, although it had the time and has beaten,
 // has ended; one on a fenced node is not waited for.
 func (c *clusterView) stillRunning(now time.Time, home falcon.Placement) (falcon.Rank, bool) {
 	for i, device := range home {
@@ -230,8 +230,7 @@ func (c *clusterView) stillRunning(now time.Time, home falcon.Placement) (falcon
 			}
 			continue
 		}
-		n := c.nodes.Node(device.Node())
-		if n == nil || !n.Connected() || now.Sub(c.attached[n.Name]) < reportWait {
+		if !c.listed(now, device.Node(), reportWait) {
 			return rank, true
 		}
 	}

@@ -67,10 +67,16 @@ const relist = 5 * time.Second
 // meanwhile has reported nothing.
 const relistBeats = 3
 
+// listed reports whether a node's agent has had so long, and has beaten often enough, on its present
+// stream: what it has not reported there has ended.
+func (c *clusterView) listed(now time.Time, name falcon.Node, wait time.Duration) bool {
+	n := c.nodes.Node(name)
+	return n != nil && n.Connected() && n.Beats >= relistBeats && now.Sub(c.attached[name]) >= wait
+}
+
 // leftOn is the first leftover on a node, "" = none is known.
 func (c *clusterView) leftOn(now time.Time, name falcon.Node) string {
-	n, attached := c.nodes.Node(name), c.attached[name]
-	listed := n != nil && n.Connected() && n.Beats >= relistBeats && now.Sub(attached) >= relist
+	listed, attached := c.listed(now, name, relist), c.attached[name]
 	for _, process := range slices.Sorted(maps.Keys(c.left[name])) {
 		if x := c.left[name][process]; !listed || !x.at.Before(attached) {
 			return x.text

@@ -81,6 +81,30 @@ func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 	}
 }
 
+// A process that its agent has not reported again has ended only where the agent has beaten since: one
+// that was stopped as its stream began has reported nothing.
+func TestAProcessRunsUntilItsAgentHasListedWhatLives(t *testing.T) {
+	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)
+	home := e.state.job.Placement[1:]
+	n, _, err := e.nodes.Attach(fleet.NewSession(t.Context(), &falconv1.Hello{Node: "n1", Boot: "b"}), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.cluster.attached["n1"] = at
+	for beats := range relistBeats {
+		if r, running := e.cluster.stillRunning(at.Add(time.Minute), home); r != 0 || !running {
+			t.Errorf("after %d beats: rank %d, %t", beats, r, running)
+		}
+		n.TakeBeat(&falconv1.Beat{})
+	}
+	if _, running := e.cluster.stillRunning(at.Add(reportWait-1), home); !running {
+		t.Error("it had no time to report")
+	}
+	if _, running := e.cluster.stillRunning(at.Add(reportWait), home); running {
+		t.Error("it has listed all that live")
+	}
+}
+
 // An order made for the job epoch that a recovery is about to end is not sent: the
 // ranks would vote for what the planner gives up.
 func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {

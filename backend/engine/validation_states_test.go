@@ -114,10 +114,7 @@ func TestCancelInEachState(t *testing.T) {
 // Nobody helps: every state has an end.
 func TestDeadlineOfEachState(t *testing.T) {
 	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
-		if at == falcon.ValidationResuming || at == falcon.ValidationTesting {
-			time.Sleep(10 * time.Second)
-		}
-		for range 150 {
+		for range 250 {
 			b.turn()
 		}
 		b.job.agents[1].expire()

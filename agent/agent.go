@@ -83,6 +83,7 @@ type findings struct {
 	ignored map[string]bool            // files that are not this agent's, or unusable
 	refused map[string]falcon.Unproven // of those, why, where it is to be said
 	user    jobUser
+	elastic restarters
 	fails   bool // it can't be listed, and that was logged
 }
 
@@ -99,6 +100,8 @@ type Options struct {
 	Log *slog.Logger
 	// Launch replaces the machine that processes are started on, in tests.
 	Launch launch.System
+	// Parents replaces the processes above those of the job, in tests.
+	Parents Parents
 	// Old has the agent do without what newer kernels have, in tests and labs.
 	Old OldKernel
 	// Now is the agent's time, which must not step; nil = this process's.
@@ -133,6 +136,7 @@ func New(cfg Config, opt Options) *Agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.found.elastic = newRestarters(opt.Parents, a.log)
 	a.stored = newStoredCheckpoint(cfg.Launch.Checkpoint, a.log)
 	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
 	a.notes = newNotebook(own.file(followedFile), a.dir.Namespace())

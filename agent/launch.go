@@ -45,10 +45,13 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 
 // startProcesses starts the processes of the plan. Those that must be gone first are
 // waited for where they were ordered to end, and are a reason to refuse where they
-// were not.
+// were not. What would start ranks beside this agent is ended before.
 func (t *launchTask) startProcesses() error {
 	var running []launch.Running
-	t.waits = false
+	left, err := t.agent.found.elastic.end(t.agent.now(), t.agent.launcher.GraceTime())
+	if t.waits = left && err == nil; left || err != nil {
+		return err
+	}
 	for _, p := range t.agent.processes.living() {
 		r := launch.Running{
 			PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.deviceName(t.agent.node)), Generation: p.status.Generation, Text: p.String(),
@@ -59,7 +62,7 @@ func (t *launchTask) startProcesses() error {
 	if t.waits {
 		return nil
 	}
-	err := t.agent.launcher.Begin(t.plan, running)
+	err = t.agent.launcher.Begin(t.plan, running)
 	var older *launch.OlderError
 	if errors.As(err, &older) {
 		return &act.Older{Newest: older.Newest, Reason: err}

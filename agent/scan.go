@@ -132,6 +132,7 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 	p.releaseLeftoverPause(a.log)
 	a.suspendLateJoiner(p)
 	a.processes.addProcess(p)
+	a.found.elastic.takeUp(p)
 	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
 }
 

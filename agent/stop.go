@@ -23,12 +23,13 @@ type ending struct {
 
 // stopTask watches processes that were ordered to end, until they have.
 type stopTask struct {
-	agent *Agent
-	cmd   *falconv1.StopCommand
-	ranks []*process
-	left  int           // launched here and not followed, that still run
-	since int64         // when the order came, on the monotonic clock
-	grace time.Duration // from SIGTERM to SIGKILL
+	agent    *Agent
+	cmd      *falconv1.StopCommand
+	ranks    []*process
+	left     int           // launched here and not followed, that still run
+	restarts bool          // an elastic agent still runs, which would start ranks again
+	since    int64         // when the order came, on the monotonic clock
+	grace    time.Duration // from SIGTERM to SIGKILL
 }
 
 // startStop has processes end with success where they park. One that trains is
@@ -40,11 +41,23 @@ type stopTask struct {
 // again it is ended by signals.
 func (a *Agent) startStop(cmd *falconv1.StopCommand, now, deadline time.Time) (act.Task, error) {
 	t := &stopTask{agent: a, cmd: cmd, since: a.dir.MonoNs(), grace: min(a.launcher.GraceTime(), deadline.Sub(now)/2)}
+	if err := t.endRestarters(now); err != nil {
+		return nil, err
+	}
 	if err := t.orderStops(now); err != nil {
 		return nil, err
 	}
 	a.log.Info("processes were ordered to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
 	return t, nil
+}
+
+// endRestarters ends what would start this node's ranks again, where all of them are meant and this agent can
+// start them.
+func (t *stopTask) endRestarters(now time.Time) (err error) {
+	if len(t.cmd.GetRanks()) == 0 && t.agent.launcher.CanStart() {
+		t.restarts, err = t.agent.found.elastic.end(now, t.grace)
+	}
+	return err
 }
 
 // orderStops orders all processes that are meant and have no such order.
@@ -138,13 +151,13 @@ func (t *stopTask) stillRunning() []*process {
 func (t *stopTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.pollOften(now)
 	if len(t.cmd.GetRanks()) == 0 {
-		if err := t.orderStops(now); err != nil {
+		if err := errors.Join(t.endRestarters(now), t.orderStops(now)); err != nil {
 			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
 		}
 		t.left = t.agent.launcher.EndUnseen(t.cmd.GetGeneration(), t.agent.processes.startedAs())
 	}
 	t.killOverdue(now)
-	if len(t.stillRunning()) > 0 || t.left > 0 {
+	if len(t.stillRunning()) > 0 || t.left > 0 || t.restarts {
 		return nil, false
 	}
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true

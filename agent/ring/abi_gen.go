@@ -283,6 +283,8 @@ const (
 	ctlNcclProto           = 7232
 	ctlNcclChannels        = 7296
 	ctlNcclEnv             = 7300
+	ctlElasticRestarts     = 7304
+	ctlElasticParent       = 7308
 	ctlCan                 = 6760
 	ctlVersions            = 6764
 	ctlRaisedSeq           = 6768

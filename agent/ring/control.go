@@ -38,7 +38,14 @@ type Control struct {
 	RejoinOrdered   uint64 // newest rejoin in the mailbox, 0 = none
 	WaitingSinceNs  int64  // CLOCK_MONOTONIC; 0 = does not wait, or unknown without CoverWaiting
 	Bound           Binding
+	Elastic         Elastic
 	Ended           End // as the process said before it went; the zero value while it has not
+}
+
+// Elastic is what a worker of an elastic agent, as torchrun, declares of that; the zero value is none.
+type Elastic struct {
+	Restarts int // how often it will still start its workers again
+	Parent   int // of the process when it began, in its own PID namespace
 }
 
 // Declared is the layout as the adapter declares it.
@@ -84,6 +91,7 @@ func (m image) readControl() Control {
 		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0), Generation: m.readUint64(ctlGeneration),
 		GenerationNow: m.readUint64(ctlGenerationNow), SuspendWanted: m.readUint64(ctlSuspendGeneration),
 		WaitingSinceNs: max(m.readInt64(ctlWaitingSinceNs), 0), Ended: m.exitMark(ctlEndedNs, ctlEndedStatus),
+		Elastic:   Elastic{Restarts: clampSize(int32(m.readUint32(ctlElasticRestarts))), Parent: clampSize(int32(m.readUint32(ctlElasticParent)))},
 		Bound:     Binding{How: Bound(m.readUint32(ctlBound)), NCCL: int(m.readUint32(ctlNcclVersion))},
 		Suspended: m.readUint64(ctlSuspendedGeneration), SuspendedNs: max(m.readInt64(ctlSuspendedNs), 0), RejoinOrdered: m.readUint64(ctlRejoinID),
 	}

@@ -68,6 +68,15 @@ static uint64_t generation(void) {
   return end && !*end && !errno ? v : 0;
 }
 
+/* What an elastic agent above this process declares in its environment. One that a launch started is not its worker. */
+static void declare_elastic(falcon_control *c) {
+  const char *run = getenv("TORCHELASTIC_RUN_ID");
+  int32_t most = env_int("TORCHELASTIC_MAX_RESTARTS"), count = env_int("TORCHELASTIC_RESTART_COUNT");
+  if (!run || c->generation || most <= 0 || count >= most) return;
+  c->elastic_restarts = (uint32_t)(most - (count > 0 ? count : 0));
+  c->elastic_parent = (uint32_t)getppid();
+}
+
 /* Letters, digits, '.', '_' and '-' stay; all else becomes '_'. */
 static void clean_name(char *out, size_t size, const char *in) {
   size_t i = 0;
@@ -162,6 +171,7 @@ static void publish(char *base, const falcon_header *h) {
   falcon_hook.control->step_tag = -1;
   falcon_hook.control->committed_iteration = -1;
   falcon_hook.control->generation = falcon_hook.control->generation_now = generation();
+  declare_elastic(falcon_hook.control);
   falcon_part_created();
   falcon_hook.control->park_steps[0] = falcon_hook.control->park_steps[1] = -1;
   falcon_hook.control->heartbeat_ns = falcon_mono_ns();

@@ -431,7 +431,10 @@ typedef struct falcon_control {
   char     nccl_proto[FALCON_NAME_BYTES]; /* NCCL_PROTO */
   uint32_t nccl_channels;       /* NCCL_MIN_NCHANNELS where NCCL_MAX_NCHANNELS is the same, else 0 */
   uint32_t nccl_env;            /* 1: the three above are written; stored last, release */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144 - 400 - 136];
+  /* Of a worker of an elastic agent, as torchrun: how often that will still start its workers again, by
+   * TORCHELASTIC_MAX_RESTARTS and _RESTART_COUNT, and the process's parent. Both are 0 of any other process. */
+  uint32_t elastic_restarts, elastic_parent;
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 224 - 144 - 400 - 144];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */

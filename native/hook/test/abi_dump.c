@@ -257,6 +257,8 @@ int main(void) {
   O(falcon_control, nccl_proto)
   O(falcon_control, nccl_channels)
   O(falcon_control, nccl_env)
+  O(falcon_control, elastic_restarts)
+  O(falcon_control, elastic_parent)
   O(falcon_control, can)
   O(falcon_control, versions)
   O(falcon_control, raised_seq)

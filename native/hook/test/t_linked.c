@@ -295,6 +295,29 @@ static void case_environment(void) {
   CHECK(!strcmp(CTL(b)->nccl_algo, "allreduce:tree"));
 }
 
+/* A worker says how often its elastic agent will still start it again; so no process of a launch, and no other. */
+static void case_elastic(void) {
+  static const struct { const char *run, *most, *count, *generation; uint32_t left; } given[] = {
+    {"none", "3", "1", NULL, 2}, {"none", "3", NULL, NULL, 3}, {"none", "3", "3", NULL, 0}, {"none", "0", "0", NULL, 0},
+    {NULL, "3", "0", NULL, 0}, {"none", "many", "0", NULL, 0}, {"none", NULL, "0", NULL, 0}, {"none", "3", "0", "7", 0},
+  };
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+    pid_t child = fork();
+    if (!child) {
+      const char *names[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_RESTART_COUNT", "FALCON_GENERATION"};
+      const char *values[] = {given[i].run, given[i].most, given[i].count, given[i].generation};
+      for (int k = 0; k < 4; k++) values[k] ? setenv(names[k], values[k], 1) : unsetenv(names[k]);
+      void *c = comm_of(1, 2, 0);
+      falcon_control *ctl = CTL(shm_map());
+      CHECK(ctl->elastic_restarts == given[i].left && ctl->elastic_parent == (given[i].left ? (uint32_t)getppid() : 0));
+      CHECK(ncclCommDestroy(c) == 0);
+      exit(0);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+}
+
 /* An NCCL that can more than the hook knows is reported, any other is not. */
 static void case_stranger(void) {
   int strange = getenv("TEST_STRANGE") != NULL;
@@ -348,7 +371,7 @@ static void case_bench_rest(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
-  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(environment), C(stranger), C(no_cuda), C(marks), C(mesh), C(raised), C(mailbox), C(checkpoint), C(place),
+  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(environment), C(elastic), C(stranger), C(no_cuda), C(marks), C(mesh), C(raised), C(mailbox), C(checkpoint), C(place),
   C(late_split), C(late_unasked), C(late_reused), C(late_group), C(late_nocolor), C(late_gone), C(traffic), C(bench_rest),
 };
 

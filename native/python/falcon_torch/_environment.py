@@ -15,6 +15,8 @@ KEEP_ALIVE = {
 # After an error the legacy backend's watchdog sleeps four times as long as a flight record may take, which is 15 s,
 # and whoever lets go of the group waits for the watchdog.
 PROMPT = {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "0"}
+# What torchrun gives every worker where its own environment says nothing.
+OF_TORCHRUN = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
 _late: list[str] = []
 
 
@@ -23,15 +25,27 @@ def prepare() -> None:
     dist = sys.modules.get("torch.distributed")
     begun = dist is not None and dist.is_initialized()
     for name, value in KEEP_ALIVE.items():
-        if begun and name not in os.environ:
+        if name in os.environ and not _of_torchrun(name):
+            continue
+        if begun:
             _late.append(name)
-        os.environ.setdefault(name, value)
+        os.environ[name] = value
     for name, value in PROMPT.items():
         os.environ.setdefault(name, value)
     if os.environ.get("FALCON_JOIN") == "1":
         from . import _join
 
         _join.pretend_backends()
+        return
+    from . import _launched
+
+    if _launched.needed():
+        _launched.watch()
+
+
+def _of_torchrun(name: str) -> bool:
+    """Whether a setting is none of the user's."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ[name] == OF_TORCHRUN.get(name)
 
 
 def check() -> None:

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from . import _environment, _hook, _join, _limit, _raised, _votes
+from . import _environment, _hook, _join, _launched, _limit, _raised, _votes
 from ._log import Log
 from ._state import State
 from ._storage import Storage
@@ -298,6 +298,7 @@ class Recovery:
             generation
         )  # PyTorch 2.4's keys, of which a store refuses old ones
         self.store, _, _ = next(dist.rendezvous("env://", self.rank, self.size, timeout=within))
+        _launched.say(self.store, generation)
         self.votes = self.open_groups(self.store, f"falcon/{generation}", self.rank)
         self.regroup(self.votes)
 

@@ -35,6 +35,7 @@ type Fault struct {
 	Spare      Node      `json:"spare,omitempty"`            // that the action names for the node's ranks; another where that is gone
 	Silent     bool      `json:"silent,omitempty"`           // nothing but silence speaks against the node: it holds until the node is heard again with its processes
 	Unanswered bool      `json:"unanswered,omitempty"`       // the node is heard, but did not answer an order: it holds until the node is heard by another connection
+	Words      string    `json:"words,omitempty"`            // why the process ended, as it says itself; "" = nothing of that is known
 	Sign       FaultSign `json:"sign,omitempty"`             // what is not known of it, which decides who may act; "" = nothing of that kind
 	FirstNs    int64     `json:"first_unix_ns"`              // of the first sign
 	DetectedNs int64     `json:"detected_unix_ns"`           // when it was certain enough to act

@@ -106,6 +106,7 @@ type Incident struct {
 	SlowMs            float64       `json:"slow_ms"`
 	BeforeMs          float64       `json:"before_ms,omitempty"` // level right before the onset, with other faults and what is done about them; 0 = unknown
 	Probability       float64       `json:"probability"`         // P(r ≤ w) when the alarm was raised
+	Departed          bool          `json:"departed,omitempty"`  // it ended as what it names left the job: the fault may last where it is
 	Verdict           Verdict       `json:"verdict"`
 }
 

@@ -224,6 +224,7 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 		stays := slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return slices.Contains(rj.job.desc.Placement, d) }) ||
 			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) })
 		if !stays {
+			s.Departed = true
 			rj.relieve(s, iteration, fmt.Sprintf("%s left the job", culpritNames(s.Verdict)))
 			for _, l := range s.Verdict.Links {
 				rj.links.forget(l)

@@ -100,6 +100,9 @@ func (m *Machine) onDemand(now time.Time, d Demand) {
 	}
 	m.stop.reopen()
 	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, Action: d.Action, Spare: d.Spare, FirstNs: now.UnixNano()}
+	if m.op.rec == nil && m.detect.stallUnexplained(now) {
+		f.FirstNs = m.pace.Moved().UnixNano() // the standstill is what is ended
+	}
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {
 		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.ranks.deviceOf(d.Rank), []falcon.Rank{d.Rank}

@@ -183,7 +183,7 @@ func (s *jobState) exitFault(now time.Time, p Process) falcon.Fault {
 		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, s.ranks.deviceOf(p.Rank), how)},
 	}
 	if why := describeWords(p); why != "" {
-		f.Evidence = append(f.Evidence, why)
+		f.Evidence, f.Words = append(f.Evidence, why), p.Ending.Words()
 	}
 	if fatal, _, failed := s.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
 		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{fatal.String()}, f.Evidence...)

@@ -70,7 +70,7 @@ func addWords(c *falcon.Recovery, p Process) bool {
 	for i := range c.Faults {
 		f := &c.Faults[i]
 		if f.Node == p.Node && slices.Contains(f.Ranks, p.Rank) && (f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice) {
-			f.Evidence = append(f.Evidence, describeWords(p))
+			f.Evidence, f.Words = append(f.Evidence, describeWords(p)), p.Ending.Words()
 			return true
 		}
 	}

@@ -220,11 +220,23 @@ func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why str
 		if c.Resume >= 0 {
 			from = fmt.Sprintf(" from iteration %d", c.Resume)
 		}
-		w.out.addNote(c.ID, "recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
+		w.out.addNote(c.ID, "recovery", 1, "%s: the job trains again%s, %.1f s after %s", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9, firstSign(c))
 	} else {
 		w.out.addNote(c.ID, "recovery", 2, "%s is %s: %s", c.ID, s, why)
 	}
 	w.op.arrange()
+}
+
+// firstSign is what the time of a recovery counts from.
+func firstSign(c *falcon.Recovery) string {
+	asked := !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.AskedBy == "" })
+	switch {
+	case asked && c.PhaseMs[falcon.PhaseDetect] > 0:
+		return "its last iteration"
+	case asked:
+		return "it was asked for"
+	}
+	return "the fault"
 }
 
 // cancelRecovery ends the recovery because nothing is left to do, and leaves the job running.

@@ -29,7 +29,7 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 	case s.job.finishedWell():
 		out.How = string(statements.Finished)
 	default:
-		out.How, out.Why = s.job.endedBadly()
+		s.job.fillBadEnd(out)
 	}
 	return out
 }
@@ -68,9 +68,9 @@ func (j *job) lastEnd() time.Time {
 	return last
 }
 
-// endedBadly is how processes ended that have not all ended with success: somebody has stopped them
+// fillBadEnd says how processes ended that have not all ended with success: somebody has stopped them
 // where SIGTERM or SIGINT ended all of them, else they failed, with the words of the first.
-func (j *job) endedBadly() (how, why string) {
+func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 	ordered, bad := 0, 0
 	var first *process
 	for _, p := range j.ranks {
@@ -87,11 +87,12 @@ func (j *job) endedBadly() (how, why string) {
 		}
 	}
 	if first == nil {
-		return string(statements.Stopped), fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
+		out.How, out.Why = string(statements.Stopped), fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
+		return
 	}
-	why = fmt.Sprintf("rank %d on %s %s", first.rank, first.node, orElse(clean(first.state.GetExit()), "ended, nobody knows how"))
+	why := fmt.Sprintf("rank %d on %s %s", first.rank, first.node, orElse(clean(first.state.GetExit()), "ended, nobody knows how"))
 	if words := endingOf(first.state).Words(); words != "" {
 		why += ": " + words
 	}
-	return string(statements.Failed), why
+	out.How, out.Why, out.First = string(statements.Failed), why, []int32{int32(first.rank)}
 }

@@ -124,6 +124,10 @@ func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Inciden
 			l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named", v.ID, v.RelievedIteration)
 			return
 		}
+		if v.Departed {
+			l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: what it names has left the job; healthy from iteration %d", v.ID, v.RelievedIteration)
+			return
+		}
 		l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
 	case falcon.IncidentClosed:
 		l.logf("incident", 0, v.ID, "%s is closed", v.ID)

@@ -35,7 +35,7 @@ func (p Picture) job() Statement {
 	case state == "":
 		s.Kind = Unknown
 	case j.GetEnd() != nil:
-		s.Kind, s.Severity, s.Since = endKind(j.GetEnd().GetHow()), Bad, at(j.GetEnd().GetAtUnixNs())
+		s.Kind, s.Severity, s.Since, s.Ranks = endKind(j.GetEnd().GetHow()), Bad, at(j.GetEnd().GetAtUnixNs()), j.GetEnd().GetFirst()
 		if s.Kind == Finished {
 			s.Severity = Good
 		}

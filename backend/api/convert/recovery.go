@@ -70,6 +70,7 @@ func faultToProto(f falcon.Fault) *falconv1.Fault {
 		Kind: string(f.Kind), Node: string(f.Node), Device: string(f.Device), Ranks: Ranks(f.Ranks), Evidence: f.Evidence,
 		FirstUnixNs: f.FirstNs, DetectedUnixNs: f.DetectedNs, Silent: f.Silent, ReturnedUnixNs: f.ReturnedNs,
 		Action: f.Action, Spare: string(f.Spare), Unanswered: f.Unanswered, Sign: string(f.Sign),
+		Words: f.Words, AskedBy: f.AskedBy,
 	}
 }
 
@@ -79,6 +80,7 @@ func faultFromProto(p *falconv1.Fault) falcon.Fault {
 		Ranks: RanksFromProto(p.GetRanks()), Evidence: names[string](p.GetEvidence()), FirstNs: p.GetFirstUnixNs(), DetectedNs: p.GetDetectedUnixNs(),
 		Action: p.GetAction(), Spare: falcon.Node(p.GetSpare()), Silent: p.GetSilent(), ReturnedNs: p.GetReturnedUnixNs(),
 		Unanswered: p.GetUnanswered(), Sign: falcon.FaultSign(p.GetSign()),
+		Words: p.GetWords(), AskedBy: p.GetAskedBy(),
 	}
 }
 

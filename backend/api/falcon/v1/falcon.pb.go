@@ -8421,6 +8421,7 @@ type JobEnd struct {
 	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`                              // what the processes say, or why it was ended; empty = not known
 	AtUnixNs      int64                  `protobuf:"varint,4,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"` // when the last end was reported; 0 = not known
 	Ranks         int32                  `protobuf:"varint,5,opt,name=ranks,proto3" json:"ranks,omitempty"`                         // that ended
+	First         []int32                `protobuf:"varint,6,rep,packed,name=first,proto3" json:"first,omitempty"`                  // the rank whose end "why" tells; empty = none can be named
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8488,6 +8489,13 @@ func (x *JobEnd) GetRanks() int32 {
 		return x.Ranks
 	}
 	return 0
+}
+
+func (x *JobEnd) GetFirst() []int32 {
+	if x != nil {
+		return x.First
+	}
+	return nil
 }
 
 // Silicon is what the job's GPUs are and reach, against their data sheet and not against each
@@ -10262,6 +10270,7 @@ type Incident struct {
 	OnsetUnixNs       int64                  `protobuf:"varint,11,opt,name=onset_unix_ns,json=onsetUnixNs,proto3" json:"onset_unix_ns,omitempty"` // estimated from the onset's iteration; 0 = not known
 	EndUnixNs         int64                  `protobuf:"varint,12,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`       // when its relief was seen; 0 = it lasts
 	BeforeMs          float64                `protobuf:"fixed64,13,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`           // level right before the onset; 0 = not known
+	Departed          bool                   `protobuf:"varint,14,opt,name=departed,proto3" json:"departed,omitempty"`                            // it ended as what it names left the job: the fault may last where it is
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -10385,6 +10394,13 @@ func (x *Incident) GetBeforeMs() float64 {
 		return x.BeforeMs
 	}
 	return 0
+}
+
+func (x *Incident) GetDeparted() bool {
+	if x != nil {
+		return x.Departed
+	}
+	return false
 }
 
 type Action struct {
@@ -14582,6 +14598,8 @@ type Fault struct {
 	Silent         bool                   `protobuf:"varint,10,opt,name=silent,proto3" json:"silent,omitempty"`                                         // nothing but silence speaks against the node: it is taken back when it is heard again with its processes
 	ReturnedUnixNs int64                  `protobuf:"varint,11,opt,name=returned_unix_ns,json=returnedUnixNs,proto3" json:"returned_unix_ns,omitempty"` // when it was; 0 = it was not
 	Sign           string                 `protobuf:"bytes,13,opt,name=sign,proto3" json:"sign,omitempty"`                                              // "unwatched", "none left", "unheard": what is not known of it; empty = nothing of that kind
+	Words          string                 `protobuf:"bytes,15,opt,name=words,proto3" json:"words,omitempty"`                                            // why the process ended, as it says itself; empty = nothing of that is known
+	AskedBy        string                 `protobuf:"bytes,16,opt,name=asked_by,json=askedBy,proto3" json:"asked_by,omitempty"`                         // who demanded it without a sign; empty = it was found
 	Unanswered     bool                   `protobuf:"varint,12,opt,name=unanswered,proto3" json:"unanswered,omitempty"`                                 // the node is heard, but did not answer an order: it is taken back when it is heard by another connection
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -14697,6 +14715,20 @@ func (x *Fault) GetReturnedUnixNs() int64 {
 func (x *Fault) GetSign() string {
 	if x != nil {
 		return x.Sign
+	}
+	return ""
+}
+
+func (x *Fault) GetWords() string {
+	if x != nil {
+		return x.Words
+	}
+	return ""
+}
+
+func (x *Fault) GetAskedBy() string {
+	if x != nil {
+		return x.AskedBy
 	}
 	return ""
 }
@@ -16415,14 +16447,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x11iteration_unix_ns\x18\x18 \x01(\x03R\x0fiterationUnixNs\x12+\n" +
 	"\x11slower_iterations\x18\x19 \x01(\x05R\x10slowerIterations\x12\x19\n" +
 	"\busual_ms\x18\x1b \x01(\x01R\ausualMs\x12#\n" +
-	"\x03end\x18\x1a \x01(\v2\x11.falcon.v1.JobEndR\x03end\"p\n" +
+	"\x03end\x18\x1a \x01(\v2\x11.falcon.v1.JobEndR\x03end\"\x86\x01\n" +
 	"\x06JobEnd\x12\x10\n" +
 	"\x03how\x18\x01 \x01(\tR\x03how\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x04 \x01(\x03R\batUnixNs\x12\x14\n" +
-	"\x05ranks\x18\x05 \x01(\x05R\x05ranks\"\xc0\x02\n" +
+	"\x05ranks\x18\x05 \x01(\x05R\x05ranks\x12\x14\n" +
+	"\x05first\x18\x06 \x03(\x05R\x05first\"\xc0\x02\n" +
 	"\aSilicon\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x12\n" +
 	"\x04gpus\x18\x02 \x01(\x05R\x04gpus\x12\x1f\n" +
@@ -16612,7 +16645,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\rR\bprotocol\x12\x1a\n" +
 	"\bchannels\x18\x04 \x01(\rR\bchannels\x12\x16\n" +
-	"\x06source\x18\x05 \x01(\rR\x06source\"\xbf\x03\n" +
+	"\x06source\x18\x05 \x01(\rR\x06source\"\xdb\x03\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -16629,7 +16662,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\x12\"\n" +
 	"\ronset_unix_ns\x18\v \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
 	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\x12\x1b\n" +
-	"\tbefore_ms\x18\r \x01(\x01R\bbeforeMs\"\xb0\t\n" +
+	"\tbefore_ms\x18\r \x01(\x01R\bbeforeMs\x12\x1a\n" +
+	"\bdeparted\x18\x0e \x01(\bR\bdeparted\"\xb0\t\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -17059,7 +17093,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04last\x18\t \x01(\tR\x04last\x12\x14\n" +
 	"\x05lasts\x18\n" +
 	" \x01(\bR\x05lasts\x12\x16\n" +
-	"\x06causes\x18\v \x03(\tR\x06causes\"\xeb\x02\n" +
+	"\x06causes\x18\v \x03(\tR\x06causes\"\x9c\x03\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -17073,7 +17107,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06silent\x18\n" +
 	" \x01(\bR\x06silent\x12(\n" +
 	"\x10returned_unix_ns\x18\v \x01(\x03R\x0ereturnedUnixNs\x12\x12\n" +
-	"\x04sign\x18\r \x01(\tR\x04sign\x12\x1e\n" +
+	"\x04sign\x18\r \x01(\tR\x04sign\x12\x14\n" +
+	"\x05words\x18\x0f \x01(\tR\x05words\x12\x19\n" +
+	"\basked_by\x18\x10 \x01(\tR\aaskedBy\x12\x1e\n" +
 	"\n" +
 	"unanswered\x18\f \x01(\bR\n" +
 	"unanswered\"\xb6\n" +

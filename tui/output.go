@@ -83,8 +83,8 @@ func outputRank(v *workspace) int32 {
 			return at.Rank(v.state)
 		}
 	case key.Overview, key.Ladder:
-		if named := v.drawnState(v.current).Incident().GetVerdict().GetRanks(); len(named) > 0 {
-			return named[0]
+		if named := v.drawnState(v.current).NamedRank(); named >= 0 {
+			return named
 		}
 	}
 	return v.state.Rank()
@@ -116,10 +116,7 @@ func (o *outputPane) takeAnswer(msg outputMsg) {
 	}
 	o.waiting = false
 	if msg.err != nil {
-		o.failed = feed.Reason(msg.err)
-		for _, p := range []string{"feed: ", "refused: ", "engine: ", "refused: "} { // whose word it is does not matter here
-			o.failed = strings.TrimPrefix(o.failed, p)
-		}
+		o.failed = feed.Said(msg.err)
 		return
 	}
 	o.got, o.toEnd = &msg.got, outputKinds[o.kind].what == "log"

@@ -95,7 +95,7 @@ func caseTermOf(word string, now time.Time, zone *time.Location) (func(*Case) bo
 		}, nil
 	case "device":
 		return func(c *Case) bool {
-			return slices.ContainsFunc(c.Places, func(p string) bool { return globs.matchAny(strings.ToLower(p)) })
+			return slices.ContainsFunc(slices.Concat(c.Places, c.Nodes), func(p string) bool { return globs.matchAny(strings.ToLower(p)) })
 		}, nil
 	}
 	at, err := momentOf(value, now, zone)

@@ -17,7 +17,7 @@ func TestCases(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "321", "state:open": "3", "state:ended": "21", "!state:open": "21", "class:gpu*": "2", "class:gpu*,cpu*": "21", "node:n1": "2", "node:n1*": "21",
-		"device:n1.g0": "2", "device:n0-n2": "3", "since:24h": "32", "since:2d": "32", "since:3d": "321", "since:2026-11-25": "32", "until:2026-11-25": "1",
+		"device:n1.g0": "2", "device:n1": "2", "device:n0-n2": "3", "since:24h": "32", "since:2d": "32", "since:3d": "321", "since:2026-11-25": "32", "until:2026-11-25": "1",
 		"until:2026-11-25T01:30 since:10h": "2", "gpu": "2", "inc-0001": "1", "congestion state:ended": "", "!n1.g0 !n0-n2": "1", "n2": "3",
 	} {
 		f, err := ParseCases(text, now, nil)

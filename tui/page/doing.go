@@ -43,9 +43,19 @@ func nothingYet(s *State) string {
 	return why
 }
 
+// lastAction is the one of which something was decided or came last: what a person has just undone
+// comes before a proposal that lapsed by it.
 func lastAction(s *State) *falconv1.Action {
-	if l := s.Snap().GetLadder().GetActions(); len(l) > 0 {
-		return l[len(l)-1]
+	var last *falconv1.Action
+	for _, a := range s.Snap().GetLadder().GetActions() {
+		if last == nil || changed(a) >= changed(last) {
+			last = a
+		}
 	}
-	return nil
+	return last
+}
+
+// changed is the last moment that is known of an action.
+func changed(a *falconv1.Action) int64 {
+	return max(a.GetProposedUnixNs(), a.GetDecidedUnixNs(), a.GetAppliedUnixNs(), a.GetRevertedUnixNs())
 }

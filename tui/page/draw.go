@@ -56,6 +56,7 @@ var looks = [roster.Standings]struct {
 	roster.Fenced:  {'⊘', "fenced", themes.Stale},
 	roster.Unknown: {'?', "unknown", themes.Stale},
 	roster.Ended:   {'○', "finished", themes.Dim},
+	roster.Exited:  {'○', "ended", themes.Dim},
 	roster.OK:      {'●', "ok", themes.Good},
 }
 
@@ -70,6 +71,9 @@ func (s *State) Legend() string {
 	}
 	if s.Roster.Count[roster.Fenced] > 0 {
 		text += "  ⊘ fenced"
+	}
+	if s.Roster.Count[roster.Exited] > 0 {
+		text += "  ○ ended"
 	}
 	return text
 }

@@ -71,8 +71,11 @@ func (m *Measured) Reading(r *falconv1.RankView) string {
 	return Thousands(x)
 }
 
-// Ended reports whether a rank is silent because the job has finished.
-func (m *Measured) Ended(r *falconv1.RankView) bool { return m.Roster.StandingOf(r) == roster.Ended }
+// Ended reports whether a rank is silent because the job has ended.
+func (m *Measured) Ended(r *falconv1.RankView) bool {
+	st := m.Roster.StandingOf(r)
+	return st == roster.Ended || st == roster.Exited
+}
 
 // Taking reports whether a rank takes part with fresh data, so that its level is valid.
 func (m *Measured) Taking(r *falconv1.RankView) bool {

@@ -80,7 +80,7 @@ func (s *State) Rank() int32 {
 	if !s.following {
 		return s.rank
 	}
-	if r := s.namedRank(); r >= 0 {
+	if r := s.NamedRank(); r >= 0 {
 		return r
 	}
 	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < s.Roster.World() {
@@ -109,22 +109,22 @@ func (s *State) Wanted() int32 {
 	if !s.following {
 		return s.rank
 	}
-	if r := s.namedRank(); r >= 0 {
+	if r := s.NamedRank(); r >= 0 {
 		return r
 	}
 	return feed.WorstRank
 }
 
-// namedRank is the first rank that the sentences name, -1 for none: charts and keys are about the
+// NamedRank is the first rank that the sentences name, -1 for none: charts and keys are about the
 // same rank as the words beside them. Who holds the job up comes before the present incident.
-func (s *State) namedRank() int32 {
+func (s *State) NamedRank() int32 {
 	if !Browses(s) {
 		if x := First(s); x.Action == nil && x.Incident == nil && len(x.Ranks) > 0 && x.Ranks[0] >= 0 && int(x.Ranks[0]) < s.Roster.World() {
 			return x.Ranks[0]
 		}
 	}
 	inc := s.Incident()
-	if list := inc.GetVerdict().GetRanks(); Open(inc) && len(list) > 0 && list[0] >= 0 && int(list[0]) < s.Roster.World() {
+	if list := inc.GetVerdict().GetRanks(); (Open(inc) || Browses(s)) && len(list) > 0 && list[0] >= 0 && int(list[0]) < s.Roster.World() {
 		return list[0]
 	}
 	return -1

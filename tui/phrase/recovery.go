@@ -76,20 +76,38 @@ func Ranks[R ~int | ~int32](ranks []R, most int) string {
 	return text
 }
 
-// Fault is a fault in a line: "process ended on n1.g0 (rank 2)".
-func Fault(f *falconv1.Fault) string {
+// Fault is a fault in a line, with what the process says of its end: "process ended on n1.g0
+// (rank 2): CUDA error: out of memory".
+func Fault(f *falconv1.Fault) string { return FaultName(f) + Prefixed(": ", f.GetWords()) }
+
+// FaultName is a fault in a few words: "process ended on n1.g0 (rank 2)".
+func FaultName(f *falconv1.Fault) string {
 	if f.GetKind() == string(falcon.FaultNode) {
-		return "node " + f.Node + " lost"
+		return node(f)
 	}
 	where := " on "
 	if f.GetKind() == string(falcon.FaultHang) {
 		where = ", seen first on " // the ranks that wait are no culprits
 	}
 	s := FaultKind(f.GetKind()) + Prefixed(where, cmp.Or(f.GetDevice(), f.GetNode()))
+	if f.GetAskedBy() != "" {
+		s = "process on " + cmp.Or(f.GetDevice(), f.GetNode()) + " replaced by order of " + f.AskedBy
+	}
 	if len(f.GetRanks()) > 0 {
 		s += " (" + Ranks(f.Ranks, 4) + ")"
 	}
 	return s
+}
+
+// node is a node that is given up: one that somebody, or an action, had fenced is not lost.
+func node(f *falconv1.Fault) string {
+	switch {
+	case f.GetAction() != "":
+		return "node " + f.Node + " fenced for " + f.Action
+	case f.GetAskedBy() != "":
+		return "node " + f.Node + " fenced by " + f.AskedBy
+	}
+	return "node " + f.Node + " lost"
 }
 
 // Returned is what became of a node that was given up for its silence, "" where it did not come back.
@@ -157,7 +175,7 @@ func Faults(list []*falconv1.Fault) string {
 	case 1:
 		return Fault(list[0])
 	}
-	return fmt.Sprintf("%s and %d more", Fault(list[0]), len(list)-1)
+	return fmt.Sprintf("%s and %d more", FaultName(list[0]), len(list)-1) + Prefixed(": ", list[0].GetWords())
 }
 
 // faults are the kinds of faults in words.

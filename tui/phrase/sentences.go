@@ -2,6 +2,7 @@ package phrase
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,7 +124,7 @@ func fillAction(text string, a *falconv1.Action) string {
 		plan = "micro-batches " + plan + ", "
 	}
 	return strings.NewReplacer(
-		"{action}", a.Rung+" ("+Rung(a.Rung)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
+		"{action}", a.Rung+" ("+Does(a.Rung, a.Variant)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
 		"{by}", Prefixed(" by ", a.DecidedBy), "{approved}", Prefixed(", approved by ", who), "{plan}", plan,
 		"{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
 		"{applied}", Iteration(a.AppliedIteration), "{reverted}", Iteration(a.RevertedIteration),
@@ -143,14 +144,20 @@ var incidentSentences = map[falcon.IncidentState]sentences{
 }
 
 // Incident is the state of an incident on which nothing has been done.
-func Incident(i *falconv1.Incident) string {
-	return fillIncident(incidentSentences[falcon.IncidentState(i.GetState())].now, i)
+func Incident(i *falconv1.Incident) string { return fillIncident(incidentSentence(i).now, i) }
+
+// departed is an incident that ended as what it names left the job.
+var departed = sentences{"{parts} left the job; the fault may last there", "{parts} left the job, healthy again from iteration {relieved}; the fault may last there"}
+
+func incidentSentence(i *falconv1.Incident) sentences {
+	if i.GetDeparted() && falcon.IncidentState(i.GetState()) == falcon.IncidentRelieved {
+		return departed
+	}
+	return incidentSentences[falcon.IncidentState(i.GetState())]
 }
 
 // IncidentLogged is what has become of an incident, for a stream.
-func IncidentLogged(i *falconv1.Incident) string {
-	return fillIncident(incidentSentences[falcon.IncidentState(i.GetState())].logged, i)
-}
+func IncidentLogged(i *falconv1.Incident) string { return fillIncident(incidentSentence(i).logged, i) }
 
 func fillIncident(text string, i *falconv1.Incident) string {
 	if text == "" {
@@ -158,8 +165,13 @@ func fillIncident(text string, i *falconv1.Incident) string {
 	}
 	return strings.NewReplacer(
 		"{onset}", Iteration(i.OnsetIteration), "{detected}", Iteration(i.DetectedIteration), "{relieved}", Iteration(i.RelievedIteration),
-		"{verdict}", Verdict(i.Verdict), "{confidence}", fmt.Sprintf("%.0f%%", 100*i.GetVerdict().GetConfidence()), "{change}", Slowdown(i),
+		"{verdict}", Verdict(i.Verdict), "{parts}", parts(i.GetVerdict()), "{confidence}", fmt.Sprintf("%.0f%%", 100*i.GetVerdict().GetConfidence()), "{change}", Slowdown(i),
 	).Replace(text)
+}
+
+// parts names the devices and links of a verdict.
+func parts(v *falconv1.Verdict) string {
+	return Few(append(slices.Clone(v.GetDevices()), v.GetLinks()...), 3)
 }
 
 // Slowdown is the change of the iteration time that an incident is about: from the level just

@@ -281,5 +281,9 @@ func lastly(s *statements.Statement, now time.Time) string {
 	if r := s.Recovery; r != nil {
 		return "last: " + r.GetId() + " " + r.GetState() + ago + ": " + Faults(r.GetFaults()) + Prefixed("; ", r.GetReason())
 	}
-	return "last: " + s.Incident.GetId() + " " + s.Incident.GetState() + ago + ": " + Verdict(s.Incident.GetVerdict())
+	text := "last: " + s.Incident.GetId() + " " + s.Incident.GetState() + ago + ": " + Verdict(s.Incident.GetVerdict())
+	if s.Incident.GetDeparted() {
+		text += "; " + parts(s.Incident.GetVerdict()) + " left the job"
+	}
+	return text
 }

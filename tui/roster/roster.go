@@ -29,6 +29,7 @@ const (
 	Fenced                  // gone because the recovery does not let it take part any more
 	Unknown                 // nothing known of it
 	Ended                   // gone because the job has finished
+	Exited                  // gone with a job that has ended otherwise
 	OK
 	Standings
 )
@@ -46,6 +47,8 @@ type Roster struct {
 	table     *columns.Table
 	standings []Standing // by rank
 	finished  bool
+	over      bool            // all processes have ended, not by finishing
+	lost      map[int32]bool  // ranks that the newest recovery has lost, unless they train again
 	fenced    map[string]bool // nodes, by the newest recovery
 	apart     map[int32]bool  // ranks, likewise
 	ends      map[int32]bool  // ranks that open incidents name for their links alone
@@ -61,11 +64,12 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	job := snap.GetJob()
 	t := &Roster{
 		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
-		finished: job.GetState() == string(falcon.JobFinished), fenced: map[string]bool{}, apart: map[int32]bool{},
+		finished: job.GetState() == string(falcon.JobFinished), over: job.GetEnd() != nil, fenced: map[string]bool{}, apart: map[int32]bool{},
 	}
 	t.readMesh(job.GetMesh())
 	t.table = tableOf(snap, table)
 	t.excludeFenced(snap.GetRecovery())
+	t.findLost(snap.GetRecovery())
 	t.findLinkEnds(snap.GetIncidents())
 	t.standings = make([]Standing, t.table.World())
 	healths, devices := t.table.Units(columns.Health), t.table.Devices()
@@ -154,6 +158,32 @@ func (t *Roster) excludeFenced(r *falconv1.Recovery) {
 			t.apart[x.GetRank()] = true
 		}
 	}
+}
+
+// findLost notes whose processes the newest recovery has lost, where it has not brought them back.
+// Ranks that wait in a hang are not lost.
+func (t *Roster) findLost(r *falconv1.Recovery) {
+	if falcon.RecoveryState(r.GetState()) == falcon.RecoveryResumed {
+		return
+	}
+	for _, f := range r.GetFaults() {
+		switch falcon.FaultKind(f.GetKind()) {
+		case falcon.FaultNode, falcon.FaultExit, falcon.FaultDevice:
+			for _, rank := range f.GetRanks() {
+				if f.GetReturnedUnixNs() == 0 {
+					t.markLost(rank)
+				}
+			}
+		case falcon.FaultHang, falcon.FaultFrozen:
+		}
+	}
+}
+
+func (t *Roster) markLost(rank int32) {
+	if t.lost == nil {
+		t.lost = map[int32]bool{}
+	}
+	t.lost[rank] = true
 }
 
 // findLinkEnds finds the ranks that are named because a link of theirs is slow: they run as fast
@@ -267,14 +297,19 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 	if t.finished {
 		return Ended
 	}
-	switch health {
-	case falconv1.RankHealth_RANK_HEALTH_STALE:
-		return Stale
-	case falconv1.RankHealth_RANK_HEALTH_LOST:
-		if t.apart[rank] || t.fenced[NodeOf(device)] {
-			return Fenced
-		}
+	silent := health == falconv1.RankHealth_RANK_HEALTH_STALE || health == falconv1.RankHealth_RANK_HEALTH_LOST
+	switch {
+	case !silent:
+	case t.lost[rank] && t.over:
+		return Lost // that is why the job is over
+	case t.over:
+		return Exited
+	case health == falconv1.RankHealth_RANK_HEALTH_LOST && (t.apart[rank] || t.fenced[NodeOf(device)]):
+		return Fenced
+	case health == falconv1.RankHealth_RANK_HEALTH_LOST || t.lost[rank]:
 		return Lost
+	default:
+		return Stale
 	}
 	return Unknown
 }

@@ -109,6 +109,9 @@ func aboutDevice(s *page.State, w int) []page.Line {
 		}
 	}
 	add(themes.Title, name+": "+placeText(s, name))
+	if node := string(falcon.Device(name).Node()); slices.Contains(s.Snap().GetFenced(), node) {
+		add(themes.Warn, node+" is fenced: nothing of it is used until the fence is lifted")
+	}
 	for _, v := range s.ValidationList() {
 		if text := phrase.TestedIn(v, name); text != "" {
 			add(themes.Text, text)

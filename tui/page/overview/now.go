@@ -46,8 +46,8 @@ const detailLeast = 3
 func sayings(s *page.State, detailed bool) []page.Line {
 	var out []page.Line
 	for _, x := range page.Statements(s) {
-		own := x.IncidentID() == s.Incident().GetId() && x.Action == nil
-		quiet := x.Severity <= statements.Plain || x.Kind == statements.Slow
+		own := x.IncidentID() == s.Incident().GetId() && (x.Action == nil || x.Kind == statements.InForce) // the detail has it
+		quiet := x.Severity <= statements.Plain && x.Kind != statements.InForce && x.Kind != statements.Fenced || x.Kind == statements.Slow
 		if detailed && (own || quiet) || x.Kind == statements.Incident && s.Snap().GetHang() != nil {
 			continue
 		}
@@ -56,20 +56,21 @@ func sayings(s *page.State, detailed bool) []page.Line {
 	return out
 }
 
-// doingText is what is done about an incident beside what is said of it already; "" where that is
-// all.
+// doingText is what is done about an incident beside what is said of it already: all that is in
+// force for it, else what became of the last action; "" where what is said is all.
 func doingText(s *page.State, inc *falconv1.Incident) string {
 	var force []string
+	said := false
 	for _, x := range page.Statements(s) {
 		switch {
 		case x.Action == nil || x.IncidentID() != inc.GetId():
 		case x.Kind == statements.InForce:
 			force = append(force, page.Say(s, &x))
 		default:
-			return strings.Join(force, "; ")
+			said = true
 		}
 	}
-	if len(force) > 0 {
+	if len(force) > 0 || said {
 		return strings.Join(force, "; ")
 	}
 	return page.Doing(s)

@@ -8,6 +8,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/phrase"
@@ -45,6 +46,9 @@ func concernLines(s *page.State) []page.Line {
 	}
 	add(themes.Warn, layoutDoubt(s))
 	add(themes.Bad, lostAgents(s))
+	if list := s.Snap().GetFenced(); len(list) > 0 {
+		add(themes.Warn, "fenced until it is lifted, by "+s.Keys.Name(key.Command, key.Global)+"lift NODE WHY: "+phrase.Few(list, namesMost))
+	}
 	add(themes.Warn, otherConsole(s))
 	add(themes.Warn, otherAgents(s))
 	add(themes.Warn, stealText(s))

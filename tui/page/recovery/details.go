@@ -72,7 +72,7 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 }
 
 func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
-	text := "Fault: " + phrase.Fault(f)
+	text := "Fault: " + phrase.FaultName(f)
 	if at := cmp.Or(f.GetFirstUnixNs(), f.GetDetectedUnixNs()); at > 0 {
 		text += ", first sign at " + phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
 	}

@@ -63,9 +63,12 @@ func TestWithdrawingAnApproval(t *testing.T) {
 	clk.pass(decision.Guard)
 	e.Advance(40)
 	m.Update(updateMsg{pictureOf(t, e, wide)})
-	presses(m, "enter")
-	if s := text(m); len(src.decides) != 1 || !containsAll(s, "li has approved this") {
+	presses(m, "x", "enter")
+	if s := text(m); len(src.decides) != 1 || !containsAll(s, "too late: it went out at 14:0", "U undoes it") {
 		t.Errorf("withdrawn too late: %v\n%s", src.decides, s)
+	}
+	if got := m.decisions.dialog.reason.Value(); got != "" {
+		t.Errorf("a spent dialog takes text: %q", got)
 	}
 }
 

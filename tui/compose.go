@@ -53,6 +53,8 @@ func (m *Model) composeScreen() (string, *tea.Cursor) {
 	if m.hasOverlay() {
 		m.pointer.zones = nil
 		screen, cursor = m.drawOverlay(screen, m.work.body, cursor)
+	} else if layer := m.drawLongNote(m.work.body); layer != nil {
+		screen = overlayLayer(screen, layer)
 	}
 	return m.skin.onlyASCII(screen), cursor
 }
@@ -80,6 +82,22 @@ func (m *Model) drawOverlay(screen string, body widget.Rect, cursor *tea.Cursor)
 		return overlayLayer(screen, m.prompt.drawEntries(m.skin, body)), cursor
 	}
 	return screen, cursor
+}
+
+// drawLongNote draws a message that the last row would cut at the foot of the page; nil where there
+// is none.
+func (m *Model) drawLongNote(over widget.Rect) *lipgloss.Layer {
+	role, note, ok := m.notes.presentNote()
+	if !ok || m.hint.on || widget.Width(note) <= m.w-2 {
+		return nil
+	}
+	var rows []string
+	for _, l := range widget.Wrap(note, max(1, over.W-4)) {
+		rows = append(rows, m.skin.styled(role, l)+blankText(over.W-4-widget.Width(l)))
+	}
+	rows = rows[:min(len(rows), max(0, over.H-2))]
+	h := len(rows) + 2
+	return m.skin.framedLayer(widget.Rect{X: over.X, Y: over.Y + over.H - h, W: over.W, H: h}, "", "", role, rows)
 }
 
 // drawTabs draws the pages, and what is special about the one on screen.
@@ -158,7 +176,7 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 	switch {
 	case m.hint.on && !m.hasOverlay():
 		left += m.skin.styled(themes.Accent, m.hint.hintText(m.keys, m.pointer.on))
-	case ok:
+	case ok && (widget.Width(note) <= m.w-2 || m.hasOverlay()):
 		left += m.skin.styled(role, note)
 	case m.help != nil:
 		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Help))

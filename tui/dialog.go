@@ -45,7 +45,7 @@ type dialog struct {
 func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialog {
 	d := &dialog{id: id, question: q, entry: q.Entry(), opened: now, focus: buttonCancel, pane: viewport.New()}
 	switch q.(type) {
-	case *decision.Veto, *decision.Freeze, *decision.EndTest, *decision.Unfreeze, *decision.Leave: // none of them changes the job
+	case *decision.Veto, *decision.Freeze, *decision.EndTest: // the safe choice is to do it: nothing acts on the job
 		d.focus = buttonDo
 	}
 	d.word, d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax), newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
@@ -135,7 +135,7 @@ func (d *dialog) takeKey(k tea.KeyPressMsg, a key.Action, live *page.State) (clo
 	case key.Confirm:
 		return d.pressFocused(live)
 	default:
-		d.writeText(k)
+		d.writeText(k, live)
 	}
 	return false
 }
@@ -188,9 +188,9 @@ func (d *dialog) rollWheel(notches int) {
 
 // writeText gives a key to the text entry; of two, to the one in focus. What is
 // typed on a button of a dialog with two begins the word.
-func (d *dialog) writeText(k tea.KeyPressMsg) {
+func (d *dialog) writeText(k tea.KeyPressMsg, live *page.State) {
 	switch {
-	case d.fieldCount() == 0:
+	case d.fieldCount() == 0 || d.isSpent(live):
 	case !d.twoFields() && d.entry.Word != "":
 		d.word = enterText(d.word, k)
 	case !d.twoFields() || d.focus == fieldReason:
@@ -206,8 +206,8 @@ func (d *dialog) writeText(k tea.KeyPressMsg) {
 }
 
 // pasteText is taken as a reason, never as a confirmation.
-func (d *dialog) pasteText(msg tea.PasteMsg) {
-	if d.sending || d.entry.Reason == decision.NoReason || d.twoFields() && d.focus != fieldReason {
+func (d *dialog) pasteText(msg tea.PasteMsg, live *page.State) {
+	if d.sending || d.isSpent(live) || d.entry.Reason == decision.NoReason || d.twoFields() && d.focus != fieldReason {
 		return
 	}
 	d.reason = enterText(d.reason, msg)

@@ -25,7 +25,8 @@ func (d *dialog) drawOver(s *skin, live *page.State, g guardView, over widget.Re
 	title, do := dialogTitles(d.question)
 	w := min(dialogW, over.W-2)
 	lines := dialogLines(d.question, live, w-4)
-	fixed := 5 + d.fieldCount() // frame, message, gap, buttons
+	message := d.messageRows(s, live, g, w-4)
+	fixed := 4 + len(message) + d.fieldCount() // frame, gap, buttons
 	others := reviewing(d.subjectName(), live)
 	if others != "" {
 		fixed++
@@ -36,7 +37,7 @@ func (d *dialog) drawOver(s *skin, live *page.State, g guardView, over widget.Re
 	if others != "" {
 		rows = append(rows, s.styled(themes.Warn, others))
 	}
-	rows = append(rows, d.messageText(s, live, g), "", d.drawButtons(s, live, g, do))
+	rows = append(append(rows, message...), "", d.drawButtons(s, live, g, do))
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
@@ -66,16 +67,30 @@ func (d *dialog) drawFields(s *skin, rows []string, box widget.Rect, w int) ([]s
 	return append(rows, text), cursor
 }
 
-func (d *dialog) messageText(s *skin, live *page.State, g guardView) string {
+// messageRows are what stands between the dialog and its answer, as a whole: a refusal that is cut
+// hides why. There is at least one row.
+func (d *dialog) messageRows(s *skin, live *page.State, g guardView, w int) []string {
+	role, text := d.message(live, g)
+	var out []string
+	for _, l := range widget.Wrap(text, max(1, w)) {
+		out = append(out, s.styled(role, l))
+	}
+	if len(out) == 0 {
+		return []string{""}
+	}
+	return out
+}
+
+func (d *dialog) message(live *page.State, g guardView) (themes.Role, string) {
 	switch why := d.blockedBy(live); {
 	case d.sending || g.why == keyguard.Held:
-		return s.styled(themes.Accent, "sending …")
+		return themes.Accent, "sending …"
 	case d.err != "":
-		return s.styled(themes.Bad, d.err)
+		return themes.Bad, d.err
 	case why != "":
-		return s.styled(themes.Warn, why)
+		return themes.Warn, why
 	}
-	return s.styled(themes.Warn, g.text)
+	return themes.Warn, g.text
 }
 
 // drawButtons draws Cancel and the action; they look active when they can be pressed.
@@ -102,9 +117,9 @@ func (d *dialog) drawButtons(s *skin, live *page.State, g guardView, do string) 
 		out += s.styled(themes.Dim, "tab, then enter, takes it; esc cancels")
 	case *decision.Approve:
 		out += s.styled(themes.Dim, "tab, then enter, approves; esc cancels")
-	case *decision.Freeze, *decision.EndTest:
+	case *decision.Freeze, *decision.EndTest, *decision.Veto:
 		out += s.styled(themes.Dim, "enter does it; esc cancels")
-	case *decision.Recovery, *decision.Demand, *decision.TakeBack:
+	case *decision.Recovery, *decision.Demand, *decision.TakeBack, *decision.Unfreeze, *decision.Leave, *decision.SetMode, *decision.Test:
 		out += s.styled(themes.Dim, "tab, then enter, does it; esc cancels")
 	}
 	return out

@@ -39,7 +39,7 @@ func askedLines(q decision.Question, live *page.State, w int) []page.Line {
 	case *decision.SetMode:
 		return modeLines(q, w)
 	case *decision.Freeze:
-		return wrapLines(themes.Text, "Nothing new is dispatched from now on, for everybody: countdowns stop, and what is approved waits. What is under way goes on. Unfreezing wants a typed word.", w)
+		return wrapLines(themes.Text, "Nothing new is dispatched from now on, for everybody: countdowns stop, and what is approved waits. What is under way goes on.", w)
 	case *decision.EndTest:
 		return wrapLines(themes.Text, "The ranks are let go and the job trains on at once. What was not measured yet stays unknown.", w)
 	case *decision.Unfreeze:

@@ -318,7 +318,7 @@ func (m *Model) pasteText(msg tea.PasteMsg) {
 	case p != nil:
 		p.takeText(msg)
 	case m.decisions.dialog != nil:
-		m.decisions.dialog.pasteText(msg)
+		m.decisions.dialog.pasteText(msg, m.work.live)
 	case m.prompt != nil:
 		m.prompt.writeText(msg)
 		m.previewFilter()

@@ -12,6 +12,9 @@ import (
 // noteLife is how long a passing message stays, while it is true.
 const noteLife = 6 * time.Second
 
+// noteReads is how many characters of a message are read in a second.
+const noteReads = 12
+
 // notes owns the passing message in the footer.
 type notes struct {
 	now   func() time.Time
@@ -23,7 +26,8 @@ type notes struct {
 
 // showNote shows a passing message.
 func (n *notes) showNote(role themes.Role, text string) {
-	n.role, n.text, n.till, n.claim = role, text, n.now().Add(noteLife), nil
+	life := max(noteLife, time.Duration(len(text))*time.Second/noteReads)
+	n.role, n.text, n.till, n.claim = role, text, n.now().Add(life), nil
 }
 
 // showClaim shows a message that goes once the job is no longer as it says.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -67,8 +68,8 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 	}
 }
 
-// Only typing unfreezes: neither a paste by the terminal nor the text entry's
-// own clipboard key may reach the confirmation.
+// Only typing confirms: neither a paste by the terminal nor the text entry's own clipboard key may
+// reach the confirmation.
 func TestNoPasteIntoTheConfirmation(t *testing.T) {
 	in := newTextEntry(key.Default(), key.Dialog, "", decision.ReasonMax)
 	if _, cmd := in.Update(keyMsg("ctrl+v")); cmd != nil {
@@ -77,12 +78,14 @@ func TestNoPasteIntoTheConfirmation(t *testing.T) {
 		}
 	}
 	clk := newClock()
-	state := stateAt(t, moments[0].options, moments[0].iter, 0, wide)
-	state.Snap.Policy.Frozen = true
+	state := stateAt(t, enginetest.Options{Rung: "S4"}, 54, 0, wide)
 	m := quiet(t, &still{state: state}, Options{Theme: "dark", Now: clk.now}, 80, 24)
-	send(m, "F")
+	send(m, "a")
 	clk.pass(decision.Guard)
-	m.Update(tea.PasteMsg{Content: decision.UnfreezeWord})
+	if m.decisions.dialog == nil || m.decisions.dialog.entry.Word == "" {
+		t.Fatalf("nothing is to be typed:\n%s", text(m))
+	}
+	m.Update(tea.PasteMsg{Content: m.decisions.dialog.entry.Word})
 	if got := m.decisions.dialog.word.Value(); got != "" {
 		t.Errorf("pasted into the confirmation: %q", got)
 	}

@@ -75,7 +75,7 @@ func kindOf(d *dialog) kind {
 }
 
 // startsOnDo are the questions whose focus is not on Cancel at first.
-var startsOnDo = map[kind]bool{kindVeto: true, kindUnfreeze: true, kindLeave: true}
+var startsOnDo = map[kind]bool{kindVeto: true}
 
 func begin(d *dialog, now time.Time, other bool) *path {
 	p := &path{id: d.id, kind: kindOf(d), opened: now, ring: 2, other: other}
@@ -132,8 +132,6 @@ func (p *path) said() bool {
 	switch {
 	case p.s4:
 		return p.texts[0] == "gpt-lab 8" && strings.TrimSpace(p.texts[1]) != ""
-	case p.kind == kindUnfreeze:
-		return p.texts[0] == "unfreeze"
 	}
 	return !p.reason || strings.TrimSpace(p.texts[0]) != ""
 }
@@ -289,11 +287,10 @@ const (
 	doBack   = "<back>"
 	doTurn   = "<turn>"
 	doWord   = "<word>"
-	doThaw   = "<thaw>"
 )
 
 var sessionMoves = func() []string {
-	list := []string{doPaste, doShrink, doGrow, doChange, doBack, doTurn, doWord, doThaw, "g", "p", "8", "-", "y"}
+	list := []string{doPaste, doShrink, doGrow, doChange, doBack, doTurn, doWord, "g", "p", "8", "-", "y"}
 	for _, b := range key.Default().Table() {
 		if b.Action != key.Quit {
 			list = append(list, b.Keys()...)
@@ -373,8 +370,6 @@ func (s *session) move(what string) {
 		s.check(false, "an update")
 	case doWord:
 		s.write("gpt-lab 8")
-	case doThaw:
-		s.write("unfreeze")
 	default:
 		s.press(what)
 	}

@@ -351,11 +351,12 @@ func TestSmallScreenDecidesNothing(t *testing.T) {
 	}
 	send(m, "q")
 	clk.pass(decision.Guard)
-	if s := text(m); !containsAll(s, "LEAVE?", "enter leaves") {
+	if s := text(m); !containsAll(s, "LEAVE?", "tab, then enter, leaves") {
 		t.Errorf("q on a small screen:\n%s", s)
 	}
+	send(m, "tab")
 	send(m, "enter")
 	if !m.leaving {
-		t.Error("enter does not leave")
+		t.Error("tab, then enter, does not leave")
 	}
 }

@@ -308,7 +308,7 @@ func TestRefusedRecoveryIsSaid(t *testing.T) {
 	x.armed()
 	x.press(tea.KeyTab)
 	x.press(tea.KeyEnter)
-	x.shows("not done (approve): feed: refused: recovery: the plan has changed")
+	x.shows("not done (approve): recovery: the plan has changed")
 }
 
 // A plan that changes while the dialog is open can't be approved there.

@@ -129,11 +129,11 @@ func TestStreamsConfirmNothing(t *testing.T) {
 // A person's keys confirm what they read, at 5 to 12 a second; and each kind of decision has a way.
 func TestAPersonConfirms(t *testing.T) {
 	for _, open := range openDecisions {
-		keys := map[string]string{"approve S4": "gpt-lab 8\rworn\r\r", "unfreeze": "unfreeze\r", "mode": "\x1b[B\t\r"}[open.name]
+		keys := map[string]string{"approve S4": "gpt-lab 8\rworn\r\r", "mode": "\x1b[B\t\r"}[open.name]
 		switch open.name {
-		case "veto S2", "withdraw S3", "freeze", "end a test", "leave":
+		case "veto S2", "withdraw S3", "freeze", "end a test":
 			keys = "\r"
-		case "approve S4", "unfreeze", "mode":
+		case "approve S4", "mode":
 		default:
 			keys = "\t\r"
 		}

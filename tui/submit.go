@@ -154,8 +154,12 @@ func (d *decisions) handleKey(k tea.KeyPressMsg, live *page.State) (cmd tea.Cmd,
 	case open.refused == keyguard.Held:
 		return d.redraw(d.guard.Wait(now) + redrawMargin), false
 	case open.refused == keyguard.Counts:
+		unspent := a == key.Confirm && !open.isSpent(live)
 		if open.takeKey(k, a, live) {
 			d.closeDialog()
+			if unspent {
+				d.notes.showNote(themes.Warn, "cancelled: nothing was done")
+			}
 		}
 	default:
 		return d.refuseKey(now), false
@@ -179,9 +183,9 @@ func (d *decisions) takeAnswer(msg answerMsg, live *page.State) {
 	own := d.dialog != nil && d.dialog.id == msg.dialog
 	switch {
 	case msg.err != nil && own:
-		d.dialog.showRefusal(msg.failed + ": " + msg.err.Error())
+		d.dialog.showRefusal(msg.failed + ": " + feed.Said(msg.err))
 	case msg.err != nil:
-		d.notes.showNote(themes.Bad, msg.failed+": "+msg.err.Error())
+		d.notes.showNote(themes.Bad, msg.failed+": "+feed.Said(msg.err))
 	default:
 		if own {
 			d.closeDialog()

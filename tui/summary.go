@@ -95,7 +95,7 @@ func (m summary) remedyPoint() point {
 	switch {
 	case m.dialog.asksToLeave():
 		title, _ := dialogTitles(m.dialog.question)
-		return point{0, title + " enter leaves, esc stays"}
+		return point{0, title + " tab, then enter, leaves; esc stays"}
 	case m.dialog != nil:
 		title, _ := dialogTitles(m.dialog.question)
 		return point{0, title + " enlarge to " + size + " to decide; esc cancels"}

@@ -85,7 +85,7 @@ func TestTriageIsRefusedWithAReason(t *testing.T) {
 	}
 	e.Refuse("the incident is closed\x1b[2J")
 	x.press('A')
-	x.shows("not taken down (ack): feed: refused: the incident is closed")
+	x.shows("not taken down (ack): the incident is closed")
 }
 
 func TestAViewerSaysNothing(t *testing.T) {

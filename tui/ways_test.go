@@ -30,7 +30,7 @@ var ways = [][]byte{
 	moveBytes(2, "a", doWord, "tab", "y", "tab", "enter"),
 	moveBytes(2, "a", "tab", doWord, "tab", doPaste, "tab", "enter"),
 	moveBytes(3, "a", "tab", "enter"),
-	moveBytes(4, "F", doThaw, "enter"),
+	moveBytes(4, "F", "tab", "enter"),
 	moveBytes(5, "a", "tab", "enter"),
 	moveBytes(5, "7", "X", "tab", "enter"),
 	moveBytes(6, "a", "tab", "enter"),

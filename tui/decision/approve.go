@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
@@ -123,7 +124,38 @@ func (q *Veto) Now(live *page.State) *falconv1.Action { return live.AwaitedOf(q.
 func (q *Veto) Withdraws() bool { return q.Action.GetState() == string(falcon.ActionApproved) }
 
 // Stale implements Question.
-func (q *Veto) Stale(live *page.State) string { return q.staleAgainst(live, q.Now(live)) }
+func (q *Veto) Stale(live *page.State) string {
+	if why := q.tooLate(live); why != "" {
+		return why
+	}
+	return q.staleAgainst(live, q.Now(live))
+}
+
+// tooLate says that what was to be withdrawn has gone out, and what is left to do; else "".
+func (q *Veto) tooLate(live *page.State) string {
+	if !q.Withdraws() || live.Snap().GetJob().GetEpoch() != q.Epoch {
+		return ""
+	}
+	for _, a := range live.LadderOf(q.Action.Incident).GetActions() {
+		if a.Id != q.Action.Id {
+			continue
+		}
+		switch falcon.ActionState(a.State) {
+		case falcon.ActionDispatched, falcon.ActionApplied, falcon.ActionKept:
+		default:
+			return ""
+		}
+		text := "too late: it went out"
+		if ns := q.Action.GetDeadlineUnixNs(); ns > 0 {
+			text += " at " + phrase.Clock(time.Unix(0, ns), live.EngineNow(), live.Zone)
+		}
+		if a.Rung == string(falcon.RungS4) {
+			return text + "; a restart can't be undone"
+		}
+		return text + "; " + live.Key(key.Global, key.Undo) + " undoes it"
+	}
+	return ""
+}
 
 // Entry implements Question.
 func (*Veto) Entry() Entry { return Entry{Reason: MayReason} }

@@ -176,7 +176,7 @@ func (o Operator) SetMode() (Question, Refusal) {
 	return askQuestion(newSetMode(p))
 }
 
-// Freeze asks about freezing, or about unfreezing, which wants a typed word.
+// Freeze asks about freezing, or about unfreezing.
 func (o Operator) Freeze() (Question, Refusal) {
 	p := o.Live.Snap().GetPolicy()
 	if !p.GetFrozen() {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -62,17 +63,19 @@ func (q *SetMode) Move(by int) { q.Chosen = max(0, min(len(q.Options)-1, q.Chose
 // Request implements Question.
 func (q *SetMode) Request(Typed) Request { return Request{Policy: q.Options[q.Chosen]} }
 
-// UnfreezeWord must be typed; it can't be pasted.
-const UnfreezeWord = "unfreeze"
-
 // Unfreeze asks whether the engine may act again.
 type Unfreeze struct {
 	ofPolicy
 	Policy *falconv1.Policy
 }
 
-// Entry implements Question.
-func (*Unfreeze) Entry() Entry { return Entry{Word: UnfreezeWord, What: "the word " + UnfreezeWord} }
+// Stale implements Question.
+func (*Unfreeze) Stale(live *page.State) string {
+	if !live.Snap().GetPolicy().GetFrozen() {
+		return "somebody has unfrozen it already"
+	}
+	return ""
+}
 
 // Request implements Question.
 func (q *Unfreeze) Request(Typed) Request {

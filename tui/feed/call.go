@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -125,6 +126,20 @@ func explain(err error) error {
 	default:
 		return fmt.Errorf("%w: %s", ErrRefused, Reason(err))
 	}
+}
+
+// Said is an error of this package as operators read it: whose word it is does not matter there.
+func Said(err error) string {
+	text := Reason(err)
+	for cut := true; cut; {
+		cut = false
+		for _, p := range []string{"feed: ", "refused: ", "engine: "} {
+			if rest, is := strings.CutPrefix(text, p); is {
+				text, cut = rest, true
+			}
+		}
+	}
+	return text
 }
 
 // Reason is what the other side said, cleaned, without gRPC's wrapping.

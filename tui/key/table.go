@@ -24,7 +24,7 @@ var table = slices.Concat([]Binding{
 	newBinding(Global, WriteNote, []string{"W"}, "W", "note", "Write a note on the incident on screen, for whoever comes next.", 0),
 	newBinding(Global, HandOver, []string{"H"}, "H", "hand over", "Hand all open incidents over to one person, with a note.", 0),
 	newBinding(Global, Mode, []string{"c"}, "c", "mode", "Choose who may act: observe, approve, or automatic up to a rung.", 3),
-	newBinding(Global, Freeze, []string{"F"}, "F", "freeze", "Freeze: nothing new is dispatched, for everybody; a dialog asks, enter freezes. When frozen: unfreeze, by typing the word.", 4),
+	newBinding(Global, Freeze, []string{"F"}, "F", "freeze", "Freeze: nothing new is dispatched, for everybody; a dialog asks, enter freezes. When frozen: unfreeze; the dialog opens on Cancel; tab, then enter, unfreezes.", 4),
 	newBinding(Global, Follow, []string{"w"}, "w", "worst", "Follow the worst rank instead of the chosen one.", 0),
 	newBinding(Global, Pause, []string{"p"}, "p", "pause", "Pause the display; header and proposal stay live.", 0),
 	newBinding(Global, ShowOutput, []string{"O"}, "O", "output", "What the rank says: the last lines that it has printed, its node's kernel messages, where its threads stand. The rank under the cursor, or the first that the incident names; it needs the role operator.", 0),

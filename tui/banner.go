@@ -270,11 +270,15 @@ func (b banner) drawBar() string {
 func (b banner) recoveryBar() (string, bool) {
 	more := b.keyAndAction(key.ShowRecovery) + " "
 	if r := b.Live.Asked(); r != nil {
-		text := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults))
+		text, approve, deny := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults)), b.keyAndAction(key.Approve), " deny  "
+		if phrase.Together(r) != "" { // nothing of it is a loss
+			text = fmt.Sprintf(" START AGAIN?  %s: all ranks ended", r.Id)
+			approve, deny = b.Live.Key(key.Global, key.Approve)+" start again", " leave it  "
+		}
 		if d := b.Live.Deadline(r); d != "" {
 			text += "  " + d
 		}
-		keys := b.keyAndAction(key.Approve) + "  " + b.Live.Key(key.Global, key.Veto) + " deny  " + more
+		keys := approve + "  " + b.Live.Key(key.Global, key.Veto) + deny + more
 		if why := b.LacksApprover("it"); why == decision.NotInReplay {
 			keys = "recorded: no decision here  " + more
 		} else if why != "" {

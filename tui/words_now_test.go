@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/statements"
 	"github.com/failslow/falcon/tui/phrase"
@@ -152,5 +155,37 @@ func TestANodeFencedOnPurposeIsNotLost(t *testing.T) {
 		if got := phrase.Fault(f); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// stoppedJob is one of which all ranks ended within moments of each other.
+func stoppedJob(why falcon.EndsTogether, words string) func(*falconv1.SnapshotReply, time.Time) {
+	return func(s *falconv1.SnapshotReply, at time.Time) {
+		r := &falconv1.Recovery{Id: "REC-0001", State: "proposed", Together: string(why), StartedUnixNs: at.Add(-3 * time.Second).UnixNano(), Reason: "all ranks were ended"}
+		for rank := range int32(8) {
+			r.Faults = append(r.Faults, &falconv1.Fault{Kind: "exit", Node: "n0", Ranks: []int32{rank}})
+		}
+		r.Faults[3].Words = words
+		s.Recovery, s.Job.State = r, "recovering"
+	}
+}
+
+// A job that somebody has stopped is asked about as that, and not as a loss of processes.
+func TestAStopIsNoLoss(t *testing.T) {
+	for why, want := range map[falcon.EndsTogether]string{
+		falcon.EndsStopped: "STOPPED BY SOMEBODY: all 8 ranks ended by SIGTERM or SIGINT, agents alive",
+		falcon.EndsAtOnce:  "STOPPED, OR FAILED ALIKE: all 8 ranks ended at once, agents alive",
+		falcon.EndsAlike:   "FAILED BY ITSELF: all 8 ranks ended with one error, agents alive",
+		falcon.EndsUnbegun: "FAILED BY ITSELF: all 8 ranks ended before the first iteration, agents alive",
+	} {
+		m := overviewOf(t, stoppedJob(why, ""))
+		if s := text(m); strings.Count(firstLines(m), want[:40]) != 2 || !containsAll(s, "START AGAIN?  REC-0001", "a start again  v leave it", "WAITS for an approver, 3 s so far: start the job again") || strings.Contains(s, "process ended on") {
+			t.Errorf("%s:\n%s", why, s)
+		}
+	}
+	m := overviewOf(t, stoppedJob(falcon.EndsAlike, "ValueError at train.py:41: bad shape"))
+	m.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
+	if s := text(m); !strings.Contains(s, "agents alive: rank 3: ValueError at train.py:41: bad shape") || m.work.state.Rank() != 3 {
+		t.Errorf("rank %d:\n%s", m.work.state.Rank(), s)
 	}
 }

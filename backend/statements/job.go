@@ -44,7 +44,8 @@ func (p Picture) job() Statement {
 	case state == falcon.JobFinished:
 		s.Kind, s.Severity = Finished, Good
 	case p.together() != "":
-		s.Kind, s.Severity, s.Since = p.together(), Bad, at(p.Snap.GetRecovery().GetStartedUnixNs())
+		s.Kind, s.Severity, s.Since, s.Recovery = p.together(), Bad, at(p.Snap.GetRecovery().GetStartedUnixNs()), p.Snap.GetRecovery()
+		s.Ranks = Spoken(s.Recovery).GetRanks()
 	case p.stands():
 		s.Kind, s.Severity, s.Recovery, s.Since = Standing, Bad, p.Snap.GetRecovery(), p.lastIteration()
 	case state == falcon.JobRestarting:
@@ -182,6 +183,16 @@ func (p Picture) together() Kind {
 		return Failed
 	}
 	return ""
+}
+
+// Spoken is the first fault of a recovery whose process said why it ended; nil where none did.
+func Spoken(r *falconv1.Recovery) *falconv1.Fault {
+	for _, f := range r.GetFaults() {
+		if f.GetWords() != "" {
+			return f
+		}
+	}
+	return nil
 }
 
 // stands reports whether the newest recovery is over without success and the job has not trained since.

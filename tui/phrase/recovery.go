@@ -178,6 +178,32 @@ func Faults(list []*falconv1.Fault) string {
 	return fmt.Sprintf("%s and %d more", FaultName(list[0]), len(list)-1) + Prefixed(": ", list[0].GetWords())
 }
 
+// togetherWords are what the ends of all ranks within moments of each other mean.
+var togetherWords = map[falcon.EndsTogether]string{
+	falcon.EndsStopped: "STOPPED BY SOMEBODY: %s ended by SIGTERM or SIGINT, agents alive",
+	falcon.EndsAtOnce:  "STOPPED, OR FAILED ALIKE: %s ended at once, agents alive",
+	falcon.EndsUnbegun: "FAILED BY ITSELF: %s ended before the first iteration, agents alive",
+	falcon.EndsAlike:   "FAILED BY ITSELF: %s ended with one error, agents alive",
+}
+
+// Together is what the ends of all ranks mean about which a recovery asks; "" where they did not end
+// together.
+func Together(r *falconv1.Recovery) string {
+	words, ok := togetherWords[falcon.EndsTogether(r.GetTogether())]
+	if !ok {
+		return ""
+	}
+	n := 0
+	for _, f := range r.GetFaults() {
+		n += len(f.GetRanks())
+	}
+	all := "all ranks"
+	if n > 1 {
+		all = fmt.Sprintf("all %d ranks", n)
+	}
+	return fmt.Sprintf(words, all)
+}
+
 // faults are the kinds of faults in words.
 var faults = map[falcon.FaultKind]string{
 	falcon.FaultExit:   "process ended",

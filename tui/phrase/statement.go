@@ -124,6 +124,11 @@ var endWords = map[statements.Kind]string{
 func ended(s *statements.Statement) string {
 	text, e := endWords[s.Kind], s.Job.GetEnd()
 	switch r := s.Recovery; {
+	case e == nil && r.GetTogether() != "":
+		text = Together(r)
+		if f := statements.Spoken(r); f != nil {
+			text += ": " + Ranks(f.GetRanks(), 1) + ": " + f.GetWords()
+		}
 	case e.GetBy() != "" || e.GetWhy() != "":
 		text += ": " + e.GetBy()
 		if e.GetBy() != "" && e.GetWhy() != "" {
@@ -150,6 +155,8 @@ func recovering(s *statements.Statement, now time.Time) string {
 	left, counts := s.Left(now)
 	w := r.GetWait()
 	switch state := falcon.RecoveryState(r.GetState()); {
+	case state == falcon.RecoveryProposed && r.GetTogether() != "":
+		text = r.GetId() + " WAITS for " + whom(s.Who) + Prefixed(", ", since(s, now)) + ": start the job again (approve), or leave it ended (deny)?"
 	case state == falcon.RecoveryProposed && s.Who != statements.Nobody:
 		text = r.GetId() + " WAITS for " + whom(s.Who) + Prefixed(", ", since(s, now)) + ": " + Faults(r.GetFaults()) + Prefixed("; ", r.GetReason())
 	case state == falcon.RecoveryProposed:

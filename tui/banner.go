@@ -62,12 +62,8 @@ func (b banner) drawHeader() string {
 	base := b.pal.Style(themes.Header)
 	bold := base.With(themes.Bold).Lipgloss()
 	job := b.Live.Snap().GetJob()
-	left := " " + bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob)))
-	if job.GetEmulated() {
-		left += " (emulated)"
-	}
-	left += fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), b.Live.Roster.World()) + bold.Render(phrase.Ms(job.GetIterationMs()))
 	right := b.headerRight()
+	left := b.headerLeft(bold, b.w-lipgloss.Width(right)-2)
 	if job.GetBaselineMs() > 0 {
 		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"
 		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= b.w {
@@ -76,6 +72,23 @@ func (b banner) drawHeader() string {
 		left += b.styled(slowdownRole(job.GetSlowdown()), change+against)
 	}
 	return layoutRow(base, b.w, left, right, 1) + "\n" + b.headerSecond()
+}
+
+// headerLeft is the job and its pace in w columns: what says least goes first, a figure is never cut.
+func (b banner) headerLeft(bold lipgloss.Style, w int) string {
+	job := b.Live.Snap().GetJob()
+	emulated, ranks := "", fmt.Sprintf("  %d ranks", b.Live.Roster.World())
+	if job.GetEmulated() {
+		emulated = " (emulated)"
+	}
+	name, pace := " "+bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob))), "  "+bold.Render(phrase.Ms(job.GetIterationMs()))
+	iteration := "  iter " + phrase.Iteration(job.GetIteration())
+	for _, text := range []string{name + emulated + iteration + ranks + pace, name + iteration + ranks + pace, name + iteration + pace} {
+		if lipgloss.Width(text) <= w {
+			return text
+		}
+	}
+	return name + pace
 }
 
 // jobTitle is a job's name, after what a console of several jobs calls it.
@@ -121,7 +134,7 @@ func (b banner) connection() (string, themes.Role) {
 		}
 	}
 	age := f.Age(b.clock)
-	text := fmt.Sprintf("data %.1fs", age.Seconds())
+	text := fmt.Sprintf("data %.1fs", max(0, age.Seconds()))
 	if age >= 10*time.Second {
 		text = fmt.Sprintf("data %ds old", int(age.Seconds()))
 	}

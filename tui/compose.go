@@ -131,17 +131,23 @@ func (m *Model) drawTabs() (string, []zone) {
 // drawTabsWith draws the pages a gap apart, all with their words or the present one
 // only, and where each can be clicked in row y.
 func drawTabsWith(skin *skin, keys *key.Map, current key.Scope, gap string, words bool, y int) (left string, zones []zone) {
-	left = " "
+	after := " " // what stands before the next: the present page's frame takes a column on both sides, so that none moves
 	for _, s := range key.Pages {
-		at := lipgloss.Width(left)
 		b := pageBinding(keys, s).Help()
+		if s == current {
+			after = after[1:]
+		}
+		left += after
+		at := lipgloss.Width(left)
+		after = gap
 		switch {
 		case s == current:
-			left += skin.styled(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
+			left += skin.styled(themes.Selected, " "+b.Key+" "+b.Desc+" ")
+			after = gap[1:]
 		case words:
-			left += skin.styled(themes.Key, b.Key) + skin.styled(themes.Dim, " "+b.Desc) + gap
+			left += skin.styled(themes.Key, b.Key) + skin.styled(themes.Dim, " "+b.Desc)
 		default:
-			left += skin.styled(themes.Key, b.Key) + gap
+			left += skin.styled(themes.Key, b.Key)
 		}
 		zones = append(zones, zone{widget.Rect{X: at, Y: y, W: lipgloss.Width(left) - at, H: 1}, func(m *Model) tea.Cmd {
 			m.work.showPage(s)

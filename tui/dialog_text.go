@@ -202,11 +202,7 @@ func approveLines(q *decision.Approve, w int) []page.Line {
 	if q.Action.Why != "" {
 		out = append(out, wrapLines(themes.Text, "When proposed: "+q.Action.Why, w)...)
 	}
-	conf := ""
-	if q.Verdict != nil {
-		conf = fmt.Sprintf(", confidence %.0f%%", 100*q.Verdict.Confidence)
-	}
-	out = append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+conf, w)...)
+	out = append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+phrase.Confidence(q.Verdict), w)...)
 	out = append(out, ladder.EvidenceLines(q.Verdict, w)...)
 	wrong := cmp.Or(q.IfWrong, "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too")
 	return append(out, wrapLines(themes.Text, "If wrong: "+wrong, w)...)

@@ -35,17 +35,21 @@ var outputKinds = []struct{ what, title string }{
 type outputPane struct {
 	searchPane
 
-	src     feed.Source
-	zone    *time.Location
-	rank    int32
-	node    string
-	kind    int // index of outputKinds
-	asked   int // number of the newest request
-	waiting bool
-	got     *report.Peek // nil = nothing came
-	failed  string       // why
-	toEnd   bool         // show the newest lines first
+	src       feed.Source
+	zone      *time.Location
+	rank      int32
+	node      string
+	kind      int // index of outputKinds
+	asked     int // number of the newest request
+	waiting   bool
+	got       *report.Peek // nil = nothing came
+	failed    string       // why
+	mayInsist bool         // and that a key has it read all the same
+	toEnd     bool         // show the newest lines first
 }
+
+// withSure is how a refusal names the flag of the command line; here a key does the same.
+const withSure = ": ask with --sure to read its stack all the same"
 
 // outputMsg is what came of a request.
 type outputMsg struct {
@@ -116,7 +120,8 @@ func (o *outputPane) takeAnswer(msg outputMsg) {
 	}
 	o.waiting = false
 	if msg.err != nil {
-		o.failed = feed.Said(msg.err)
+		o.failed = strings.Replace(feed.Said(msg.err), withSure, "", 1)
+		o.mayInsist = o.failed != feed.Said(msg.err)
 		return
 	}
 	o.got, o.toEnd = &msg.got, outputKinds[o.kind].what == "log"
@@ -183,7 +188,7 @@ func (o *outputPane) lines(w int) []page.Line {
 		return []page.Line{{Text: "asking the agent of " + o.node + " …", Role: themes.Dim}}
 	case o.failed != "":
 		out := wrapLines(themes.Warn, o.failed, w)
-		if outputKinds[o.kind].what == "stack" && strings.Contains(o.failed, "--sure") {
+		if outputKinds[o.kind].what == "stack" && o.mayInsist {
 			out = append(out, wrapLines(themes.Dim, o.table.Name(key.Anyway, key.Output)+" asks all the same.", w)...)
 		}
 		return out

@@ -17,6 +17,11 @@ import (
 // overviewOf is the first page of a picture of a job of eight ranks, at the smallest size.
 func overviewOf(t *testing.T, change func(*falconv1.SnapshotReply, time.Time)) *Model {
 	t.Helper()
+	return overviewAt(t, 80, 24, change)
+}
+
+func overviewAt(t *testing.T, w, h int, change func(*falconv1.SnapshotReply, time.Time)) *Model {
+	t.Helper()
 	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(225) // INC-0001 has come and gone
 	s := pictureOf(t, e, feed.Want{Rank: -1, Columns: 80})
@@ -26,7 +31,7 @@ func overviewOf(t *testing.T, change func(*falconv1.SnapshotReply, time.Time)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
 	return m
 }
 

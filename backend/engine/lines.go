@@ -150,7 +150,10 @@ func VerdictText(v falcon.Verdict) string {
 	if len(v.Ranks) > 0 {
 		where += fmt.Sprintf(" (rank %s)", ranksText(v.Ranks))
 	}
-	return fmt.Sprintf("%s%s, confidence %.0f%%", v.Cause.Text(), where, 100*v.Confidence)
+	if v.Confidence > 0 { // else nothing is named
+		where += fmt.Sprintf(", confidence %.0f%%", 100*v.Confidence)
+	}
+	return v.Cause.Text() + where
 }
 
 func ranksText(ranks []falcon.Rank) string {

@@ -142,7 +142,7 @@ func (m *journalState) addTriage(list []*falconv1.Triage, now time.Time, v falco
 	}
 	out := &falconv1.Triage{
 		Incident: s.Incident, Owner: s.Owner, AssignedUnixNs: s.Assigned, AckedBy: s.AckedBy, AckedUnixNs: s.AckedNs,
-		SnoozedBy: s.Snoozed.By, SnoozedUntilUnixNs: s.Snoozed.UntilNs, Quiet: s.Quiet(now, v), NoteCount: int32(len(s.Notes)),
+		SnoozedBy: s.Snoozed.By, SnoozedUntilUnixNs: s.Snoozed.UntilNs, Quiet: s.Quiet(now, v), Woke: s.Woke(now, v), NoteCount: int32(len(s.Notes)),
 	}
 	for _, n := range s.Notes[max(0, len(s.Notes)-notes):] {
 		out.Notes = append(out.Notes, &falconv1.TriageNote{By: n.By, UnixNs: n.AtNs, Text: n.Text})

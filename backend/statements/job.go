@@ -55,7 +55,7 @@ func (p Picture) job() Statement {
 	case state == falcon.JobLost:
 		s.Kind, s.Severity, s.Since = Standing, Bad, p.lastIteration()
 	case state == falcon.JobWaiting && j.GetEpoch() == 0:
-		s.Kind = Waiting
+		s.Kind, s.Nodes = Waiting, p.connected()
 	case state == falcon.JobWaiting: // a job that is known, of which not all ranks are heard
 		if p.going(&s); s.Kind == Running || s.Kind == Learning {
 			s.Kind, s.Severity = Waiting, Warn
@@ -113,6 +113,16 @@ func (p Picture) pace(s *Statement) {
 			s.Severity = Warn // ranks are not watched
 		}
 	}
+}
+
+// connected are the nodes whose agents are here.
+func (p Picture) connected() (out []string) {
+	for _, n := range p.Snap.GetNodes() {
+		if n.GetConnected() {
+			out = append(out, n.GetNode())
+		}
+	}
+	return out
 }
 
 // blind reports whether an agent is away, so that not all ranks are watched.

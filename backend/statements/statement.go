@@ -88,7 +88,7 @@ type Statement struct {
 	Recovery *falconv1.Recovery
 	Hang     *falconv1.Hang
 	Test     *falconv1.Validation
-	Nodes    []string // Fenced
+	Nodes    []string // Fenced; Waiting: whose agents are connected, where no job is known
 	Ranks    []int32  // that it names, whom keys open
 
 	Ends  Ends

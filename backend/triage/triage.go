@@ -74,14 +74,27 @@ type Status struct {
 // Quiet reports whether alerts of the incident are left out now: it is snoozed, and has not
 // become worse since. A closed incident is never snoozed.
 func (s *Status) Quiet(now time.Time, v falcon.Incident) bool {
+	return s.Snoozed.UntilNs > now.UnixNano() && s.Woke(now, v) == ""
+}
+
+// Why a snooze ends before its time.
+const (
+	WokeOver  = "over"  // the incident is
+	WokeWorse = "worse" // the incident is
+)
+
+// Woke is why a snooze has ended before its time, "" where it has not.
+func (s *Status) Woke(now time.Time, v falcon.Incident) string {
 	z := s.Snoozed
 	switch {
-	case z.UntilNs <= now.UnixNano() || !v.Open():
-		return false
-	case z.Ms > 0 && v.SlowMs > z.Ms*(1+Worse):
-		return false
+	case z.UntilNs <= now.UnixNano():
+		return ""
+	case !v.Open():
+		return WokeOver
+	case z.Ms > 0 && v.SlowMs > z.Ms*(1+Worse), v.Verdict.Severity > z.Severity && z.Severity != 0:
+		return WokeWorse
 	}
-	return v.Verdict.Severity <= z.Severity || z.Severity == 0
+	return ""
 }
 
 // Book holds the status of the incidents of which anybody has said something, by id.

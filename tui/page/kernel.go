@@ -21,6 +21,12 @@ var clearest = []falcon.EvidenceKind{EvidenceKernel, falcon.EvidenceCounter, fal
 
 // ClearestFirst is the evidence of a verdict, the clearest first, in a new list.
 func ClearestFirst(list []*falconv1.Evidence) []*falconv1.Evidence {
+	said := map[string]bool{}
+	list = slices.DeleteFunc(slices.Clone(list), func(e *falconv1.Evidence) bool {
+		again := said[e.GetKind()+e.GetText()]
+		said[e.GetKind()+e.GetText()] = true
+		return again
+	})
 	return slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
 }
 

@@ -159,6 +159,14 @@ func Verdict(v *falconv1.Verdict) string {
 	return s
 }
 
+// Confidence is how sure a verdict is, behind a comma; "" where it has named nothing.
+func Confidence(v *falconv1.Verdict) string {
+	if v.GetConfidence() <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", confidence %.0f%%", 100*v.Confidence)
+}
+
 // causeOf is one of a verdict's causes, with the reason where it is the job's own work.
 func causeOf(v *falconv1.Verdict, c string) string {
 	if v.Reason != "" && falcon.Cause(c) == falcon.CauseNotHardware {

@@ -138,7 +138,7 @@ func Predicted(a *falconv1.Action) string {
 
 var incidentSentences = map[falcon.IncidentState]sentences{
 	falcon.IncidentVerified: {"slowdown verified; a profile looks for the culprit", "slow since iteration {onset}, verified at {detected}: {change}"},
-	falcon.IncidentLocated:  {"{verdict}", "{verdict}, confidence {confidence}"},
+	falcon.IncidentLocated:  {"{verdict}", "{verdict}{confidence}"},
 	falcon.IncidentRelieved: {"the fault has cleared", "the fault has cleared, healthy again from iteration {relieved}"},
 	falcon.IncidentClosed:   {"closed; nothing was changed", "closed"},
 }
@@ -165,7 +165,7 @@ func fillIncident(text string, i *falconv1.Incident) string {
 	}
 	return strings.NewReplacer(
 		"{onset}", Iteration(i.OnsetIteration), "{detected}", Iteration(i.DetectedIteration), "{relieved}", Iteration(i.RelievedIteration),
-		"{verdict}", Verdict(i.Verdict), "{parts}", parts(i.GetVerdict()), "{confidence}", fmt.Sprintf("%.0f%%", 100*i.GetVerdict().GetConfidence()), "{change}", Slowdown(i),
+		"{verdict}", Verdict(i.Verdict), "{parts}", parts(i.GetVerdict()), "{confidence}", Confidence(i.GetVerdict()), "{change}", Slowdown(i),
 	).Replace(text)
 }
 

@@ -42,6 +42,9 @@ func standing(s *statements.Statement, now time.Time) string {
 		if falcon.JobState(j.GetState()) != falcon.JobWaiting {
 			return "waiting for an iteration: none was heard of so far"
 		}
+		if s.Severity < statements.Warn && len(s.Nodes) > 0 {
+			return fmt.Sprintf("waiting for the job: %s connected, no rank has begun to communicate so far", Plural(len(s.Nodes), "agent"))
+		}
 		return "waiting for agents" + Prefixed(", ", waitingAgents(s, now))
 	case statements.Learning:
 		return "learning the healthy iteration time, iteration " + Iteration(j.GetIteration())
@@ -110,6 +113,14 @@ func Brief(d time.Duration) string {
 		return fmt.Sprintf("%.1f s", d.Seconds())
 	}
 	return Lasting(d)
+}
+
+// Lost is a time that was lost, given in ms.
+func Lost(ms float64) string {
+	if !(ms > 0) {
+		return "nothing"
+	}
+	return Brief(time.Duration(min(ms, 1e12) * float64(time.Millisecond)))
 }
 
 // endWords head how a job ended.
@@ -186,6 +197,14 @@ func back(w *falconv1.RecoveryWait) string {
 		return ""
 	}
 	return Few(w.GetNodes(), 3) + " to come back"
+}
+
+// Plural is a number of things.
+func Plural[N int | int32 | int64](n N, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Count(int64(n)) + " " + what + "s"
 }
 
 // whom says who must act.

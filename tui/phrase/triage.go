@@ -25,7 +25,7 @@ func Triage(v *falconv1.Triage, now time.Time, zone *time.Location) string {
 	case Snoozed(v, now):
 		parts = append(parts, fmt.Sprintf("snoozed until %s by %s", Clock(time.Unix(0, v.GetSnoozedUntilUnixNs()), now, zone), v.GetSnoozedBy()))
 	case v.GetSnoozedUntilUnixNs() > now.UnixNano():
-		parts = append(parts, "its snooze has ended: it is worse, or over")
+		parts = append(parts, "its snooze has ended"+Prefixed(": the incident is ", v.GetWoke()))
 	case v.GetAckedBy() != "":
 		parts = append(parts, fmt.Sprintf("seen by %s at %s", v.GetAckedBy(), Clock(time.Unix(0, v.GetAckedUnixNs()), now, zone)))
 	}

@@ -320,7 +320,7 @@ func (q *question) evidence() []string {
 	}
 	var out []string
 	if v := q.Verdict; v != nil {
-		out = append(out, fmt.Sprintf("  verdict: %s, confidence %.0f%%", phrase.Verdict(v), 100*v.Confidence))
+		out = append(out, "  verdict: "+phrase.Verdict(v)+phrase.Confidence(v))
 		for _, e := range page.ClearestFirst(v.Evidence) {
 			out = append(out, "  "+phrase.Sign(e)+" "+e.Kind+": "+e.Text)
 		}

@@ -235,7 +235,7 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	out := []string{fmt.Sprintf("onset     iteration %s, known at %s: %s, P(change) %.2f", phrase.Iteration(i.OnsetIteration),
 		phrase.Iteration(i.DetectedIteration), phrase.Slowdown(i), i.Probability)}
 	if v := i.Verdict; v.GetCause() != "" {
-		out = append(out, fmt.Sprintf("verdict   %s, severity %d, confidence %.0f%%", phrase.Verdict(v), v.Severity, 100*v.Confidence))
+		out = append(out, fmt.Sprintf("verdict   %s, severity %d", phrase.Verdict(v), v.Severity)+phrase.Confidence(v))
 		for _, e := range v.Evidence {
 			out = append(out, fmt.Sprintf("evidence  %s %s: %s", phrase.Sign(e), e.Kind, e.Text))
 		}

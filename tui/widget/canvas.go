@@ -277,11 +277,14 @@ func Arrows(s string, ascii bool) string {
 // twoCharacters are what one ASCII character would misstate.
 var twoCharacters = strings.NewReplacer("→", "->", "≤", "<=", "≥", ">=")
 
+// CursorMark stands behind the cell under the cursor. It is no arrow: cells may be the ends of links.
+const CursorMark = '◂'
+
 // asciiFor replaces what the console draws when --ascii is set.
 var asciiFor = map[rune]rune{
 	'─': '-', '│': '|', '┄': '-', '╎': ':', '╌': '-', '┌': '+', '┐': '+', '└': '+', '┘': '+', '├': '+', '┤': '+', '┼': '+',
 	'▀': '#', '█': '#', '▇': '#', '▆': '%', '▅': '*', '▄': '+', '▃': '=', '▂': '-', '▁': '.', '░': '.', '▒': ':', '▓': '%',
-	'●': 'o', '○': '.', '·': '.', '✖': 'X', '▲': '^', '▼': 'v', '◆': '@', '†': '!', '✓': '+', '▸': '>', '→': '>', '←': '<',
+	'●': 'o', '○': '.', '·': '.', '✖': 'X', '▲': '^', '▼': 'v', '◆': '@', '†': '!', '✓': '+', '▸': '>', '→': '>', '←': '<', '◂': '<',
 	'↑': '^', '↓': 'v', '…': '~', '×': 'x', '÷': '/', '≤': '<', '≥': '>', '—': '-', '–': '-', '−': '-', '±': '~', 'µ': 'u',
 	'°': ' ', '∞': '8', 'Σ': 'S', '⏸': '=', '■': '#', '□': '.', '⊘': '0', '≈': '~', '◌': '_',
 }

@@ -107,7 +107,7 @@ func (h *past) panes(s *page.State) []page.Pane {
 // drawCauses draws root causes by incident, then how long incidents lasted.
 func drawCauses(c *widget.Canvas, r widget.Rect, s *page.State) {
 	h := report.HistoryOf(s.Feed.History)
-	body := c.Rule(r, "ROOT CAUSES", fmt.Sprintf("%d incidents over", h.Incidents))
+	body := c.Rule(r, "ROOT CAUSES", phrase.Plural(h.Incidents, "incident")+" over")
 	if len(h.Causes) == 0 && len(h.FailStops) == 0 {
 		page.Empty(c, body, "no incident is over yet")
 		return

@@ -391,6 +391,6 @@ func (t *table) drawCell(c *widget.Canvas, r widget.Rect, rank int32, cursor boo
 	}
 	if cursor {
 		c.Focus(r.X, r.Y)
-		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(r.X+r.W, r.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
 	}
 }

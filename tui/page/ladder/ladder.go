@@ -162,7 +162,7 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 			title += phrase.Prefixed(" since ", phrase.Since(inc, s.EngineNow(), s.Zone))
 		}
 	}
-	right := fmt.Sprintf("lost so far %s, %.4f GPU-h", phrase.Ms(l.GetImpactMs()), l.GetLostGpuHours())
+	right := fmt.Sprintf("lost so far %s, %.4f GPU-h", phrase.Lost(l.GetImpactMs()), l.GetLostGpuHours())
 	if rate := l.GetLossPerMinuteGpuHours(); rate > 0 && r.W >= wideW {
 		right += fmt.Sprintf(", %.4f more a minute", rate)
 	}
@@ -189,16 +189,31 @@ const sinceW = 78
 // wideW is the width from which on the head line shows the present loss too.
 const wideW = 100
 
-// rungNameWidth is the width of the rung's name; narrow screens drop the words.
+// Widths of a rung's name. Narrow screens shorten it and leave out the break-even, never the variant:
+// the variants of S4 do different things.
+const (
+	narrowNameW = 12
+	wideNameW   = 22
+	narrowW     = 70 // below which the table is narrow
+)
+
 func rungNameWidth(w int) int {
-	if w < 70 {
-		return 4
+	if w < narrowW {
+		return narrowNameW
 	}
-	return 22
+	return wideNameW
 }
 
 func headingText(name int) string {
-	return fmt.Sprintf("  %-*s%10s%10s%12s%10s", name, "rung", "overhead", "gain/iter", "break-even", "predicted")
+	return fmt.Sprintf("  %-*s%10s%10s%s%10s", name, "rung", "overhead", "gain/iter", evenText(name, "break-even"), "predicted")
+}
+
+// evenText is the column of the break-even, where there is room for one.
+func evenText(name int, text string) string {
+	if name < wideNameW {
+		return ""
+	}
+	return fmt.Sprintf("%12s", text)
 }
 
 func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, name int, cursor bool) {
@@ -212,16 +227,13 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 		pen, role, mark = c.SelectedPen(r), themes.Selected, "▸ "
 	}
 	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+purposeOf(g), name))
-	if name < 10 {
-		label = fmt.Sprintf("%-*s", name, g.Rung)
-	}
 	pen.Put(role, mark+label)
 	if g.Applicable {
 		even := "—"
 		if g.BreakEven >= 0 && g.OverheadMs > 0 {
 			even = phrase.Count(g.BreakEven) + " iter"
 		}
-		pen.Putf(role, "%10s%10s%12s%10s", costText(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
+		pen.Putf(role, "%10s%10s%s%10s", costText(g.OverheadMs), phrase.Ms(g.GainMs), evenText(name, even), phrase.Ms(g.PredictedMs))
 	} else {
 		pen.Put(role, "  not applicable")
 	}
@@ -341,10 +353,10 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 	v := inc.Verdict
 	right := ""
-	if v != nil {
+	if v.GetConfidence() > 0 {
 		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
 	}
-	body := c.Rule(r, "EVIDENCE", right)
+	body := c.Rule(r, "EVIDENCE as it was found", right)
 	head, body := body.Rows(1)
 	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
 	shown := &falconv1.Verdict{Evidence: slices.Concat(page.KernelEvidence(s, inc), v.GetEvidence())}

@@ -147,7 +147,7 @@ func costText(s *page.State, minor bool) string {
 		return fmt.Sprintf("; minor: %.2f GPU-h an hour, lost %.4f GPU-h", rate, l.LostGpuHours)
 	}
 	if l != nil {
-		return fmt.Sprintf("; lost %s, %.4f GPU-h", phrase.Ms(l.ImpactMs), l.LostGpuHours)
+		return fmt.Sprintf("; lost %s, %.4f GPU-h", phrase.Lost(l.ImpactMs), l.LostGpuHours)
 	}
 	return ""
 }

@@ -22,7 +22,7 @@ func TestCostText(t *testing.T) {
 	if got, want := costText(s, true), "; minor: 0.45 GPU-h an hour, lost 0.0129 GPU-h"; got != want {
 		t.Errorf("minor: %q, want %q", got, want)
 	}
-	if got, want := costText(s, false), "; lost 5800 ms, 0.0129 GPU-h"; got != want {
+	if got, want := costText(s, false), "; lost 5.8 s, 0.0129 GPU-h"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

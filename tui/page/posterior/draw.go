@@ -108,20 +108,22 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 		free += c.Text(r.X+LabelWidth+free, r.Y, v.n, left, dim)
 	}
 	end := v.width
-	if right := fmt.Sprintf("%d", v.newestIteration()); v.n > len(left)+len(right)+2 {
+	right := fmt.Sprintf("%d", v.newestIteration())
+	if v.n > len(left)+len(right)+2 && !v.isMarkedFrom(v.newestIteration()-int64(len(right)), v.newestIteration()+1) {
 		end -= len(right) + 1
 		c.Right(r.X+LabelWidth+v.width, r.Y, right, dim)
 	}
 	v.drawDecisions(c, r)
-	for i, m := range v.s.Marks {
+	marks := slices.SortedStableFunc(slices.Values(v.s.Marks), func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
+	for i, m := range marks {
 		x := v.columnOf(m.Iteration)
 		if x < 0 {
 			continue
 		}
 		c.Set(r.X+LabelWidth+x, r.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
 		next := end
-		if i+1 < len(v.s.Marks) {
-			if y := v.columnOf(v.s.Marks[i+1].Iteration); y >= 0 {
+		if i+1 < len(marks) {
+			if y := v.columnOf(marks[i+1].Iteration); y >= 0 {
 				next = min(next, y)
 			}
 		}

@@ -15,6 +15,7 @@ package posterior
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -307,7 +308,7 @@ func (p *Page) whereWords(v view) string {
 
 func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
 	right := p.whereWords(v)
-	right += markWords(v.s, r.W-widget.Width(right))
+	right += markWords(v)
 	if _, beyond := v.chartScale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
@@ -326,17 +327,17 @@ func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State)
 	v.drawMarks(c, marks)
 }
 
-func markWords(s *falconv1.Series, w int) string {
-	text := "▼ onset  ✓ relief"
-	if w >= 72 {
-		text = "▼ onset  A applied  R reverted  ✓ relief"
-	}
-	for _, x := range []struct{ kind, text string }{{"epoch", "  E new epoch"}, {"engine", "  e engine restart"}} {
-		if slices.ContainsFunc(s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == x.kind }) {
-			text += x.text
+// markWords explain the marks that are on screen.
+func markWords(v view) string {
+	var words []string
+	for _, x := range []struct{ kind, text string }{
+		{"onset", "▼ onset"}, {"applied", "A applied"}, {"reverted", "R reverted"}, {"relief", "✓ relief"}, {"epoch", "E new epoch"}, {"engine", "e engine restart"},
+	} {
+		if slices.ContainsFunc(v.s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == x.kind && v.holdsIteration(m.Iteration) }) {
+			words = append(words, x.text)
 		}
 	}
-	return text + decisionWords(s)
+	return strings.TrimPrefix(strings.Join(words, "  ")+decisionWords(v.s), "  ")
 }
 
 // decisionWords explain the marks of decisions that there are.

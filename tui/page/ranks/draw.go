@@ -99,7 +99,7 @@ func (g geometry) drawReplica(c *widget.Canvas, r widget.Rect, s *page.State, it
 	st := cellStyle(c, s, rank)
 	if item == g.itemAt(s) {
 		st = st.With(themes.Bold | themes.Underline)
-		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(r.X+r.W, r.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
 	}
 	c.Fill(r, ' ', st)
 	c.Text(r.X, r.Y, r.W, fmt.Sprintf("r%d", item), st)
@@ -138,7 +138,7 @@ func (g geometry) drawCell(c *widget.Canvas, r widget.Rect, s *page.State, rank 
 	c.Right(end, r.Y, s.Reading(v), st)
 	switch {
 	case rank == s.Rank():
-		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(r.X+r.W, r.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
 	case marked:
 		c.Set(r.X+r.W, r.Y, '■', c.Pal.Style(themes.Accent))
 	}

@@ -208,7 +208,7 @@ func (g grid) drawCells(c *widget.Canvas) {
 		st := c.Pal.Style(look.role)
 		if x.GetRank() == mine {
 			st = st.With(themes.Bold | themes.Underline)
-			c.Set(cell.X+cell.W, cell.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
+			c.Set(cell.X+cell.W, cell.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
 		}
 		pen.Style(st, fmt.Sprintf("%c%d", look.glyph, x.GetRank()))
 		if g.words {

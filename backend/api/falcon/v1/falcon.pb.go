@@ -13023,6 +13023,7 @@ type Triage struct {
 	Quiet              bool                   `protobuf:"varint,8,opt,name=quiet,proto3" json:"quiet,omitempty"` // alerts are left out now: snoozed, and not worse since
 	Notes              []*TriageNote          `protobuf:"bytes,9,rep,name=notes,proto3" json:"notes,omitempty"`  // oldest first, at most 64; the newest alone in a snapshot
 	NoteCount          int32                  `protobuf:"varint,10,opt,name=note_count,json=noteCount,proto3" json:"note_count,omitempty"`
+	Woke               string                 `protobuf:"bytes,11,opt,name=woke,proto3" json:"woke,omitempty"` // why a snooze has ended before its time: "over" or "worse"; empty = it has not
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -13125,6 +13126,13 @@ func (x *Triage) GetNoteCount() int32 {
 		return x.NoteCount
 	}
 	return 0
+}
+
+func (x *Triage) GetWoke() string {
+	if x != nil {
+		return x.Woke
+	}
+	return ""
 }
 
 type TriageNote struct {
@@ -16931,7 +16939,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\vTriageReply\x12)\n" +
 	"\x06triage\x18\x01 \x03(\v2\x11.falcon.v1.TriageR\x06triage\x12\x1c\n" +
 	"\n" +
-	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\"\xd7\x02\n" +
+	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\"\xeb\x02\n" +
 	"\x06Triage\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12(\n" +
@@ -16945,7 +16953,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05notes\x18\t \x03(\v2\x15.falcon.v1.TriageNoteR\x05notes\x12\x1d\n" +
 	"\n" +
 	"note_count\x18\n" +
-	" \x01(\x05R\tnoteCount\"I\n" +
+	" \x01(\x05R\tnoteCount\x12\x12\n" +
+	"\x04woke\x18\v \x01(\tR\x04woke\"I\n" +
 	"\n" +
 	"TriageNote\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x17\n" +

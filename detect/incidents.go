@@ -363,6 +363,17 @@ func (n *incidentSet) startEpoch(again bool, was falcon.Placement, window uint64
 	n.updateRanks()
 }
 
+// forgetLevels forgets how fast the job was without the open incidents: it is another job now, and
+// what they cost can't be told by the old one's pace.
+func (n *incidentSet) forgetLevels() {
+	for _, s := range n.openIncidents() {
+		s.HealthyMs, s.BeforeMs = 0, 0
+		if s.ID != "" {
+			n.out.updateIncident(s)
+		}
+	}
+}
+
 // displaceAll takes the incidents to another placement of the same epoch.
 func (n *incidentSet) displaceAll(was falcon.Placement, window uint64) {
 	for _, s := range n.list {

@@ -142,7 +142,7 @@ func (m *Machine) stepJob(j Job) {
 // startEpoch forgets everything that belongs to ranks; what belongs to
 // hardware, open incidents and counters, stays.
 func (m *Machine) startEpoch(j Job) {
-	again, was := m.job.known, m.job.desc.Placement
+	again, was, other := m.job.known, m.job.desc.Placement, m.job.known && m.job.desc.Layout != j.Layout
 	m.job.replace(j)
 	m.samples.startEpoch(m.cfg)
 	m.work.startEpoch()
@@ -158,6 +158,9 @@ func (m *Machine) startEpoch(j Job) {
 	m.relief.startEpoch()
 	m.throughputNoted = false
 	m.incidents.startEpoch(again, was, m.profile.windowID)
+	if other {
+		m.incidents.forgetLevels()
+	}
 }
 
 func (m *Machine) stepSamples(in Samples) {

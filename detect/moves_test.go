@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
 // swap exchanges two blocks of n and leaves the others.
@@ -240,5 +241,36 @@ func TestRandomPlacementsUnderAFault(t *testing.T) {
 		if len(w.all) != 1 {
 			t.Errorf("seed %d: %d incidents\n%s", seed, len(w.all), w.out.String())
 		}
+	}
+}
+
+// Another job on the same GPUs has another pace: what an incident that lasts costs there is not told by
+// the pace of the job before.
+func TestAnotherJobHasAnotherPace(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)
+	w.run(35)
+	w.job.Clock["n1.g0"] = 0.5
+	w.run(40)
+	open := w.m.Open()
+	if len(open) != 1 || !(open[0].HealthyMs > 0) {
+		t.Fatalf("open %+v", open)
+	}
+	w.relaunch(5)
+	if open = w.m.Open(); len(open) != 1 || !(open[0].HealthyMs > 0) {
+		t.Fatalf("the same job again: %+v", open)
+	}
+	other := jobtest.New(falcon.Layout{TP: 1, DP: 2, PP: 4}, 8, 8, 4)
+	other.Clock["n1.g0"] = 0.5
+	w.job, w.epoch = other, w.epoch+1
+	w.request, w.ask = nil, nil
+	w.describe()
+	if open = w.m.Open(); len(open) != 1 || open[0].HealthyMs != 0 || open[0].BeforeMs != 0 {
+		t.Errorf("another job: %+v", open)
+	}
+	w.run(60)
+	w.clearFaults()
+	w.run(120)
+	if open = w.m.Open(); len(open) != 0 {
+		t.Errorf("it does not end: %+v\n%s", open, w.out.String())
 	}
 }

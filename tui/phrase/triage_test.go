@@ -18,7 +18,7 @@ func TestTriage(t *testing.T) {
 		{nil, ""},
 		{&falconv1.Triage{AckedBy: "dana", AckedUnixNs: now.UnixNano()}, "seen by dana at 03:00:00Z"},
 		{&falconv1.Triage{Owner: "lee", AckedBy: "dana", SnoozedBy: "dana", SnoozedUntilUnixNs: until, Quiet: true}, "lee's, snoozed until 04:40:00Z by dana"},
-		{&falconv1.Triage{AckedBy: "dana", SnoozedUntilUnixNs: until}, "its snooze has ended: it is worse, or over"},
+		{&falconv1.Triage{AckedBy: "dana", SnoozedUntilUnixNs: until, Woke: "worse"}, "its snooze has ended: the incident is worse"},
 		{&falconv1.Triage{AckedBy: "dana", AckedUnixNs: now.UnixNano(), SnoozedUntilUnixNs: now.UnixNano(), Quiet: true}, "seen by dana at 03:00:00Z"},
 		{&falconv1.Triage{Owner: "lee", Notes: note, NoteCount: 3}, "lee's, note by lee: watch n1 (newest of 3)"},
 	} {

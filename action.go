@@ -160,7 +160,21 @@ type Outcome struct {
 	ErrorShare        float64 `json:"error_share,omitempty"`   // measured over predicted − 1, once measured
 	RevertedIteration int64   `json:"reverted_iteration"`      // NoIteration until it is undone
 	RevertReason      string  `json:"revert_reason,omitempty"` // why it is or was undone; set from the moment it has to go
+	// RevertKind is what the reason says, for programs; "" as long as there is none.
+	RevertKind RevertKind `json:"revert_kind,omitempty"`
 }
+
+// RevertKind is why an action had to go.
+type RevertKind string
+
+// Kinds of reverts.
+const (
+	RevertUnhelpful RevertKind = "unhelpful" // it did not help enough
+	RevertUndone    RevertKind = "undone"    // a person asked for it
+	RevertCleared   RevertKind = "cleared"   // the fault has cleared, or left the job
+	RevertReplaced  RevertKind = "replaced"  // a newer action of the incident took its place: nothing was undone
+	RevertJob       RevertKind = "job"       // the job has changed
+)
 
 // Approval is one person's approval of an action.
 type Approval struct {

@@ -15,7 +15,7 @@ const actionJSON = `{
 	"id": "INC-0001/S3/2", "incident": "INC-0001", "rung": "S3", "state": "applied", "plan_hash": "9f2c",
 	"micro_batches": [9, 7], "previous": [8, 8], "proposed_iteration": 10, "decided_by": "maria", "reason": "cheap",
 	"applied_iteration": 20, "reverted_iteration": 30, "before_ms": 1.5, "predicted_ms": 2.5, "measured_ms": 3.5,
-	"overhead_ms": 4.5, "why": "due", "order_id": 5, "revert_reason": "cleared", "job_epoch": 6, "base": [4, 4],
+	"overhead_ms": 4.5, "why": "due", "order_id": 5, "revert_reason": "cleared", "revert_kind": "cleared", "job_epoch": 6, "base": [4, 4],
 	"variant": "replace", "placement": ["n1.g0"], "home": ["n0.g0"],
 	"preview": {
 		"swaps": [["n0", "n1"]], "groups": [["n0.g1", "n1.g2"]], "left": {"dp": ["n0-n1"]}, "joined": {"pp": ["n1-n2"]}, "moved_mb": 64, "copy_ms": 50,

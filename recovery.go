@@ -157,10 +157,11 @@ type RecoveryPlan struct {
 	Resume     int64           `json:"resume_iteration"` // NoIteration until chosen
 	Before     int64           `json:"before_iteration"` // newest iteration begun before the fault
 	Moves      []ShardMove     `json:"moves"`
-	Checkpoint bool            `json:"checkpoint"`       // all ranks go back to storage
-	Splits     []int32         `json:"splits,omitempty"` // micro-batches per replica that it goes on with
-	Whole      bool            `json:"whole,omitempty"`  // all processes are restarted: survivors can't be kept
-	Shrink     *Shrink         `json:"shrink,omitempty"` // what a whole restart goes on with where no spare came; nil = all replicas
+	Checkpoint bool            `json:"checkpoint"`          // all ranks go back to storage
+	Splits     []int32         `json:"splits,omitempty"`    // micro-batches per replica that it goes on with
+	Whole      bool            `json:"whole,omitempty"`     // all processes are restarted: survivors can't be kept
+	WholeWhy   string          `json:"whole_why,omitempty"` // why they can't, for people; "" without Whole
+	Shrink     *Shrink         `json:"shrink,omitempty"`    // what a whole restart goes on with where no spare came; nil = all replicas
 }
 
 // RecoveryDecision is who let a recovery happen, or forbade it.

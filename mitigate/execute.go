@@ -179,7 +179,7 @@ func (e *executor) reviveStep(order uint64) *pendingOrder {
 			case a.State == falcon.ActionFailed && (a.Rung == falcon.RungS2 || a.Phase == falcon.PhasePlacement || a.Phase == falcon.PhaseCheckpoint):
 				a.State = falcon.ActionDispatched
 				return e.orders.orderOf(s, i)
-			case a.State == falcon.ActionKept && a.RevertReason != "":
+			case a.State == falcon.ActionKept && a.RevertKind != "":
 				a.State = falcon.ActionReverting
 				return e.orders.orderOf(s, i)
 			}

@@ -120,7 +120,7 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 			case a.State == falcon.ActionDispatched: // its order's outcome is still to come
 			case a.Rung != falcon.RungS4 && isInForce(a) && a.Rung.Level() <= r.Level():
 				p.orders.dropOrder(s, i)
-				a.State, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, why, at, ""
+				a.State, a.RevertKind, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, falcon.RevertJob, why, at, ""
 				p.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.desc.MicroBatches)})
 				p.out.addNote(a.ID, "action", "%s is undone: %s", a.ID, why)
 				p.out.addAction(*a)
@@ -137,6 +137,7 @@ func (p *Planner) onRestored(in Restored) {
 		p.overheads.restore(r, ms)
 	}
 	for _, a := range in.Actions {
+		a.RevertKind = revertKindOf(&a)
 		s := p.incidents.getOrAdd(a.Incident)
 		s.actions = append(s.actions, a)
 		p.exec.reserve(a.Generation)

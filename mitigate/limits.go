@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -27,11 +26,8 @@ var (
 	errNever  = errors.New("policy never allows it")
 )
 
-// replacedBy begins the reason of actions that a newer one of the same incident
-// took the place of: nothing was undone.
-const replacedBy = "replaced by "
-
-func wasReplaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
+// wasReplaced reports whether a newer action of the same incident took its place: nothing was undone.
+func wasReplaced(a *falcon.Action) bool { return a.RevertKind == falcon.RevertReplaced }
 
 // whyWithheld is why a rung that could help is not proposed now, whatever its plan.
 func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung, v falcon.Variant) error {

@@ -234,7 +234,7 @@ func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 	}
 	for _, h := range pm.incidents.actionsInForce() {
 		o := h.action()
-		if h.incident == s || h.incident.isOver() || o.RevertReason != "" || len(o.MicroBatches) == 0 {
+		if h.incident == s || h.incident.isOver() || o.RevertKind != "" || len(o.MicroBatches) == 0 {
 			continue
 		}
 		if best := pm.splitWithout(s); best != nil {

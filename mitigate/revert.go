@@ -20,7 +20,7 @@ func (e *executor) revertDue() {
 	}
 	for _, h := range e.incidents.actionsInForce() {
 		s, a := h.incident, h.action()
-		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertReason == "" && !s.isOver()) {
+		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertKind == "" && !s.isOver()) {
 			continue
 		}
 		if s.reverts >= revertTries && e.iterations.newestIndex() < s.revertAt+revertAgain {
@@ -48,7 +48,7 @@ func (e *executor) revertDue() {
 
 func (e *executor) revertAction(h actionRef) {
 	s, a := h.incident, h.action()
-	a.RevertReason = cmp.Or(a.RevertReason, "the fault has cleared")
+	a.RevertKind, a.RevertReason = cmp.Or(a.RevertKind, falcon.RevertCleared), cmp.Or(a.RevertReason, "the fault has cleared")
 	s.reverts++
 	s.revertAt = e.iterations.newestIndex()
 	a.State = falcon.ActionReverting

@@ -25,7 +25,7 @@ type placeJudgement struct {
 // back with it.
 func (e *executor) judgePlaces(h actionRef) placeJudgement {
 	s, a := h.incident, h.action()
-	if a.Rung != falcon.RungS3 || a.State != falcon.ActionKept || a.RevertReason != "" || !s.isOver() || s.incident.HealthyMs <= 0 || len(a.MicroBatches) > 0 {
+	if a.Rung != falcon.RungS3 || a.State != falcon.ActionKept || a.RevertKind != "" || !s.isOver() || s.incident.HealthyMs <= 0 || len(a.MicroBatches) > 0 {
 		return placeJudgement{}
 	}
 	if b := e.incidents.besides(a); b != "" {
@@ -74,7 +74,7 @@ func (n *incidentSet) changedLast() int64 {
 // retain ends an action whose fault has cleared and leaves the job as it is.
 func (e *executor) retain(h actionRef, why string) {
 	a := h.action()
-	a.State, a.RevertReason = falcon.ActionRetained, "the fault has cleared, and the job trains as fast as before: "+why
+	a.State, a.RevertKind, a.RevertReason = falcon.ActionRetained, falcon.RevertCleared, "the fault has cleared, and the job trains as fast as before: "+why
 	e.out.addNote(a.ID, "action", "%s: its ranks stay at their places: %s", a.ID, a.RevertReason)
 	e.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: e.iterations.newestIndex() + 1, Reverted: true, Unchanged: true})
 	e.out.addAction(*a)

@@ -2,16 +2,13 @@ package mitigate
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/failslow/falcon"
 )
 
-// undoneBy begins the reason of a revert that a person asked for. The rung is not proposed
-// again for the incident, also after a restart.
-const undoneBy = "undone by "
-
-func wasUndone(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, undoneBy) }
+// wasUndone reports whether a person asked for its revert. The rung is not proposed again for the
+// incident, also after a restart.
+func wasUndone(a *falcon.Action) bool { return a.RevertKind == falcon.RevertUndone }
 
 // checkUndo judges the undoing of what is in force.
 func (p *Planner) checkUndo(d Decision) error {
@@ -27,7 +24,7 @@ func (p *Planner) checkUndo(d Decision) error {
 		return fmt.Errorf("%w: %s is being reverted already: %s", ErrDecided, a.ID, a.RevertReason)
 	case !isInForce(a):
 		return fmt.Errorf("%w: %s is %s; there is nothing to undo", ErrDecided, a.ID, a.State)
-	case a.RevertReason != "":
+	case a.RevertKind != "":
 		return fmt.Errorf("%w: %s is about to be reverted: %s", ErrDecided, a.ID, a.RevertReason)
 	case d.PlanHash != a.PlanHash:
 		return fmt.Errorf("%w: %s is plan %s, you decided on plan %s; look again", ErrStalePlan, a.ID, a.PlanHash, d.PlanHash)
@@ -54,7 +51,7 @@ func (p *Planner) undoBlocked(a *falcon.Action) error {
 // time, again where the ranks refuse.
 func (p *Planner) undo(d Decision) {
 	s, a := p.incidents.findAction(func(a *falcon.Action) bool { return a.ID == d.Action })
-	a.RevertReason = undoneBy + d.By + reasonSuffix(d.Reason)
+	a.RevertKind, a.RevertReason = falcon.RevertUndone, undoneBy+d.By+reasonSuffix(d.Reason)
 	s.vetoed[a.Rung], s.reverts = true, 0
 	p.out.addNote(a.ID, "decision", "%s is %s", a.ID, a.RevertReason)
 	p.out.addAction(*a)

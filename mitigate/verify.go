@@ -59,6 +59,7 @@ func (v *verifier) measureGain(s *incidentState) {
 	case other != "":
 		v.out.addNote(a.ID, "action", "%s is kept: %s is slow too since, so that this measurement does not show whether it helped", a.ID, other)
 	default:
+		a.RevertKind = falcon.RevertUnhelpful
 		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
 	}
 	v.out.addAction(*a)
@@ -156,7 +157,7 @@ func (v *verifier) replaceOlder(s *incidentState, i int) {
 	}
 	for k := range s.actions[:i] {
 		if o := &s.actions[k]; o.Rung == falcon.RungS2 && o.State == falcon.ActionKept {
-			o.State, o.RevertReason, o.RevertedIteration = falcon.ActionReverted, replacedBy+a.ID, a.AppliedIteration
+			o.State, o.RevertKind, o.RevertReason, o.RevertedIteration = falcon.ActionReverted, falcon.RevertReplaced, replacedBy+a.ID, a.AppliedIteration
 			v.out.addAction(*o)
 		}
 	}

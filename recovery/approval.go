@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -116,11 +115,10 @@ func withSubject(c *falcon.Recovery, why string) string {
 	return why
 }
 
-// wholeReason is why survivors can't be kept, without what was added to it.
+// wholeReason is why survivors can't be kept, without what is waited for.
 func wholeReason(c *falcon.Recovery) string {
 	if c.Shrink != nil {
 		return shrinkReason(c.Shrink)
 	}
-	why, _, _ := strings.Cut(strings.TrimSuffix(c.Reason, "; "+noCheckpoint), awaitsAgents)
-	return withoutProofWait(why)
+	return c.WholeWhy
 }

@@ -78,7 +78,9 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 	if len(w.op.missingAgents()) == 0 {
 		return // it goes on by itself
 	}
-	w.op.rec.Reason = wholeReason(w.op.rec) + fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
+	c := w.op.rec
+	c.WholeWhy = wholeReason(c) + fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
+	c.Reason = c.WholeWhy
 	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
 }
 

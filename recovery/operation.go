@@ -207,7 +207,7 @@ func (op *operation) isSettled() bool { return !op.settledAt.IsZero() }
 func (op *operation) endProofWait() {
 	op.proof.came()
 	if c := op.rec; c.AwaitsProof {
-		c.AwaitsProof, c.Reason = false, withoutProofWait(c.Reason)
+		c.AwaitsProof, c.Reason = false, wholeReason(c)
 		op.markChanged()
 	}
 }

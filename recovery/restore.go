@@ -23,14 +23,17 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		}
 	}
 	m.finishEpoch(now)
-	m.hist.restore(withSigns(in.Recoveries), in.NextID)
+	m.hist.restore(ofBefore(in.Recoveries), in.NextID)
 	m.flow.restoreHistory(now, in.Generation)
 }
 
-// withSigns converts recoveries of journals that had no signs: their evidence begins or ends with what
-// the sign says.
-func withSigns(all []falcon.Recovery) []falcon.Recovery {
+// ofBefore converts recoveries of journals that had neither signs nor a whole restart's own reason: their
+// evidence begins or ends with what the sign says, and their reason with what WholeWhy is.
+func ofBefore(all []falcon.Recovery) []falcon.Recovery {
 	for i := range all {
+		if c := &all[i]; c.Whole && c.WholeWhy == "" {
+			c.WholeWhy = wholeWhyOf(c.Reason)
+		}
 		for k := range all[i].Faults {
 			if f := &all[i].Faults[k]; f.Sign == "" {
 				f.Sign = signOf(f)
@@ -38,6 +41,12 @@ func withSigns(all []falcon.Recovery) []falcon.Recovery {
 		}
 	}
 	return all
+}
+
+func wholeWhyOf(reason string) string {
+	why, _, _ := strings.Cut(strings.TrimSuffix(reason, "; "+noCheckpoint), awaitsAgents)
+	why, _, _ = strings.Cut(why, noProof)
+	return strings.TrimSuffix(why, "; ")
 }
 
 func signOf(f *falcon.Fault) falcon.FaultSign {

@@ -3,7 +3,6 @@ package recovery
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -100,12 +99,6 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 
 // noProof begins the reason of a recovery that waits for a proof.
 const noProof = "nothing proves that the job's processes have stopped training, as all of its nodes are given up ("
-
-// withoutProofWait is a reason without what was added to it for the wait.
-func withoutProofWait(reason string) string {
-	before, _, _ := strings.Cut(reason, noProof)
-	return strings.TrimSuffix(before, "; ")
-}
 
 // awaitProof has a recovery that keeps no rank wait until something proves that the job does not
 // train on where no agent is heard: another job would be started beside it. One rank that has ended

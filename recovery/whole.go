@@ -13,7 +13,7 @@ import (
 func (w *workflow) restartWhole(now time.Time, why string) {
 	c := w.op.rec
 	w.addUnexplainedEnds(now)
-	c.Whole, c.Reason = true, why
+	c.Whole, c.WholeWhy, c.Reason = true, why, why
 	if w.job.Checkpoint < 0 && (c.DecidedBy == byPolicyName || c.DecidedBy == "") {
 		w.proposeAgain(now)
 		return
@@ -148,7 +148,7 @@ func (w *workflow) onNoSpare(now time.Time, a assignment) {
 		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", w.cfg.SpareWait, a.lack))
 		return
 	}
-	c.Whole, c.Shrink, c.Reason = true, s, shrinkReason(s)
+	c.Whole, c.Shrink, c.WholeWhy, c.Reason = true, s, shrinkReason(s), shrinkReason(s)
 	w.proposeAgain(now)
 }
 
@@ -157,7 +157,7 @@ func (w *workflow) onNoSpare(now time.Time, a assignment) {
 func (w *workflow) reviseShrink(now time.Time, a assignment) bool {
 	c := w.op.rec
 	if a.lack == "" {
-		c.Whole, c.Shrink, c.Reason = false, nil, ""
+		c.Whole, c.Shrink, c.WholeWhy, c.Reason = false, nil, "", ""
 		w.op.setDeadline(now, 0)
 		w.out.addNote(c.ID, "recovery", 1, "%s: a spare came: no replica is given up", c.ID)
 		return true

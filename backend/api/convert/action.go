@@ -12,7 +12,7 @@ func ActionToProto(a falcon.Action) *falconv1.Action {
 		MicroBatches: a.MicroBatches, Previous: a.Previous, ProposedIteration: a.ProposedIteration,
 		DecidedBy: a.DecidedBy, Reason: a.Reason, AppliedIteration: a.AppliedIteration,
 		RevertedIteration: a.RevertedIteration, BeforeMs: a.BeforeMs, PredictedMs: a.PredictedMs,
-		MeasuredMs: a.MeasuredMs, OverheadMs: a.OverheadMs, Why: a.Why, RevertReason: a.RevertReason,
+		MeasuredMs: a.MeasuredMs, OverheadMs: a.OverheadMs, Why: a.Why, RevertReason: a.RevertReason, RevertKind: string(a.RevertKind),
 		Variant: string(a.Variant), Placement: Strings(a.Placement), Preview: previewToProto(a.Preview),
 		DecidedFrom: a.DecidedFrom, DecidedUnixNs: a.DecidedUnixNs, DeadlineUnixNs: a.DeadlineUnixNs,
 		ErrorShare: a.ErrorShare, JobEpoch: a.JobEpoch, Approvals: mapped(a.Approvals, approvalToProto),
@@ -43,7 +43,7 @@ func ActionFromProto(p *falconv1.Action) falcon.Action {
 			Recovery: p.GetRecovery(),
 		},
 		Outcome: falcon.Outcome{
-			MeasuredMs: p.GetMeasuredMs(), ErrorShare: p.GetErrorShare(), RevertedIteration: p.GetRevertedIteration(), RevertReason: p.GetRevertReason(),
+			MeasuredMs: p.GetMeasuredMs(), ErrorShare: p.GetErrorShare(), RevertedIteration: p.GetRevertedIteration(), RevertReason: p.GetRevertReason(), RevertKind: falcon.RevertKind(p.GetRevertKind()),
 		},
 	}
 	if steps := p.GetStepMs(); len(steps) > 0 {

@@ -15,7 +15,7 @@ func RecoveryToProto(v falcon.Recovery) *falconv1.Recovery {
 		ResumeIteration: v.Resume, BeforeIteration: v.Before, Moves: MovesToProto(v.Moves), Checkpoint: v.Checkpoint,
 		Reason: v.Reason, PhasesMs: maps.Clone(v.PhaseMs), PredictedMs: maps.Clone(v.PredictMs), PlanHash: v.PlanHash,
 		DecidedBy: v.DecidedBy, DecidedFrom: v.DecidedFrom, NoReturn: v.NoReturn, AwaitsProof: v.AwaitsProof, StatedBy: v.StatedBy, Together: string(v.Together),
-		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs, Whole: v.Whole, EndedJob: v.EndedJob,
+		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs, Whole: v.Whole, WholeWhy: v.WholeWhy, EndedJob: v.EndedJob,
 		Replaced: make(map[int32]string, len(v.Replaced)),
 	}
 	for r, d := range v.Replaced {
@@ -39,7 +39,7 @@ func RecoveryFromProto(p *falconv1.Recovery) falcon.Recovery {
 		RecoveryPlan: falcon.RecoveryPlan{
 			PlanHash: p.GetPlanHash(), Replaced: make(map[falcon.Rank]falcon.Device, len(p.GetReplaced())), Survivors: RanksFromProto(p.GetSurvivors()),
 			Fenced: names[falcon.Node](p.GetFenced()), Resume: p.GetResumeIteration(), Before: p.GetBeforeIteration(),
-			Moves: mapped(p.GetMoves(), moveFromProto), Checkpoint: p.GetCheckpoint(), Whole: p.GetWhole(),
+			Moves: mapped(p.GetMoves(), moveFromProto), Checkpoint: p.GetCheckpoint(), Whole: p.GetWhole(), WholeWhy: p.GetWholeWhy(),
 		},
 		RecoveryDecision: falcon.RecoveryDecision{DecidedBy: p.GetDecidedBy(), DecidedFrom: p.GetDecidedFrom(), StatedBy: p.GetStatedBy()},
 		RecoveryExecution: falcon.RecoveryExecution{

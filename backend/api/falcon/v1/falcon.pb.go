@@ -10441,6 +10441,7 @@ type Action struct {
 	ProposedUnixNs    int64                  `protobuf:"varint,34,opt,name=proposed_unix_ns,json=proposedUnixNs,proto3" json:"proposed_unix_ns,omitempty"`  // when the engine knew that it is proposed, in force, reverted; 0 = not yet, or not known
 	AppliedUnixNs     int64                  `protobuf:"varint,35,opt,name=applied_unix_ns,json=appliedUnixNs,proto3" json:"applied_unix_ns,omitempty"`
 	RevertedUnixNs    int64                  `protobuf:"varint,36,opt,name=reverted_unix_ns,json=revertedUnixNs,proto3" json:"reverted_unix_ns,omitempty"`
+	RevertKind        string                 `protobuf:"bytes,37,opt,name=revert_kind,json=revertKind,proto3" json:"revert_kind,omitempty"` // "unhelpful", "undone", "cleared", "replaced", "job": as what revert_reason says; empty = it does not have to go
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -10725,6 +10726,13 @@ func (x *Action) GetRevertedUnixNs() int64 {
 		return x.RevertedUnixNs
 	}
 	return 0
+}
+
+func (x *Action) GetRevertKind() string {
+	if x != nil {
+		return x.RevertKind
+	}
+	return ""
 }
 
 // Approval is one person's consent to an action; see falcon.Approval.
@@ -14782,6 +14790,7 @@ type Recovery struct {
 	Together        string                 `protobuf:"bytes,29,opt,name=together,proto3" json:"together,omitempty"`                                 // "stopped", "at once", "unbegun": all ranks ended within moments of each other; empty = they did not
 	EndedJob        bool                   `protobuf:"varint,30,opt,name=ended_job,json=endedJob,proto3" json:"ended_job,omitempty"`                // its end, or its restart, had all processes of the job end
 	LostGpuHours    float64                `protobuf:"fixed64,31,opt,name=lost_gpu_hours,json=lostGpuHours,proto3" json:"lost_gpu_hours,omitempty"` // by all ranks while it lasts, until its end
+	WholeWhy        string                 `protobuf:"bytes,32,opt,name=whole_why,json=wholeWhy,proto3" json:"whole_why,omitempty"`                 // why survivors can't be kept; empty without whole
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -15031,6 +15040,13 @@ func (x *Recovery) GetLostGpuHours() float64 {
 		return x.LostGpuHours
 	}
 	return 0
+}
+
+func (x *Recovery) GetWholeWhy() string {
+	if x != nil {
+		return x.WholeWhy
+	}
+	return ""
 }
 
 // RecoveryWait is for whom parked ranks wait, and what a restart from storage would cost instead.
@@ -16671,7 +16687,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\ronset_unix_ns\x18\v \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
 	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\x12\x1b\n" +
 	"\tbefore_ms\x18\r \x01(\x01R\bbeforeMs\x12\x1a\n" +
-	"\bdeparted\x18\x0e \x01(\bR\bdeparted\"\xb0\t\n" +
+	"\bdeparted\x18\x0e \x01(\bR\bdeparted\"\xd1\t\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -16715,7 +16731,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\brecovery\x18! \x01(\tR\brecovery\x12(\n" +
 	"\x10proposed_unix_ns\x18\" \x01(\x03R\x0eproposedUnixNs\x12&\n" +
 	"\x0fapplied_unix_ns\x18# \x01(\x03R\rappliedUnixNs\x12(\n" +
-	"\x10reverted_unix_ns\x18$ \x01(\x03R\x0erevertedUnixNs\"_\n" +
+	"\x10reverted_unix_ns\x18$ \x01(\x03R\x0erevertedUnixNs\x12\x1f\n" +
+	"\vrevert_kind\x18% \x01(\tR\n" +
+	"revertKind\"_\n" +
 	"\bApproval\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x17\n" +
@@ -17121,7 +17139,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\basked_by\x18\x10 \x01(\tR\aaskedBy\x12\x1e\n" +
 	"\n" +
 	"unanswered\x18\f \x01(\bR\n" +
-	"unanswered\"\xb6\n" +
+	"unanswered\"\xd3\n" +
 	"\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
@@ -17160,7 +17178,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04wait\x18\x1c \x01(\v2\x17.falcon.v1.RecoveryWaitR\x04wait\x12\x1a\n" +
 	"\btogether\x18\x1d \x01(\tR\btogether\x12\x1b\n" +
 	"\tended_job\x18\x1e \x01(\bR\bendedJob\x12$\n" +
-	"\x0elost_gpu_hours\x18\x1f \x01(\x01R\flostGpuHours\x1a;\n" +
+	"\x0elost_gpu_hours\x18\x1f \x01(\x01R\flostGpuHours\x12\x1b\n" +
+	"\twhole_why\x18  \x01(\tR\bwholeWhy\x1a;\n" +
 	"\rReplacedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +

@@ -10,7 +10,8 @@ import (
 // Several processes may claim one rank: the one that has it, and those that it has replaced, whose
 // end was not seen. Those that train in a generation have all rejoined it, or were launched after
 // it. A process that was only ordered into that generation may be about to rejoin, or was given up on
-// the way: it has the rank only if the others do not go on without it.
+// the way: it has the rank only if the others do not go on without it, and no other process of the
+// rank was with them.
 
 // claims is who claims which rank.
 type claims struct {
@@ -86,12 +87,18 @@ func (c *claims) isDoubtful(r Rank) bool { return r.Rejoined < c.trains && r.Lau
 
 func (c *claims) isReplaced(r Rank) bool {
 	switch {
-	case r.Generation < c.trains, c.isDoubtful(r) && c.goesOn: // the others train without it
+	case r.Generation < c.trains, c.isDoubtful(r) && (c.goesOn || c.hasRejoined(r.Rank)): // the others train without it
 		return true
 	case !r.Alive && c.isOutlived(r):
 		return true
 	}
 	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return r.Launch < x.Launch && (x.Alive || !r.Alive) })
+}
+
+// hasRejoined reports whether a process has the rank in the generation that others train in, or had it
+// there until it ended.
+func (c *claims) hasRejoined(r falcon.Rank) bool {
+	return slices.ContainsFunc(c.ranks[r], func(x Rank) bool { return x.Rejoined == c.trains })
 }
 
 // isOutlived reports whether a later launch has the device of a process that has ended, or was of the

@@ -76,3 +76,28 @@ func TestACorpseOfBeforeAWholeRestart(t *testing.T) {
 		t.Error("the newest of the dead is the rank's")
 	}
 }
+
+// A job may have finished without a process that was given up on the way, and lives.
+func TestWhoWasGivenUpOutlivesTheJob(t *testing.T) {
+	left := Rank{Node: "n1", World: 2, Generation: 2, Rejoined: 1, Alive: true}
+	for name, c := range map[string]struct {
+		heir     Rank
+		replaced bool
+	}{
+		"its heir had rejoined":      {Rank{Node: "n2", World: 2, Generation: 2, Launch: 2, Rejoined: 2}, true},
+		"its heir came to nothing":   {Rank{Node: "n2", World: 2, Generation: 2, Launch: 2}, false},
+		"its heir is of long before": {Rank{Node: "n2", World: 2, Generation: 1, Launch: 1, Rejoined: 1}, false},
+	} {
+		m, ended := New(own()), trained(1)
+		ended.Alive = false
+		for _, r := range []Rank{ended, left, c.heir} {
+			m.Rank(r)
+		}
+		if got := m.Replaced(left); got != c.replaced {
+			t.Errorf("%s: replaced %t", name, got)
+		}
+		if got := m.claims.isDescribed(0); got != c.replaced {
+			t.Errorf("%s: described %t", name, got)
+		}
+	}
+}

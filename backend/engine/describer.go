@@ -223,6 +223,7 @@ func (d *jobDescriber) place(now time.Time, id uint64, iteration int64, perm []f
 	d.detectorLater = true // the detector gets the action first
 	d.record(now, rec)
 	d.batch.addRecords(d.followSpeeds(now, perm)...)
+	d.announceToRecovery(now) // one in progress follows it in the same write: after a start neither is known alone
 	return true
 }
 

@@ -10,18 +10,20 @@ import (
 // processEnded judges the end of a process.
 func (m *Machine) processEnded(now time.Time, p Process) {
 	idle := m.op.nothingOrdered()
+	held := idle && endedHeld(p)
+	unexplained := p.Exit == "" || held
 	switch {
 	case m.stop.isStopped() && m.op.rec == nil && p.Normal, m.ends.Finished():
 		return
-	case idle && p.Finished, !idle && p.Finished && (m.op.replies.Rejoined(p.Rank) || m.op.onlyWaits()):
+	case idle && p.Finished && !held, !idle && p.Finished && (m.op.replies.Rejoined(p.Rank) || m.op.onlyWaits()):
 		m.rankSucceeded(now, p.Rank)
 		return
-	case m.op.rec == nil && p.Normal:
+	case m.op.rec == nil && p.Normal && !held:
 		return // on an order
 	case !idle && (m.op.rec.Whole || m.op.replies.Stopping(p.Rank) || p.Normal && m.op.replies.Rejoined(p.Rank)):
 		m.op.clock.Advance(now)
 		return
-	case idle && p.Exit == "" && m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.worldSize()):
+	case idle && unexplained && m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.worldSize()):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec != nil && slices.Contains(m.op.rec.Pending, p.Rank):
@@ -32,12 +34,17 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 	case !idle && p.Finished && m.op.rec.State == falcon.RecoverySuspend && !wasHeldBack(m.op.rec, p):
 		m.rankSucceeded(now, p.Rank) // before the order came; where others have parked, the rank is missed later
 		return
-	case idle && p.Exit == "":
-		m.ends.Await(p.Rank, now, !m.endedUnwatched(now, p))
+	case idle && unexplained:
+		m.ends.Await(p.Rank, now, held || !m.endedUnwatched(now, p))
 		return
 	}
 	m.flow.onFault(now, m.detect.exitFault(now, p))
 }
+
+// endedHeld reports whether a process ended in order while it was parked for a generation that it has
+// not rejoined: it was told to end, by a recovery that this engine does not know of any more, and the
+// job has not come to its end with it.
+func endedHeld(p Process) bool { return p.Finished && p.Park != nil && p.Park.Generation > p.Rejoined }
 
 // endedUnwatched reports whether the agent of a process that ended, or this console, was away
 // since the process was last known to live: nobody saw it end.
@@ -80,7 +87,7 @@ func addWords(c *falcon.Recovery, p Process) bool {
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.memberOf(p.Rank)
-	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) {
+	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) || x.process().Exit != "" {
 		return
 	}
 	m.ends.Explain(p.Rank)

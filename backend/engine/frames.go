@@ -226,6 +226,7 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 	if e.cluster.misplaced(n.Name, rank, in) {
 		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		e.cluster.left.note(now, n.Name, in)
+		e.recoveries.takeForeignLaunch(now, n.Name, rank, in)
 		return
 	}
 	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.present(now).changing() {

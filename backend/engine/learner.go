@@ -35,6 +35,7 @@ type learner struct {
 	engine  *Engine
 	machine *learn.Machine // nil = nothing is learnt, in tests of other parts
 	self    learn.Engine
+	found   uint64 // the newest generation of the journal as it was found
 	held    []arrival
 	began   time.Time
 	told    bool // that the engine waits
@@ -49,7 +50,7 @@ func (l *learner) begin(now time.Time, id string) {
 	head := l.cfg.Journal.Head().Seq
 	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1, First: head + 1}
 	own := l.own(head)
-	l.machine = learn.New(own)
+	l.machine, l.found = learn.New(own), own.Generation
 	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
 	if l.cfg.TrustJournal {
 		l.machine.Agree()

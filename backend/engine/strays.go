@@ -70,3 +70,20 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 		dr.cluster.send([]outbox.Message{{Node: node, Command: outbox.WithLife(c, dr.cfg.Now())}})
 	})
 }
+
+// takeForeignLaunch takes a process of a launch that the recovery in progress has not ordered, of a
+// generation that the journal had at the start: it is older than that launch. The generation is not
+// used again, and the process, which waits for an order to join that nobody gives, is ordered to end.
+// What is claimed of later generations changes nothing: this engine has given them out itself.
+func (dr *recoveryDriver) takeForeignLaunch(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
+	v, g := dr.cluster.recovering(), in.GetGeneration()
+	if g == 0 || g > dr.learner.found || v.Launched[rank] >= g {
+		return
+	}
+	if in.GetAlive() && in.GetPark().GetJoining() && int(rank) < len(dr.state.job.Processes) {
+		dr.endStray(now, node, rank, in)
+	}
+	if g == v.Generation && g == dr.cluster.newestGeneration() {
+		dr.learner.goAbove(now, node, g)
+	}
+}

@@ -81,6 +81,31 @@ func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 	}
 }
 
+// A process of a launch that the recovery in progress has not ordered is of after the journal was copied,
+// where its generation was in the journal at the start. Of later ones this engine knows better.
+func TestALaunchOfAfterTheJournalWasCopied(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	for name, c := range map[string]struct {
+		found, launched, claimed, newest uint64
+	}{
+		"launched since":                  {7, 0, 7, 8},
+		"its own launch":                  {7, 7, 7, 7},
+		"of an earlier one":               {7, 0, 6, 7},
+		"begun since the start":           {6, 0, 7, 7},
+		"of one that was never given out": {7, 0, 8, 7},
+	} {
+		e := jobOfSix()
+		e.learner.found = c.found
+		v := falcon.Recovery{ID: "REC-0001", State: falcon.RecoverySuspend, JobEpoch: 3}
+		v.Placement, v.Generation, v.Launched = falcon.Placement{"n0.g0", "n2.g0"}, 7, map[falcon.Rank]uint64{1: c.launched}
+		e.state.setRecovery(v)
+		e.recoveries.takeForeignLaunch(at, "n3", 1, &falconv1.RankState{Rank: 1, Pid: 300, Generation: c.claimed, Alive: true, Park: &falconv1.Park{Joining: true}})
+		if got := e.cluster.newestGeneration(); got != c.newest {
+			t.Errorf("%s: the newest generation is %d, want %d", name, got, c.newest)
+		}
+	}
+}
+
 // A process that its agent has not reported again has ended only where the agent has beaten since: one
 // that was stopped as its stream began has reported nothing.
 func TestAProcessRunsUntilItsAgentHasListedWhatLives(t *testing.T) {

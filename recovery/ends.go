@@ -42,8 +42,8 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 }
 
 // endedHeld reports whether a process ended in order while it was parked for a generation that it has
-// not rejoined: it was told to end, by a recovery that this engine does not know of any more, and the
-// job has not come to its end with it.
+// not rejoined: it was told to end, and the job has not come to its end with it. Where others train on,
+// a recovery did that which this engine does not know of any more: the rank is missed.
 func endedHeld(p Process) bool { return p.Finished && p.Park != nil && p.Park.Generation > p.Rejoined }
 
 // endedUnwatched reports whether the agent of a process that ended, or this console, was away
@@ -124,7 +124,9 @@ func (m *Machine) watchEnds(now time.Time) {
 		wait = max(wait, m.cfg.Grace)
 	}
 	for _, r := range m.ends.Overdue(now, wait) {
-		if x := m.ranks.memberOf(r); x.hasEnded() {
+		x := m.ranks.memberOf(r)
+		allTold := endedHeld(x.process()) && !m.ranks.anyProcessTrains()
+		if x.hasEnded() && !allTold {
 			m.flow.onFault(now, m.detect.exitFault(now, x.process()))
 		}
 	}

@@ -15,11 +15,13 @@ func TestAnOrderedEndIsNoEndOfTheJob(t *testing.T) {
 	for name, c := range map[string]struct {
 		rejoined uint64 // by the processes that have ended
 		most     bool   // of the ranks end with success
+		parked   bool   // the others are
 		lost     bool
 	}{
-		"they were told to end":                        {4, false, true},
-		"they had rejoined it":                         {5, false, false},
-		"most of the ranks have come to the job's end": {4, true, false},
+		"they were told to end":                        {4, false, false, true},
+		"they had rejoined it":                         {5, false, false, false},
+		"most of the ranks have come to the job's end": {4, true, false, false},
+		"all are told to end":                          {4, false, true, false},
 	} {
 		at := time.Unix(1_700_000_000, 0)
 		m := New(Config{})
@@ -29,6 +31,9 @@ func TestAnOrderedEndIsNoEndOfTheJob(t *testing.T) {
 		ended := []falcon.Rank{0, 1}
 		for r, d := range p {
 			m.Step(at, Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: 4, Rejoined: 4, Alive: true})
+		}
+		if c.parked {
+			ended = []falcon.Rank{0, 1, 2, 3, 4, 5}
 		}
 		for r, d := range p {
 			end := Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: 4, Rejoined: 4, Normal: true, Finished: true, Exit: "exited normally"}

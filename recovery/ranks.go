@@ -161,6 +161,11 @@ func (t *rankTable) anyProcessAlive() bool {
 	return slices.ContainsFunc(t.members, func(x member) bool { return x.isAlive() })
 }
 
+// anyProcessTrains reports whether a process is alive and has not left training.
+func (t *rankTable) anyProcessTrains() bool {
+	return slices.ContainsFunc(t.members, func(x member) bool { return x.isAlive() && x.proc.Park == nil })
+}
+
 // anyProcessFailed reports whether a process is known to have ended without success.
 func (t *rankTable) anyProcessFailed() bool {
 	return slices.ContainsFunc(t.members, func(x member) bool { return x.hasEnded() && !x.proc.Normal && x.proc.Exit != "" })

@@ -96,6 +96,11 @@ func (e Ending) Ordered() bool {
 	return e.Status == statusOfInt || e.Status == statusOfTermed
 }
 
+// Interrupted reports whether SIGINT has ended the process.
+func (e Ending) Interrupted() bool {
+	return e.Ordered() && (e.Signal == sigInt || e.Signal == 0 && e.Status == statusOfInt)
+}
+
 // EndsTogether is what the ends of all of a job's ranks within moments of each other mean.
 type EndsTogether string
 
@@ -105,4 +110,7 @@ const (
 	EndsAtOnce  EndsTogether = "at once" // the same, or how is not told: none of them parked, as those do whose peer has died
 	EndsUnbegun EndsTogether = "unbegun" // all failed before the first iteration: the program, or its start, is at fault
 	EndsAlike   EndsTogether = "alike"   // all ended with the same error, which is not of communication: the program is at fault
+	// Of ranks that SIGINT has ended, as nothing but a person and a launcher send it. Others that wait for them in
+	// a call can't take it, and live.
+	EndsInterrupted EndsTogether = "interrupted"
 )

@@ -20,6 +20,9 @@ func TestOrderedEnds(t *testing.T) {
 		if e.Ordered() != want {
 			t.Errorf("%+v: ordered %t", e, !want)
 		}
+		if interrupted := want && (e.Signal == 2 || e.Status == 130); e.Interrupted() != interrupted {
+			t.Errorf("%+v: interrupted %t", e, !interrupted)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -29,6 +30,7 @@ const leadLeast = 200 * time.Millisecond
 // endsSeen is what is known of the ends of all ranks.
 type endsSeen struct {
 	ordered, untold, failed int       // by SIGTERM or SIGINT; nobody knows how; with a status of its own
+	interrupted, killed     int       // of ordered: by SIGINT; by another signal
 	first, last             time.Time // of all
 	firstFailed             time.Time
 	firstOrdered            time.Time
@@ -57,9 +59,14 @@ func (s *endsSeen) add(p Process, at time.Time) {
 	case e.Ordered():
 		s.ordered++
 		earlier(&s.firstOrdered)
+		if e.Interrupted() {
+			s.interrupted++
+		}
 	case e.Signal == 0:
 		s.failed++
 		earlier(&s.firstFailed)
+	default:
+		s.killed++
 	}
 }
 
@@ -111,12 +118,32 @@ func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 	return ""
 }
 
+// interrupted is what ends mean of which the first ones are by SIGINT, once the others had their time to end too.
+// A rank that waits in a call for one of them runs no handler of its language: it would live on, and only the first
+// to end tells that somebody has stopped the job. Survivors that park leave their calls, and then end as well.
+func (w together) interrupted(now time.Time) falcon.EndsTogether {
+	c, seen := w.op.rec, endsSeen{}
+	if w.job.Parks || len(c.Launched) > 0 || !onlyEnds(c) || now.Sub(time.Unix(0, c.StartedNs)) < togetherWait {
+		return ""
+	}
+	for r, x := range w.ranks.everyRank() {
+		if x.hasEnded() && !w.ends.Doubtful(r) {
+			seen.add(x.process(), x.endReported())
+		}
+	}
+	if seen.interrupted == 0 || seen.killed > 0 || seen.failedFirst() {
+		return ""
+	}
+	return falcon.EndsInterrupted
+}
+
 // noteTogether enters what the ends of all ranks mean; it reports whether policy must leave them to a
 // person, who has not decided yet.
 func (w together) noteTogether(now time.Time) bool {
 	c := w.op.rec
-	if c.Together == "" {
-		if c.Together = w.endsTogether(now); c.Together != "" {
+	if c.Together == "" || c.Together == falcon.EndsInterrupted {
+		if why := cmp.Or(w.endsTogether(now), w.interrupted(now)); why != "" && why != c.Together {
+			c.Together = why
 			w.op.markChanged()
 		}
 	}
@@ -156,7 +183,7 @@ func onlyEnds(c *falcon.Recovery) bool {
 // describeTogether is what a person is asked, with what the rank says that ended first.
 func (s *jobState) describeTogether(why falcon.EndsTogether) string {
 	text := togetherTexts[why]
-	if why == falcon.EndsStopped {
+	if why == falcon.EndsStopped || why == falcon.EndsInterrupted {
 		return text
 	}
 	var first *member
@@ -179,6 +206,7 @@ var togetherTexts = map[falcon.EndsTogether]string{
 	falcon.EndsStopped: "all ranks were ended by SIGTERM or SIGINT: somebody has stopped the job (scancel, a time limit, Ctrl-C); deny, or approve to start it again",
 	falcon.EndsAtOnce: "all ranks ended within moments of each other, while their agents live: somebody may have stopped the job (scancel, a time limit, Ctrl-C), " +
 		"or its program has failed on all of them; look at what they printed, then deny, or approve to start them again",
-	falcon.EndsAlike:   "all ranks failed by one error of the program, and no node is at fault; mend it, then deny, or approve to start them again",
-	falcon.EndsUnbegun: "all ranks ended before the first iteration: the program, or its start, is at fault and no node is; look at what they printed, then deny, or approve to start them again",
+	falcon.EndsInterrupted: "SIGINT has ended a rank, as Ctrl-C sends it, and those that live may wait for it in a call that they can't leave: somebody has stopped the job; deny, or approve to start it again",
+	falcon.EndsAlike:       "all ranks failed by one error of the program, and no node is at fault; mend it, then deny, or approve to start them again",
+	falcon.EndsUnbegun:     "all ranks ended before the first iteration: the program, or its start, is at fault and no node is; look at what they printed, then deny, or approve to start them again",
 }

@@ -43,6 +43,7 @@ type Options struct {
 	Mute      bool                  // no bell until the operator wants it
 	Silent    bool                  // no desktop notifications
 	Zone      *time.Location        // of the times that are shown; nil = UTC
+	Local     *time.Location        // of who sits at the terminal, shown beside the other where they differ; nil = not known
 	Price     float64               // GPU-hours that a slowdown below 10 % must have cost to ring; 0 = at once
 	Save      Saver                 // where copies and reports are written; nil = nowhere
 	SaveNote  string                // why there is no Save

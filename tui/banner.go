@@ -149,7 +149,7 @@ func (b banner) connection() (string, themes.Role) {
 
 func (b banner) headerSecond() string {
 	snap := b.Live.Snap()
-	right := b.at(b.clock) + " "
+	right := b.at(b.clock) + b.localTime() + " "
 	if b.Replay {
 		right = b.replayHead()
 	}
@@ -179,6 +179,21 @@ func headRole(x statements.Severity) themes.Role {
 		return themes.Header
 	}
 	return page.RoleOf(x)
+}
+
+// localTime is the present by the clock of who sits at the terminal, where the times on screen are by
+// another and there is room; else "".
+func (b banner) localTime() string {
+	local := b.opts.Local
+	if local == nil || b.w < nameW {
+		return ""
+	}
+	shown, here := b.clock.In(cmp.Or(b.Live.Zone, time.UTC)), b.clock.In(local)
+	_, a := shown.Zone()
+	if _, x := here.Zone(); a == x {
+		return ""
+	}
+	return here.Format(" = 15:04 MST")
 }
 
 // at is a moment by the operator's clock.

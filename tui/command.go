@@ -50,7 +50,7 @@ func paletteEntries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 	var out, last []palette.Entry
 	for _, s := range scopes {
 		for _, b := range footerKeysFirst(keys.In(s)) {
-			e := palette.Entry{Name: actionName(b.Action), Key: b.Help().Key, Text: b.Sentence, Action: b.Action}
+			e := withSynonyms(palette.Entry{Name: actionName(b.Action), Key: b.Help().Key, Text: b.Sentence, Action: b.Action})
 			switch {
 			case b.Action == key.Command:
 			case slices.Contains(steps, b.Action):
@@ -60,7 +60,10 @@ func paletteEntries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 			}
 		}
 	}
-	return slices.Concat(out, commands, last)
+	for _, e := range commands {
+		out = append(out, withSynonyms(e))
+	}
+	return append(out, last...)
 }
 
 // footerKeysFirst puts a page's keys that the footer shows before its others; what

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -53,7 +54,7 @@ func (m *Model) composeScreen() (string, *tea.Cursor) {
 	if m.hasOverlay() {
 		m.pointer.zones = nil
 		screen, cursor = m.drawOverlay(screen, m.work.body, cursor)
-	} else if layer := m.drawLongNote(m.work.body); layer != nil {
+	} else if layer := drawLongNote(m, m.work.body); layer != nil {
 		screen = overlayLayer(screen, layer)
 	}
 	return m.skin.onlyASCII(screen), cursor
@@ -86,7 +87,7 @@ func (m *Model) drawOverlay(screen string, body widget.Rect, cursor *tea.Cursor)
 
 // drawLongNote draws a message that the last row would cut at the foot of the page; nil where there
 // is none.
-func (m *Model) drawLongNote(over widget.Rect) *lipgloss.Layer {
+func drawLongNote(m *Model, over widget.Rect) *lipgloss.Layer {
 	role, note, ok := m.notes.presentNote()
 	if !ok || m.hint.on || widget.Width(note) <= m.w-2 {
 		return nil
@@ -193,12 +194,27 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 	case m.work.marks.asks != "":
 		left += m.skin.styled(themes.Key, "a-z") + m.skin.styled(themes.Dim, " mark  ") + m.skin.styled(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.styled(themes.Dim, " cancel")
 	default:
-		list := m.offeredKeys(m.keys.Footer(m.keyScopes(true)...))
+		list := m.offeredKeys(footerKeys(m))
 		shown := fitFooter(list, m.w-2)
 		text, taps := shown.draw(m.skin, 1, y, m.w-2)
 		left, zones = left+text, taps
 	}
 	return layoutRow(m.skin.blankStyle(), m.w, left, "", 0), zones, nil
+}
+
+// footerKeys are those of the page; on the first one those that are needed now come first, but for
+// what the bar shows.
+func footerKeys(m *Model) []key.Binding {
+	list := m.keys.Footer(m.keyScopes(true)...)
+	if m.work.current != key.Overview {
+		return list
+	}
+	inBar := []key.Action{key.Approve, key.Veto, key.Why}
+	now := slices.DeleteFunc(page.Situation(m.work.live, key.Overview), func(b key.Binding) bool { return slices.Contains(inBar, b.Action) })
+	rest := slices.DeleteFunc(slices.Clone(list), func(b key.Binding) bool {
+		return slices.ContainsFunc(now, func(x key.Binding) bool { return x.Action == b.Action })
+	})
+	return append(now, rest...)
 }
 
 // offeredKeys leaves out what can't be done in a recording: nothing is decided there.

@@ -22,6 +22,9 @@ type helpBox struct {
 	rest   []key.Scope // shown after them
 	title  string
 	text   []string // shown in the place of the keys
+
+	now   []key.Binding // those that are needed first now
+	first string        // what is said first
 }
 
 func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
@@ -46,26 +49,48 @@ func (h *helpBox) helpLines(w int) []page.Line {
 		return h.textLines(w)
 	}
 	var out []page.Line
+	if len(h.now) > 0 && h.wanted == "" {
+		out = append(out, wrapLines(themes.Title, "now: "+h.first, w)...)
+		for _, b := range h.now { // a row each: the page's own keys are to be seen too
+			name := b.Help().Key
+			text := "  " + name + blankText(helpKeyW-widget.Width(name)-1) + page.InShort(b)
+			out = append(out, page.Line{Text: widget.Cut(text, w), Role: themes.Text})
+		}
+	}
 	for _, s := range slices.Concat(h.scopes, h.rest) {
 		list := h.foundBindings(s)
 		if len(list) == 0 {
 			continue
 		}
 		out = append(out, page.Line{Text: string(s), Role: themes.Title})
-		for _, b := range list {
-			for i, l := range widget.Wrap(b.Sentence, max(10, w-helpKeyW-2)) {
-				name := ""
-				if i == 0 {
-					name = b.Help().Key
-				}
-				out = append(out, page.Line{Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
-			}
-		}
+		out = append(out, keyLines(list, w)...)
 	}
 	if len(out) == 0 {
 		out = wrapLines(themes.Dim, "No key here has "+fmt.Sprintf("%q", h.wanted)+" in its name or sentence.", w)
 	}
 	return out
+}
+
+// keyLines are keys with their sentences.
+func keyLines(list []key.Binding, w int) []page.Line {
+	var out []page.Line
+	for _, b := range list {
+		for i, l := range widget.Wrap(b.Sentence, max(10, w-helpKeyW-2)) {
+			name := ""
+			if i == 0 {
+				name = b.Help().Key
+			}
+			out = append(out, page.Line{Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
+		}
+	}
+	return out
+}
+
+// openHelp lists the keys, those that are needed now first.
+func openHelp(m *Model) {
+	m.help = newHelpBox(m.keys, m.keyScopes(false)...)
+	x := page.First(m.work.live)
+	m.help.now, m.help.first = m.offeredKeys(page.Situation(m.work.live, m.work.current)), page.Say(m.work.live, &x)
 }
 
 // foundBindings are the bindings of a scope that have a key and hold what is wanted.

@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/page/recovery"
 	"github.com/failslow/falcon/tui/page/validate"
+	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/record"
 )
 
@@ -126,7 +127,7 @@ func (m *Model) perform(a key.Action) tea.Cmd {
 		m.prompt = newCommandLine(m.keys, "/", m.work.filterText(), m.w)
 	case key.ShowHelp:
 		m.notes.clearNote() // its row shows how to leave
-		m.help = newHelpBox(m.keys, m.keyScopes(false)...)
+		openHelp(m)
 	case key.Runbook:
 		m.help = newRunbook(newHelpBox(m.keys), runbookTopic(m.whoDecides()))
 	case key.Pause:
@@ -210,6 +211,8 @@ func (m *Model) openDecision(a key.Action) tea.Cmd {
 		return m.decisions.askQuestion(by.Recover(decision.VerbAbort))
 	case key.StateEnded:
 		return m.decisions.askQuestion(by.Recover(decision.VerbEnded))
+	case key.LiftFence:
+		return liftByKey(m, by)
 	case key.FenceNode:
 		m.promptFor(decision.VerbFence)
 	case key.RenewRank:
@@ -254,6 +257,23 @@ func (m *Model) promptFor(verb decision.Verb) {
 		text += what + " "
 	}
 	m.openPalette(text)
+}
+
+// soundReason is why a fence is lifted by its key: the dialog says what that states.
+const soundReason = "the node is said to be sound"
+
+// liftByKey asks about the one node that is fenced; of several, a prompt asks which.
+func liftByKey(m *Model, by decision.Operator) tea.Cmd {
+	switch list := by.Live.Snap().GetFenced(); len(list) {
+	case 0:
+		return m.decisions.askQuestion(nil, decision.Refusal{Text: "no node is fenced", Mild: true})
+	case 1:
+		return m.decisions.askDemand(by, decision.VerbLift, []string{list[0], soundReason})
+	default:
+		m.notes.showNote(themes.Accent, "fenced are "+phrase.Few(list, 6))
+		m.openPalette(string(decision.VerbLift) + " ")
+	}
+	return nil
 }
 
 // openPalette opens the line for commands with its list.
@@ -357,7 +377,7 @@ func (m *Model) runCommand(words []string) tea.Cmd {
 	case "theme":
 		return m.themes.chooseTheme(arg)
 	case "help":
-		m.help = newHelpBox(m.keys, m.keyScopes(false)...)
+		openHelp(m)
 	case "at":
 		m.seekInReplay(arg)
 	case "q", "quit":

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -277,7 +278,7 @@ func screenOptions(opts consoleOptions, to *link.Target, hint bool, seen func())
 	return tui.Options{
 		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(),
-		Price: alertPrice(opts.Prefs), Zone: opts.Prefs.Zone,
+		Price: alertPrice(opts.Prefs), Zone: opts.Prefs.Zone, Local: time.Local,
 		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
 	}
 }

@@ -113,6 +113,7 @@ const (
 	StateEnded    Action = "state-ended"
 	FenceNode     Action = "fence-node"
 	RenewRank     Action = "renew-rank"
+	LiftFence     Action = "lift-fence"
 	ShowOutput    Action = "show-output"
 	Again         Action = "again"
 	Anyway        Action = "anyway"

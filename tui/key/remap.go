@@ -18,7 +18,7 @@ var ErrRemap = errors.New("keys")
 // grave actions decide something, or lead to a dialog that does. None of them
 // may lie on a key that one moves with.
 var grave = []Action{
-	Approve, Veto, Undo, Mode, Freeze, Quit, TakeRung, RunTest, StopTest, AbortRecovery, StateEnded, FenceNode, RenewRank,
+	Approve, Veto, Undo, Mode, Freeze, Quit, TakeRung, RunTest, StopTest, AbortRecovery, StateEnded, FenceNode, RenewRank, LiftFence,
 }
 
 // Decides reports whether an action decides something, or leads to a dialog that does.

@@ -2,7 +2,8 @@
 // what was typed.
 //
 // It guarantees that the entry under the cursor is the one that enter takes,
-// that a name's beginning comes before letters scattered over one, and that
+// that a name's beginning comes before another word for it, and that before letters scattered over
+// a name, and that
 // equal matches keep the order in which they were given. It holds data and
 // runs nothing; whoever owns it decides what an entry does. No I/O, no
 // goroutines.
@@ -24,6 +25,7 @@ type Entry struct {
 	Text   string     // a sentence
 	Action key.Action // what it does; none for a command
 	Fill   string     // what a command puts into the prompt, such as "rank "
+	Also   []string   // other words for it, in lower case
 }
 
 // Match is an entry that fits what was typed.
@@ -60,11 +62,11 @@ func (l *List) Search(text string) {
 		l.shown = plainMatch(l.all)
 		return
 	}
-	first, begins, named, rest := []Match{}, []Match{}, []Match{}, []Match{}
+	first, begins, also, named, rest := []Match{}, []Match{}, []Match{}, []Match{}, []Match{}
 	found := map[int]bool{}
 	for _, m := range fuzzy.FindFrom(text, names(l.all)) {
 		found[m.Index] = true
-		if e := (Match{l.all[m.Index], m.MatchedIndexes}); !strings.HasPrefix(strings.ToLower(e.Name), text) {
+		if e := (Match{l.all[m.Index], m.MatchedIndexes}); !strings.HasPrefix(strings.ToLower(e.Name), text) && !e.alsoCalled(text) {
 			named = append(named, e)
 		}
 	}
@@ -74,11 +76,18 @@ func (l *List) Search(text string) {
 			first = append(first, Match{e, matchUpTo(len(text))})
 		case strings.HasPrefix(strings.ToLower(e.Name), text):
 			begins = append(begins, Match{e, matchUpTo(len(text))})
+		case e.alsoCalled(text):
+			also = append(also, Match{Entry: e})
 		case !found[i] && strings.Contains(strings.ToLower(e.Text), text):
 			rest = append(rest, Match{Entry: e})
 		}
 	}
-	l.shown = slices.Concat(first, begins, named, rest)
+	l.shown = slices.Concat(first, begins, also, named, rest)
+}
+
+// alsoCalled reports whether another word for an entry begins with a text.
+func (e *Entry) alsoCalled(text string) bool {
+	return slices.ContainsFunc(e.Also, func(word string) bool { return strings.HasPrefix(word, text) })
 }
 
 // commandMatch is the command that a text begins with, once its name is complete.

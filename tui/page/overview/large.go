@@ -94,6 +94,8 @@ func drawActionColumn(c *widget.Canvas, r widget.Rect, s *page.State) {
 		ladder.Rungs(c, l, s, -1)
 		r = drawSection(c, r, "THE STEP", stepLines(s, r.W))
 	}
+	k, r := r.Rows(min(r.H, keyRows))
+	drawKeys(c, k, s)
 	w, r := r.Rows(min(r.H, watchRows(s, r.W)+1))
 	drawWatch(c, w, s)
 	if v := s.Snap().GetRecovery(); v != nil {

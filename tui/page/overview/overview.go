@@ -4,6 +4,7 @@
 package overview
 
 import (
+	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/events"
@@ -110,10 +111,34 @@ func drawTwoColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
 	g, right := right.Rows(min(right.H/2, s.PP+3))
 	grid.Table(c, g, s)
 	sus, right := right.Rows(max(4, right.H-watchRows(s, right.W)))
+	if spare := sus.H - keyRows - suspectRows(s); spare >= 0 {
+		var keys widget.Rect
+		sus, keys = sus.Rows(sus.H - keyRows)
+		drawKeys(c, keys, s)
+	}
 	drawSuspects(c, sus, s)
 	drawWatch(c, right, s)
 	events.Tail(c, tail, s)
 }
+
+// keyRows is the room for the keys of the situation, with title and a blank row.
+const keyRows = page.SituationMost + 2
+
+// drawKeys lists the keys that are needed first now.
+func drawKeys(c *widget.Canvas, r widget.Rect, s *page.State) {
+	body := c.Rule(r, "KEYS NOW", "")
+	for _, b := range page.Situation(s, key.Overview) {
+		var row widget.Rect
+		row, body = body.Rows(1)
+		c.Pen(row).Putf(themes.Key, "%-7s", b.Help().Key).Put(themes.Text, widget.Cut(page.InShort(b), max(0, row.W-7)))
+	}
+}
+
+// suspectRows is the room that the suspects need at least, with title, heading and a blank row.
+func suspectRows(s *page.State) int { return 3 + min(suspectsLeast, len(s.Anomalies())) }
+
+// suspectsLeast is how many suspects come before the keys.
+const suspectsLeast = 4
 
 // cutColumns cuts n columns off the left and leaves one column between.
 func cutColumns(r widget.Rect, n int) (left, right widget.Rect) {

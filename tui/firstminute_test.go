@@ -91,7 +91,9 @@ func TestThePaletteKnowsOtherWords(t *testing.T) {
 
 // Unfreezing takes three keys, lifting the fence of the one node that is fenced four.
 func TestKeysOfATask(t *testing.T) {
-	frozen := func(s *falconv1.SnapshotReply, _ time.Time) { s.Policy = &falconv1.Policy{Mode: "approve", Frozen: true} }
+	frozen := func(s *falconv1.SnapshotReply, _ time.Time) {
+		s.Policy = &falconv1.Policy{Mode: "approve", Frozen: true}
+	}
 	fenced := func(s *falconv1.SnapshotReply, _ time.Time) { s.Fenced = []string{"n1"} }
 	for _, c := range []struct {
 		change func(*falconv1.SnapshotReply, time.Time)

@@ -277,7 +277,7 @@ func TestConfig(t *testing.T) {
 	}
 	for text, say := range map[string]string{
 		"node: n1\nnodes: 4":                                                                "nodes",
-		"node: n1\nengine: a:1\ncert: c\nkey: k":                                            "ca is missing",
+		"node: n1\ncert: c\nkey: k":                                                         "engine is missing",
 		strings.Replace(Example, "2000", "1", 1):                                            "beat_ms is 1",
 		strings.Replace(Example, "command: []", "command: [/bin/true]", 1):                  "node_ranks is 0",
 		strings.Replace(Example, "command: []", "command: [/bin/true]\n  node_ranks: 1", 1): "already defined",

@@ -29,7 +29,7 @@ const configBytesMax = 1 << 20
 
 // Config is the agent's configuration file (YAML; unknown keys are errors).
 type Config struct {
-	Node   string `yaml:"node"`        // name of this machine; ranks' devices are NODE.gINDEX
+	Node   string `yaml:"node"`        // name of this machine; ranks' devices are NODE.gINDEX; empty = its hostname up to the first dot
 	Job    string `yaml:"job"`         // only this job's processes; empty = every job's
 	Engine string `yaml:"engine"`      // HOST:PORT
 	Server string `yaml:"server_name"` // name in the engine's certificate; empty = HOST
@@ -143,12 +143,35 @@ func ReadConfig(path string) (Config, error) {
 // ParseConfig decodes over the defaults and checks the result.
 func ParseConfig(text []byte) (Config, error) {
 	cfg := Defaults()
+	cfg.Node = "" // of the file, else of this machine
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
 		return Config{}, fmt.Errorf("%w: %s (falcon-agent --help shows every key)", ErrConfig, joinLines(err))
 	}
+	cfg.fillNode(os.Hostname)
 	return cfg, cfg.validate()
+}
+
+// ConfigFolder is where an agent finds its configuration and its certificate where nothing else is said.
+const ConfigFolder = "/etc/falcon"
+
+// fillNode takes the machine's own name for the node, up to the first dot, and the files that are
+// called so.
+func (c *Config) fillNode(hostname func() (string, error)) {
+	if c.Node == "" {
+		if name, err := hostname(); err == nil {
+			c.Node, _, _ = strings.Cut(name, ".")
+		}
+	}
+	fill := func(file *string, name string) {
+		if *file == "" && c.Node != "" {
+			*file = filepath.Join(ConfigFolder, name)
+		}
+	}
+	fill(&c.Cert, c.Node+".crt")
+	fill(&c.Key, c.Node+".key")
+	fill(&c.CA, "ca.crt")
 }
 
 // joinLines makes the decoder's list of errors one sentence.

@@ -54,10 +54,14 @@ func (e *engineSeen) note(w *falconv1.Welcome, log *slog.Logger) {
 }
 
 // NoteEngine logs which engine each new stream leads to, then calls next.
-func NoteEngine(log *slog.Logger, next func(*falconv1.Welcome)) func(*falconv1.Welcome) {
+func NoteEngine(log *slog.Logger, job string, next func(*falconv1.Welcome)) func(*falconv1.Welcome) {
 	var seen engineSeen
 	return func(w *falconv1.Welcome) {
 		seen.note(w, log)
+		if w.GetJob() != "" && job != "" && w.GetJob() != job {
+			log.Warn("the engine's job has another name than this agent follows: where ranks are started with the engine's, nothing of it is watched; make job: the same in agent.yaml and falcon.yaml",
+				slog.String("agent_job", job), slog.String("engine_job", w.GetJob()))
+		}
 		next(w)
 	}
 }

@@ -33,6 +33,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
 )
 
 // Bounds of the stream.
@@ -278,12 +279,19 @@ func (s *Shipper) reconnectLoop(ctx context.Context) {
 			backoff = BackoffMin
 		}
 		wait := withJitter(backoff)
-		s.log.Warn("no stream to the engine", slog.String("address", s.cfg.Address), slog.Any("err", err), slog.Duration("retry_in", wait))
+		s.log.Warn("no stream to the engine", slog.String("address", s.cfg.Address), slog.Any("err", err), slog.String("what_to_do", hintOf(err)), slog.Duration("retry_in", wait))
 		if !sleepContext(ctx, wait) {
 			return
 		}
 		backoff = min(backoff*2, BackoffMax)
 	}
+}
+
+func hintOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return auth.Hint(err.Error())
 }
 
 func (s *Shipper) streamEnded() bool {

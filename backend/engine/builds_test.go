@@ -19,7 +19,7 @@ func TestAgentOfAnotherRevisionIsNamed(t *testing.T) {
 		{falconv1.ProtocolRevision + 1, 1, "upgrade the engine"},
 		{falconv1.ProtocolRevision, 0, "(version 1%%2\\)"},
 	} {
-		k := agentCame(&falconv1.Hello{Version: "1%2\\\x1b", Protocol: c.protocol})
+		k := agentCame(&falconv1.Hello{Version: "1%2\\\x1b", Protocol: c.protocol}, "job")
 		if k.severity != c.severity || !strings.Contains(k.one, c.says) || !strings.Contains(k.many, "(version 1%%2") {
 			t.Errorf("%d: %+v", c.protocol, k)
 		}

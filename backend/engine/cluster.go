@@ -135,6 +135,24 @@ func (c *clusterView) blindNode(now time.Time) falcon.Node {
 	return ""
 }
 
+// otherJob says which agents follow a job of another name than the engine's; "" where none does.
+func (c *clusterView) otherJob(name string) string {
+	var nodes []falcon.Node
+	other := ""
+	for _, n := range c.nodes.Nodes() {
+		if job := n.Hello.GetJob(); n.Connected() && followsOther(job, name) {
+			nodes, other = append(nodes, n.Name), job
+		}
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("agents follow job %q and this engine's is %q: make job: the same in agent.yaml and falcon.yaml (%s)", clean(other), name, cleanNodes(nodes))
+}
+
+// followsOther reports whether an agent follows another job than the engine's, where both name one.
+func followsOther(job, name string) bool { return job != "" && name != "" && job != name }
+
 // launchSlots is how many processes a node can start now.
 func (c *clusterView) launchSlots(name falcon.Node) int {
 	if n := c.nodes.Node(name); n != nil && n.Connected() {

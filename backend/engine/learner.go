@@ -268,7 +268,7 @@ func (l *learner) raise(now time.Time, v epochRecord) {
 func (l *learner) welcome(acked uint64) *falconv1.EngineFrame {
 	w := &falconv1.Welcome{
 		Epoch: l.state.Epoch, Acked: acked, BeatPeriodMs: l.cfg.beatPeriod().Milliseconds(),
-		Protocol: falconv1.ProtocolRevision, Version: version.Own(), Record: l.cfg.Journal.Head().Seq,
+		Protocol: falconv1.ProtocolRevision, Version: version.Own(), Record: l.cfg.Journal.Head().Seq, Job: l.cfg.JobName,
 	}
 	if l.self.ID != "" {
 		w.Engine = &falconv1.EngineName{Id: l.self.ID, Host: l.self.Host, Start: l.self.Start}

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -24,13 +26,14 @@ type operatorLog struct {
 	now     func() time.Time
 	det     Detector // for the iteration that a line belongs to
 	batch   *batch
+	log     *slog.Logger // each line is one of the engine's own log too
 	budgets *budgets // of what agents can have written
 	jitters []mark   // newest last, for charts
 	news    nodeNews // of agents that come and go together
 }
 
 func newOperatorLog(cfg *Config, det Detector, b *batch) *operatorLog {
-	return &operatorLog{now: cfg.Now, det: det, batch: b, budgets: newBudgets(), news: nodeNews{racks: cfg.Recovery.Racks}}
+	return &operatorLog{now: cfg.Now, det: det, batch: b, log: cfg.Log, budgets: newBudgets(), news: nodeNews{racks: cfg.Recovery.Racks}}
 }
 
 // logf writes a line at the newest iteration. about is the id of an incident, action,
@@ -79,9 +82,13 @@ func (l *operatorLog) withinBudget(kind string) bool {
 }
 
 func (l *operatorLog) append(iteration int64, kind string, severity int32, about, format string, args ...any) {
-	l.batch.addRecords(record(l.now(), kindEvent, eventRecord{
-		Iteration: iteration, Kind: kind, Severity: severity, About: about, Text: clean(fmt.Sprintf(format, args...)),
-	}))
+	text := clean(fmt.Sprintf(format, args...))
+	l.batch.addRecords(record(l.now(), kindEvent, eventRecord{Iteration: iteration, Kind: kind, Severity: severity, About: about, Text: text}))
+	level := slog.LevelInfo
+	if severity > 1 {
+		level = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), level, text, slog.String("kind", kind), slog.String("about", about), slog.Int64("iteration", iteration), slog.Int("severity", int(severity)))
 }
 
 // planKind maps the planner's notes to the kinds that consoles know.

@@ -45,7 +45,7 @@ func (l *learner) enterNode(s *fleet.Session, now time.Time) *fleet.Node {
 	e.cluster.attached[n.Name] = now
 	e.links.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.oplog.nodeSays(now, agentCame(s.Hello), n.Name)
+	e.oplog.nodeSays(now, agentCame(s.Hello, e.cfg.JobName), n.Name)
 	s.Send(l.welcome(acked))
 	return n
 }

@@ -148,6 +148,9 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if t := sv.cluster.nodes.Twins(now); t != nil {
 		return clean(t.Error())
 	}
+	if text := sv.cluster.otherJob(sv.cfg.JobName); text != "" {
+		return text
+	}
 	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}

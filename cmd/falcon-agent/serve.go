@@ -69,7 +69,7 @@ func serveAgent(cfg agent.Config) error {
 	stream, err := ship.Open(ship.Config{
 		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
 		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
-		Hello: newHello(cfg, gpus, boot), From: from, Dial: labDialer(cfg.Lab.State != ""), Welcome: agent.NoteEngine(log, a.Welcome), Standing: a.Standing, Standbys: a.Standbys, Command: a.Command, Ask: a.Ask, Peek: a.Peek,
+		Hello: newHello(cfg, gpus, boot), From: from, Dial: labDialer(cfg.Lab.State != ""), Welcome: agent.NoteEngine(log, cfg.Job, a.Welcome), Standing: a.Standing, Standbys: a.Standbys, Command: a.Command, Ask: a.Ask, Peek: a.Peek,
 	})
 	if err != nil {
 		return err

@@ -38,6 +38,9 @@ func certsInitCommand() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "authority and server certificate in %s\n", dir)
+			if usual := filepath.Join(defaultStateDir(), certsName); dir != usual {
+				fmt.Fprintf(c.OutOrStdout(), "falcon serve looks in %s: name these in certs, or set FALCON_STATE_DIR\n", usual)
+			}
 			return nil
 		},
 	}
@@ -61,14 +64,14 @@ func certsInit(dir string, hosts []string, now time.Time) error {
 }
 
 func certsIssueCommand() *cobra.Command {
-	var dir, role, name string
+	var dir, role, name, engine string
 	var hosts []string
 	var life time.Duration
 	var days, hours int
 	c := &cobra.Command{
 		Use:     "issue",
 		Short:   "Issue a certificate for an agent, a person or a server",
-		Example: "  falcon certs issue --role agent --name n1\n  falcon certs issue --role agent --name n1 --hours 24   # renewed by the agent itself, where the engine may",
+		Example: "  falcon certs issue --role agent --name n1\n  falcon certs issue --role viewer --name dana --for head.example.org:7440   # one file, for falcon context join\n  falcon certs issue --role agent --name n1 --hours 24   # renewed by the agent itself, where the engine may",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			life, err := certsLife(c, life, days, hours)
@@ -78,6 +81,9 @@ func certsIssueCommand() *cobra.Command {
 			if err := certsIssue(dir, auth.Request{Role: auth.Role(role), Name: name, Hosts: hosts, Life: life}); err != nil {
 				return err
 			}
+			if engine != "" {
+				return writeInvitation(c.OutOrStdout(), dir, name, engine)
+			}
 			f := auth.FilesIn(dir, name)
 			fmt.Fprintf(c.OutOrStdout(), "%s\n%s\n", f.Cert, f.Key)
 			return nil
@@ -86,6 +92,7 @@ func certsIssueCommand() *cobra.Command {
 	certsDirFlag(c, &dir)
 	c.Flags().StringVar(&role, "role", "", "agent, viewer, operator, approver, admin or server")
 	c.Flags().StringVar(&name, "name", "", "the node that an agent speaks for, or a person's name")
+	c.Flags().StringVar(&engine, "for", "", "engine's HOST:PORT: put address, certificate and key into one file, which falcon context join takes")
 	c.Flags().StringSliceVar(&hosts, "host", nil, "for a server: name or address under which it is reached")
 	c.Flags().DurationVar(&life, "life", auth.LeafLife, "how long the certificate is good")
 	c.Flags().IntVar(&days, "days", 0, "the same in days")

@@ -29,7 +29,7 @@ func contextCommand() *cobra.Command {
 			"use one, falcon console --all shows all of them at once.",
 		Example: "  falcon context list\n  falcon context add prod-a engine-a:7777 --ca ca.pem --cert maria.pem --key maria-key.pem\n  falcon context use prod-a",
 	}
-	c.AddCommand(contextList(), contextUse(), contextAdd(), contextRemove())
+	c.AddCommand(contextList(), contextUse(), contextAdd(), contextJoin(), contextRemove())
 	return c
 }
 
@@ -222,6 +222,8 @@ func (t *engineTarget) useContext() error {
 	switch {
 	case t.context != "" && t.connect != "":
 		return fmt.Errorf("%w: --context and --connect both name an engine: give one of them", errUsage)
+	case t.connect != "" && !isSocket(t.connect) && t.certs == (auth.Files{}):
+		return t.useContextAt(t.connect)
 	case t.connect != "" || t.context == "" && os.Getenv("FALCON_SOCKET") != "":
 		return nil
 	}
@@ -242,6 +244,21 @@ func (t *engineTarget) useContext() error {
 	}
 	t.context, t.connect = "", list[0].Address
 	t.certs = auth.Files{CA: list[0].CA, Cert: list[0].Cert, Key: list[0].Key}
+	return nil
+}
+
+// useContextAt takes the certificates of the context that has an address, if there is one.
+func (t *engineTarget) useContextAt(addr string) error {
+	f, _, err := loadContexts()
+	if err != nil {
+		return err
+	}
+	for _, x := range f.Contexts {
+		if x.Address == addr {
+			t.certs = auth.Files{CA: x.CA, Cert: x.Cert, Key: x.Key}
+			return nil
+		}
+	}
 	return nil
 }
 

@@ -35,6 +35,7 @@ const snapshotBytesMax = 64 << 20
 type engineTarget struct {
 	connect string
 	context string // of the operator's contexts, "" = the current one, if there is one
+	server  string // name in the engine's certificate, "" = the host of the address
 	certs   auth.Files
 }
 
@@ -45,6 +46,7 @@ func (t *engineTarget) declareFlags(c *cobra.Command) {
 	c.PersistentFlags().StringVar(&t.certs.CA, "ca", "", "authority's certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Cert, "cert", "", "own certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Key, "key", "", "own key, for HOST:PORT")
+	c.PersistentFlags().StringVar(&t.server, "server-name", "", "name in the engine's certificate, where it is not HOST")
 }
 
 func (t *engineTarget) engineAddress() string {
@@ -135,12 +137,13 @@ func (t *engineTarget) dialTarget() (*grpc.ClientConn, error) {
 		return grpc.NewClient("unix://"+abs, grpc.WithTransportCredentials(insecure.NewCredentials()), limit)
 	}
 	if t.certs.Cert == "" || t.certs.Key == "" || t.certs.CA == "" {
-		return nil, fmt.Errorf("%w: %s is reached over TLS: give --ca, --cert and --key", errUsage, clean.String(addr))
+		return nil, fmt.Errorf("%w: %s is reached over TLS: give --ca, --cert and --key, or have a context for it: falcon context join FILE takes the file that falcon certs issue --for %[2]s writes", errUsage, clean.String(addr))
 	}
 	conf, err := auth.ClientTLS(t.certs)
 	if err != nil {
 		return nil, err
 	}
+	conf.ServerName = t.server
 	return grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(conf)), limit)
 }
 
@@ -172,7 +175,7 @@ func refusal(err error, addr string) error {
 	msg := clean.String(s.Message())
 	switch s.Code() {
 	case codes.Unavailable:
-		return fmt.Errorf("no engine answers at %s: %s", clean.String(addr), msg)
+		return fmt.Errorf("no engine answers at %s: %s", clean.String(addr), auth.WithHint(msg))
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("the engine at %s did not answer within %s", clean.String(addr), callTimeout)
 	case codes.InvalidArgument:

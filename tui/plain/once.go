@@ -27,7 +27,7 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	defer cancel()
 	r, err := client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: feed.WorstRank})
 	if err != nil {
-		return fmt.Errorf("%w (%s)", ErrNoEngine, feed.Reason(err))
+		return noEngine(feed.Reason(err))
 	}
 	clean.Message(r)
 	if asJSON {

@@ -22,13 +22,14 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/link"
 )
 
 // ErrNoEngine is returned when no engine answered in Options.Patience.
-var ErrNoEngine = errors.New("plain: no engine answered; check the socket's path and that the engine runs")
+var ErrNoEngine = errors.New("plain: no engine answered")
 
 // Defaults of Options.
 const (
@@ -103,6 +104,14 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	return w.err
 }
 
+// noEngine is ErrNoEngine with what is known of why, and what to do.
+func noEngine(why string) error {
+	if hint := auth.Hint(why); hint != "" {
+		return fmt.Errorf("%w (%s): %s", ErrNoEngine, why, hint)
+	}
+	return fmt.Errorf("%w (%s): is it started, and is this where it listens?", ErrNoEngine, why)
+}
+
 // followFeed writes changes, questions and summaries until the job has finished,
 // the operator leaves, ctx ends or a write fails.
 func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
@@ -118,7 +127,7 @@ func followFeed(ctx context.Context, d *desk, w *writer, opts Options) error {
 			return nil
 		case <-patience.C:
 			if f.Latest().Received.IsZero() {
-				return fmt.Errorf("%w (%s)", ErrNoEngine, f.Latest().Err)
+				return noEngine(f.Latest().Err)
 			}
 		case <-summary.C:
 			if d.reader == nil {

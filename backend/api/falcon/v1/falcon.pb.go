@@ -5039,6 +5039,7 @@ type Welcome struct {
 	Version       string                 `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`    // of the engine, empty = before it said
 	Engine        *EngineName            `protobuf:"bytes,6,opt,name=engine,proto3" json:"engine,omitempty"`
 	Record        uint64                 `protobuf:"varint,7,opt,name=record,proto3" json:"record,omitempty"` // newest of the engine's journal; 0 = it does not say
+	Job           string                 `protobuf:"bytes,8,opt,name=job,proto3" json:"job,omitempty"`        // the engine's name for its job; empty = it does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5120,6 +5121,13 @@ func (x *Welcome) GetRecord() uint64 {
 		return x.Record
 	}
 	return 0
+}
+
+func (x *Welcome) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
 }
 
 type Ack struct {
@@ -16139,7 +16147,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04sure\x18\x05 \x01(\bR\x04sure\"+\n" +
 	"\x03Ask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05calls\x18\x02 \x01(\rR\x05calls\"\xd8\x01\n" +
+	"\x05calls\x18\x02 \x01(\rR\x05calls\"\xea\x01\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
@@ -16147,7 +16155,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bprotocol\x18\x04 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\tR\aversion\x12-\n" +
 	"\x06engine\x18\x06 \x01(\v2\x15.falcon.v1.EngineNameR\x06engine\x12\x16\n" +
-	"\x06record\x18\a \x01(\x04R\x06record\"\x17\n" +
+	"\x06record\x18\a \x01(\x04R\x06record\x12\x10\n" +
+	"\x03job\x18\b \x01(\tR\x03job\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xd7\x04\n" +
 	"\aCommand\x12\x14\n" +

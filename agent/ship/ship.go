@@ -33,7 +33,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/api/remedy"
 )
 
 // Bounds of the stream.
@@ -291,7 +291,7 @@ func hintOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return auth.Hint(err.Error())
+	return remedy.Of(err.Error())
 }
 
 func (s *Shipper) streamEnded() bool {

@@ -135,11 +135,11 @@ func (c *clusterView) blindNode(now time.Time) falcon.Node {
 	return ""
 }
 
-// otherJob says which agents follow a job of another name than the engine's; "" where none does.
-func (c *clusterView) otherJob(name string) string {
+// otherJobs says which agents follow a job of another name than the engine's; "" where none does.
+func otherJobs(all []*fleet.Node, name string) string {
 	var nodes []falcon.Node
 	other := ""
-	for _, n := range c.nodes.Nodes() {
+	for _, n := range all {
 		if job := n.Hello.GetJob(); n.Connected() && followsOther(job, name) {
 			nodes, other = append(nodes, n.Name), job
 		}

@@ -27,9 +27,9 @@ type operatorLog struct {
 	det     Detector // for the iteration that a line belongs to
 	batch   *batch
 	log     *slog.Logger // each line is one of the engine's own log too
-	budgets *budgets // of what agents can have written
-	jitters []mark   // newest last, for charts
-	news    nodeNews // of agents that come and go together
+	budgets *budgets     // of what agents can have written
+	jitters []mark       // newest last, for charts
+	news    nodeNews     // of agents that come and go together
 }
 
 func newOperatorLog(cfg *Config, det Detector, b *batch) *operatorLog {

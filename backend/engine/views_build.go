@@ -148,7 +148,7 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 	if t := sv.cluster.nodes.Twins(now); t != nil {
 		return clean(t.Error())
 	}
-	if text := sv.cluster.otherJob(sv.cfg.JobName); text != "" {
+	if text := otherJobs(sv.cluster.nodes.Nodes(), sv.cfg.JobName); text != "" {
 		return text
 	}
 	if name := sv.cluster.blindNode(now); name != "" {

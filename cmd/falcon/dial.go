@@ -20,6 +20,7 @@ import (
 
 	"github.com/failslow/falcon/agent/lab"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/api/remedy"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/tui/clean"
 )
@@ -175,7 +176,7 @@ func refusal(err error, addr string) error {
 	msg := clean.String(s.Message())
 	switch s.Code() {
 	case codes.Unavailable:
-		return fmt.Errorf("no engine answers at %s: %s", clean.String(addr), auth.WithHint(msg))
+		return fmt.Errorf("no engine answers at %s: %s", clean.String(addr), remedy.With(msg))
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("the engine at %s did not answer within %s", clean.String(addr), callTimeout)
 	case codes.InvalidArgument:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/failslow/falcon/backend/api/remedy"
 	"github.com/failslow/falcon/backend/auth"
 )
 
@@ -53,15 +54,15 @@ func TestInvitation(t *testing.T) {
 func TestConnectionErrorsSayWhatToDo(t *testing.T) {
 	for text, want := range map[string]string{
 		`authentication handshake failed: tls: failed to verify certificate: x509: certificate is valid for localhost, not head`: "issue it again with --host",
-		`error reading server preface: EOF`: "revoked",
+		`error reading server preface: EOF`:                                                "revoked",
 		`tls: failed to verify certificate: x509: certificate signed by unknown authority`: "copy ca.crt",
 		`dial tcp 10.0.0.1:7440: connect: connection refused`:                              "is the engine started",
 	} {
-		if got := auth.WithHint(text); !strings.Contains(got, text) || !strings.Contains(got, want) {
+		if got := remedy.With(text); !strings.Contains(got, text) || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", text, got)
 		}
 	}
-	if got := auth.WithHint("anything"); got != "anything" {
+	if got := remedy.With("anything"); got != "anything" {
 		t.Error(got)
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/api/remedy"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/link"
@@ -106,7 +106,7 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 
 // noEngine is ErrNoEngine with what is known of why, and what to do.
 func noEngine(why string) error {
-	if hint := auth.Hint(why); hint != "" {
+	if hint := remedy.Of(why); hint != "" {
 		return fmt.Errorf("%w (%s): %s", ErrNoEngine, why, hint)
 	}
 	return fmt.Errorf("%w (%s): is it started, and is this where it listens?", ErrNoEngine, why)

@@ -1,4 +1,8 @@
-package auth
+// Package remedy says what to do about a connection that failed, for all who dial: consoles, commands and agents.
+//
+// It guarantees one sentence for each error that it knows, and "" for others. It is for people: nothing is decided
+// by it.
+package remedy
 
 import "strings"
 
@@ -16,8 +20,8 @@ var hints = []struct{ has, hint string }{
 	{"no such host", "the name is not known here"},
 }
 
-// Hint says what to do about a connection that failed; "" where nothing is known of it.
-func Hint(text string) string {
+// Of says what to do about a connection that failed; "" where nothing is known of it.
+func Of(text string) string {
 	for _, h := range hints {
 		if strings.Contains(text, h.has) {
 			return h.hint
@@ -26,9 +30,9 @@ func Hint(text string) string {
 	return ""
 }
 
-// WithHint is a text with what to do about it.
-func WithHint(text string) string {
-	if h := Hint(text); h != "" {
+// With is a text with what to do about it.
+func With(text string) string {
+	if h := Of(text); h != "" {
 		return text + ": " + h
 	}
 	return text

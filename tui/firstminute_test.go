@@ -129,7 +129,9 @@ func TestLocalTimeBesideUTC(t *testing.T) {
 		local, shown *time.Location
 		want         bool
 	}{
-		{time.FixedZone("CEST", 7200), nil, true}, {time.UTC, nil, false}, {nil, nil, false},
+		{time.FixedZone("CEST", 7200), nil, true},
+		{time.UTC, nil, false},
+		{nil, nil, false},
 		{time.FixedZone("CEST", 7200), time.FixedZone("CEST", 7200), false},
 	} {
 		m := quiet(t, &still{state: pictureOf(t, e, wide)}, Options{Theme: "dark", Now: newClock().now, Local: c.local, Zone: c.shown}, 120, 40)

@@ -88,7 +88,7 @@ func (l *operatorLog) append(iteration int64, kind string, severity int32, about
 	if severity > 1 {
 		level = slog.LevelWarn
 	}
-	l.log.Log(context.Background(), level, text, slog.String("kind", kind), slog.String("about", about), slog.Int64("iteration", iteration), slog.Int("severity", int(severity)))
+	l.log.Log(context.Background(), level, "event", slog.String("text", text), slog.String("kind", kind), slog.String("about", about), slog.Int64("iteration", iteration), slog.Int("severity", int(severity)))
 }
 
 // planKind maps the planner's notes to the kinds that consoles know.

@@ -2,7 +2,6 @@ package read
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/failslow/falcon/detect/autopsy"
@@ -96,13 +95,16 @@ func (a *absent) notReady(l *line, lists [][]string) bool {
 		}
 	}
 	for _, list := range lists {
-		ready := anyNumber.FindAllString(list[1], -1)
+		ready := map[string]bool{}
+		for _, r := range anyNumber.FindAllString(list[1], -1) {
+			ready[r] = true
+		}
 		if 2*int64(len(ready)) <= highest+1 || highest >= worldMost {
 			continue
 		}
 		var missing []string
 		for r := range highest + 1 {
-			if text := decimal(r); !slices.Contains(ready, text) {
+			if text := decimal(r); !ready[text] {
 				missing = append(missing, text)
 			}
 		}

@@ -15,6 +15,9 @@ func FuzzFile(f *testing.F) {
 	for _, c := range cases {
 		f.Add(c.name, []byte(c.text[:min(len(c.text), 4096)]))
 	}
+	for _, c := range reports {
+		f.Add(c.name, []byte(c.text[:min(len(c.text), 4096)]))
+	}
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		if len(data) > 1<<16 || len(name) > 100 {
 			return

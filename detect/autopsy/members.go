@@ -11,7 +11,8 @@ import (
 const (
 	peersLeast    = 3    // members that can be compared
 	slowRatio     = 1.15 // of a member to the median of the others
-	waitRatio     = 1.3  // the same, of times in which the last to arrive waits least
+	waitRatio     = 1.6  // the same, of times in which the last to arrive waits least
+	spreads       = 6    // usual differences of members that one must have
 	holds         = 0.7  // share of the newest steps in which it must be so
 	newestShare   = 3    // the newest third of the steps counts
 	sureOfPeers   = 0.8
@@ -207,7 +208,7 @@ func (m *metric) suspects() []suspect {
 			}
 		}
 		ratio := median(newest)
-		if ratio < least || float64(over) < holds*float64(len(newest)) || math.Log(ratio) < 4*spread {
+		if ratio < least || float64(over) < holds*float64(len(newest)) || math.Log(ratio) < spreads*spread {
 			continue
 		}
 		out = append(out, suspect{key, ratio, onsetOf(series, ratio), m.newest(key), m})

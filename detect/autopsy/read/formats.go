@@ -95,6 +95,19 @@ var formats = []format{
 		read: func(s *Set, input *autopsy.Input, b begin) error { return s.addSeries(input, b.open, b.head) },
 	},
 	{
+		what: "JSON reports in which an object has a value for each rank or node, or a list has an object for each", facts: "values of members",
+		is: func(b begin) bool { return looksLikeReport(b.head) },
+		read: func(s *Set, input *autopsy.Input, b begin) error {
+			if err := s.addReport(input, b.in); err == nil {
+				return nil
+			}
+			if err := s.addSeries(input, b.open, b.head); err == nil {
+				return nil
+			}
+			return s.addAgain(input, b.open)
+		},
+	},
+	{
 		what: "JSON lines, TensorBoard, MLPerf and DLLogger records", facts: "a series",
 		is: func(b begin) bool { return structured(b.guess) },
 		read: func(s *Set, input *autopsy.Input, b begin) error {

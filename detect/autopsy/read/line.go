@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -28,7 +29,24 @@ type line struct {
 	text   string // cleaned
 	body   string // without what a launcher or logger put before it
 	who    autopsy.Who
+	named  bool // its prefix names the rank
 	time   time.Time
+}
+
+var rankAtStart = regexp.MustCompile(`^\(?[Rr]ank[ :=#]*(\d{1,7})\b`)
+
+// rank is whose line it is by its own words, -1 = it does not say.
+func (l *line) rank() int {
+	if l.named {
+		return l.who.Rank
+	}
+	if l.body == "" || l.body[0] != '(' && l.body[0]|' ' != 'r' {
+		return -1
+	}
+	if x := rankAtStart.FindStringSubmatch(l.body); x != nil {
+		return int(whole(x[1], -1))
+	}
+	return -1
 }
 
 // source is where a fact of the line comes from.

@@ -19,6 +19,7 @@ type members struct {
 	columns []string // of nvidia-smi dmon
 	samples []autopsy.Sample
 	named   []autopsy.Named
+	failed  []autopsy.Fault // checks of members
 }
 
 const (
@@ -199,6 +200,11 @@ func (m *members) dmon(l *line, body string) bool {
 		m.round++
 	}
 	for i, name := range m.columns {
+		if name == "tviol" && row[i] == "1" {
+			m.name(autopsy.Named{
+				Kind: autopsy.KindSlow, Metric: "thermal violation", Who: autopsy.Who{Rank: -1, Device: row[0]}, Step: -1, Strong: true, Source: l.source(m.file),
+			})
+		}
 		if name == "pclk" || name == "mclk" {
 			m.add(l, name, autopsy.LessIsSlow, "device", row[0], autopsy.Who{Rank: -1, Device: row[0]}, m.round, row[i])
 		}
@@ -214,7 +220,14 @@ func (m *members) name(n autopsy.Named) {
 
 func (m *members) add(l *line, metric string, d autopsy.Direction, by, key string, who autopsy.Who, at int64, value string) {
 	v, err := strconv.ParseFloat(value, 64)
-	if err != nil || len(m.samples) >= samplesMost {
+	if err != nil {
+		return
+	}
+	m.put(l, metric, d, by, key, who, at, v)
+}
+
+func (m *members) put(l *line, metric string, d autopsy.Direction, by, key string, who autopsy.Who, at int64, v float64) {
+	if len(m.samples) >= samplesMost {
 		return
 	}
 	m.samples = append(m.samples, autopsy.Sample{
@@ -236,7 +249,7 @@ func directionOf(name string) autopsy.Direction {
 			return autopsy.LeastWaits
 		}
 	}
-	for _, w := range []string{"clock", "score", "throughput", "tflops", "bandwidth", "busbw", "algbw", "per_sec", "/s", "freq"} {
+	for _, w := range []string{"clock", "score", "throughput", "tflops", "bandwidth", "busbw", "algbw", "per_sec", "/s", "freq", "clk", "tps"} {
 		if strings.Contains(low, w) {
 			return autopsy.LessIsSlow
 		}

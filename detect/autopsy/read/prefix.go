@@ -10,7 +10,7 @@ import (
 
 // take reads a line's time and who wrote it from what stands before its text.
 func (l *line) take(text string) {
-	l.text, l.who = text, autopsy.Nobody
+	l.text, l.who, l.named = text, autopsy.Nobody, false
 	l.body = l.launcher(strings.TrimLeft(text, " "))
 	l.time = stampOf(l.body)
 }
@@ -47,12 +47,12 @@ func (l *line) bracket(s string) (string, bool) {
 	rest := s[len(word)+2:]
 	rest = strings.TrimPrefix(rest, ":")
 	switch {
-	case strings.HasPrefix(word, "rank"):
-		n, err := strconv.Atoi(word[len("rank"):])
+	case strings.HasPrefix(word, "rank"), strings.HasPrefix(word, "Rank"):
+		n, err := strconv.Atoi(strings.TrimLeft(word[len("rank"):], " :="))
 		if err != nil {
 			return s, false
 		}
-		l.who.Rank = n
+		l.who.Rank, l.named = n, true
 		return rest, true
 	case strings.HasPrefix(rest, "<std"):
 		_, task, ok := strings.Cut(word, ",")
@@ -61,7 +61,7 @@ func (l *line) bracket(s string) (string, bool) {
 		if !ok || err != nil || !after {
 			return s, false
 		}
-		l.who.Rank = n
+		l.who.Rank, l.named = n, true
 		return text, true
 	case strings.HasPrefix(word, "default"):
 		_, err := strconv.Atoi(word[len("default"):])

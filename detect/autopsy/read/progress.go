@@ -20,7 +20,8 @@ type progress struct {
 	stamped  building // from the times of lines that have a step
 	stepAt   int64    // of the newest line that has one
 	stepTime time.Time
-	at       int64          // of the newest line that has one, -1 = none
+	at       int64          // the highest of all lines, -1 = none
+	newest   int64          // of the newest line
 	last     autopsy.Source // the newest line of progress
 }
 
@@ -67,7 +68,7 @@ func (p *progress) take(l *line) bool {
 		p.stamp(l, at)
 		used = true
 	}
-	if used {
+	if p.newest = at; used {
 		p.at, p.last = max(p.at, at), l.source(p.file)
 	}
 	return used

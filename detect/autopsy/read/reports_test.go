@@ -92,6 +92,28 @@ func recurs() string {
 	})
 }
 
+// ranksBy are lines of eight ranks, of which rank 3 changes.
+func ranksBy(format string, before, after float64) string {
+	v := noisy(14)
+	return lines(8*40, func(i int) string {
+		level := before
+		if i%8 == 3 && i >= 8*20 {
+			level = after
+		}
+		return fmt.Sprintf(format, i%8, i/8, v(level))
+	})
+}
+
+func violations() string {
+	return "# gpu    pwr  gtemp   mclk   pclk  pviol  tviol\n# Idx      W      C    MHz    MHz      %   bool\n" + lines(40, func(i int) string {
+		hot := 0
+		if i%4 == 3 {
+			hot = 1
+		}
+		return fmt.Sprintf("    %d    300     60   1593   %d      0      %d", i%4, 1410-90*hot, hot)
+	})
+}
+
 func timersOnly() string {
 	v := noisy(9)
 	return lines(60, func(i int) string {
@@ -187,6 +209,17 @@ var reports = map[string]struct {
 	"sockets":                               {"test.out", pair("n4", "n9", 0.12, 0), want{kind: autopsy.KindSlow, hosts: []string{}, text: "Ethernet"}},
 	"the run that is slower than the other": {"runs.csv", twoRuns(), want{kind: autopsy.KindSlow, hosts: []string{"node-a"}}},
 	"slow iterations that begin to recur":   {"run.csv", recurs(), want{kind: autopsy.KindSlow, onset: 160, text: "34 of"}},
+	"rates of ranks":                        {"train.log", ranksBy("[rank %d] step: %d loss: 2.0 local_tps: %.0f", 5000, 3800), want{kind: autopsy.KindSlow, ranks: []int{3}}},
+	"times of ranks":                        {"train.log", ranksBy("rank %d step %d forward_ms %.2f backward_ms 60.1", 30, 55), want{kind: autopsy.KindSlow, ranks: []int{3}}},
+	"times of ranks below a launcher":       {"train.log", ranksBy("[rank%d]:step %d forward_ms %.2f", 30, 55), want{kind: autopsy.KindSlow, ranks: []int{3}}},
+	"a list of GPUs":                        {"gemm.txt", "GPU 0: 612.1 TFLOPS\nGPU 1: 613.0 TFLOPS\nGPU 2: 410.4 TFLOPS\nGPU 3: 611.7 TFLOPS\nGPU 4: 612.2 TFLOPS\n", want{kind: autopsy.KindSlow, devices: []string{"2"}}},
+	"a report by rank":                      {"report.json", "{\n \"step\": 100,\n \"forward_time_s\": {\"0\": 0.30, \"1\": 0.31, \"2\": 0.55, \"3\": 0.30, \"4\": 0.30}\n}\n", want{kind: autopsy.KindSlow, ranks: []int{2}}},
+	"a report as a list":                    {"report.json", "[{\"rank\": 0, \"forward_ms\": 30}, {\"rank\": 1, \"forward_ms\": 31}, {\"rank\": 2, \"forward_ms\": 55}, {\"rank\": 3, \"forward_ms\": 30}]", want{kind: autopsy.KindSlow, ranks: []int{2}}},
+	"a configuration":                       {"config.json", "{\n \"layers\": {\"0\": 1, \"1\": 2, \"2\": 99},\n \"lr\": 0.1\n}\n", want{kind: autopsy.KindUnknown}},
+	"checks of nodes":                       {"health.csv", "node,check,result\nn1,gemm,PASS\nn2,gemm,PASS\nn3,gemm,FAIL\n", want{kind: autopsy.KindFailed, hosts: []string{"n3"}}},
+	"checks that passed":                    {"health.csv", "node,check,result\nn1,gemm,PASS\nn2,gemm,PASS\nn3,gemm,PASS\n", want{kind: autopsy.KindUnknown}},
+	"a thermal violation":                   {"dmon.txt", violations(), want{kind: autopsy.KindSlow, devices: []string{"3"}}},
+	"clocks of AMD GPUs":                    {"rocm.txt", "GPU  Temp   AvgPwr  SCLK     MCLK\n0    43.0c  290.0W  1700Mhz  1600Mhz\n1    44.0c  291.0W  1700Mhz  1600Mhz\n2    77.0c  180.0W  900Mhz   1600Mhz\n3    42.0c  289.0W  1700Mhz  1600Mhz\n", want{kind: autopsy.KindSlow, devices: []string{"2"}}},
 	"a test without a root":                 {"test.out", strings.ReplaceAll(pair("n4", "n9", 88, 0), "sum      -1", "sum       -"), want{kind: autopsy.KindHealthy}},
 	"three iterations":                      {"train.log", megatron(10, 84606) + "\n" + megatron(15, 142474) + "\n" + megatron(20, 202438) + "\n", want{kind: autopsy.KindUnknown}},
 	"wrong results":                         {"test.out", pair("n4", "n9", 88, 12), want{kind: autopsy.KindFailed, text: "corrupted"}},

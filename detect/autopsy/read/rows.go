@@ -126,7 +126,7 @@ func numberAndUnit(s string) (value, unit string) {
 	return s[:end], strings.TrimSpace(s[end:])
 }
 
-var listItem = regexp.MustCompile(`^([A-Za-z][\w.-]*?\d[\w.-]*)(?: ?[:=] ?| +)([\d.]+) ?([A-Za-z]\w*(?:/\w+)?)$`)
+var listItem = regexp.MustCompile(`^((?i:gpu|rank|node|device|worker|host) \d+|[A-Za-z][\w.-]*?\d[\w.-]*)(?: ?[:=] ?| +)([\d.]+) ?([A-Za-z]\w*(?:/\w+)?)$`)
 
 // listed reads one line of a list: at least three members of one stem with one unit.
 func (r *rows) listed(l *line) bool {
@@ -170,8 +170,10 @@ func (r *rows) finish() {
 	r.table++
 	for _, x := range list {
 		who, by := autopsy.Who{Rank: -1, Host: x.key}, "host"
-		if n, ok := strings.CutPrefix(strings.ToLower(x.key), "rank"); ok {
-			who, by = autopsy.Who{Rank: int(whole(strings.Trim(n, "_-"), -1))}, "rank"
+		if word, n, ok := strings.Cut(x.key, " "); ok && (strings.EqualFold(word, "gpu") || strings.EqualFold(word, "device")) {
+			who, by = autopsy.Who{Rank: -1, Device: n}, "device"
+		} else if n, ok := strings.CutPrefix(strings.ToLower(x.key), "rank"); ok {
+			who, by = autopsy.Who{Rank: int(whole(strings.Trim(n, " _-"), -1))}, "rank"
 		} else if strings.HasPrefix(strings.ToLower(x.key), "gpu") || strings.HasPrefix(x.key, "mlx5") || strings.HasPrefix(x.key, "cuda") {
 			who, by = autopsy.Who{Rank: -1, Device: x.key}, "device"
 		}

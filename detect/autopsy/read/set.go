@@ -359,7 +359,8 @@ func (t *text) take(l *line) {
 
 // iteration takes a line of progress: reports that follow it are of its step.
 func (t *text) iteration(l *line) bool {
-	if !t.progress.take(l) {
+	took := t.progress.take(l)
+	if t.ofRank(l); !took {
 		return false
 	}
 	t.quiet = time.Time{}
@@ -371,6 +372,27 @@ func (t *text) iteration(l *line) bool {
 	}
 	return true
 }
+
+// ofRank takes the values of a line that names its rank for that rank's.
+func (t *text) ofRank(l *line) {
+	rank := l.rank()
+	if rank < 0 || len(t.members.samples) >= lineSamples {
+		return
+	}
+	who := autopsy.Who{Rank: rank}
+	for _, v := range t.progress.words.found {
+		if v.what == step || v.what == elapsed || v.what == meanTime || v.what == meanItems {
+			continue
+		}
+		d := directionOf(v.name)
+		if v.what == stepRate || v.what == items || v.what == partRate {
+			d = autopsy.LessIsSlow
+		}
+		t.members.put(l, v.name, d, "rank", decimal(int64(rank)), who, t.progress.newest, v.value)
+	}
+}
+
+const lineSamples = 200_000 // values of ranks that are kept of the lines of a text
 
 // finish ends what the readers have begun.
 func (t *text) finish() {
@@ -431,7 +453,8 @@ func (s *Set) takeText(input *autopsy.Input, t *text) {
 }
 
 func (s *Set) takeMembers(input *autopsy.Input, m *members) {
-	if len(m.samples)+len(m.named) == 0 {
+	s.facts.Faults = append(s.facts.Faults, m.failed...)
+	if len(m.samples)+len(m.named)+len(m.failed) == 0 {
 		return
 	}
 	s.facts.Samples = append(s.facts.Samples, m.samples...)

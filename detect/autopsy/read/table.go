@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,7 +46,7 @@ var noMetric = []string{
 
 var metricWords = []string{
 	"time", "_ms", "_s", "_us", "elapsed", "dur", "latency", "compute", "forward", "backward", "clock", "score", "bw", "bandwidth",
-	"throughput", "tflops", "per_sec", "speed", "sec", "seconds", "optimizer",
+	"throughput", "tflops", "clk", "per_sec", "speed", "sec", "seconds", "optimizer",
 }
 
 // table is a CSV file with one row for each member, or for each member and step.
@@ -56,6 +57,7 @@ type table struct {
 	by      string
 	values  []int // columns of metrics
 	reasons []int // columns that say "Active" of a slowdown
+	results []int // columns that say whether a check passed
 	kinds   []int // columns that tell metrics apart, such as a collective's name
 	steps   int   // column, -1 = none
 	host    int
@@ -87,6 +89,9 @@ func headers(head string) (rune, []string, bool) {
 		if n = strings.TrimSpace(n); n == "" || isDigit(n[0]) || len(n) > 80 {
 			return 0, nil, false
 		}
+	}
+	if slices.ContainsFunc(names, isResult) && slices.ContainsFunc(names, func(n string) bool { return keyOf(n) != "" }) {
+		return comma, names, true
 	}
 	for _, v := range fields(second, comma) {
 		v, _, _ = strings.Cut(strings.TrimSpace(v), " ")
@@ -131,6 +136,8 @@ func newTable(file string, names []string, m *members) *table {
 			if t.steps < 0 {
 				t.steps = i
 			}
+		case isResult(n):
+			t.results = append(t.results, i)
 		case strings.Contains(low, "slowdown") || strings.Contains(low, "throttle"):
 			t.reasons = append(t.reasons, i)
 		case low == "collective name" || low == "dtype" || low == "in msg nelems" || low == "op" || low == "kernel" || low == "process group name":
@@ -142,10 +149,36 @@ func newTable(file string, names []string, m *members) *table {
 			}
 		}
 	}
-	if len(t.values)+len(t.reasons) == 0 {
+	if len(t.values)+len(t.reasons)+len(t.results) == 0 {
 		return nil
 	}
 	return t
+}
+
+// keyOf is what a column's name tells apart, "" where it names no member.
+func keyOf(name string) string {
+	for _, k := range keys {
+		if plainName(name) == k.column {
+			return k.by
+		}
+	}
+	return ""
+}
+
+func isResult(name string) bool {
+	switch plainName(name) {
+	case "result", "status", "health", "verdict", "outcome", "passed":
+		return true
+	}
+	return false
+}
+
+func failed(value string) bool {
+	switch strings.ToLower(strings.TrimSpace(value)) {
+	case "fail", "failed", "error", "bad", "unhealthy", "fatal":
+		return true
+	}
+	return false
 }
 
 func plainName(s string) string {
@@ -234,6 +267,14 @@ func (t *table) take(row []string, number int) {
 	if t.timesOf >= 0 && at >= 0 {
 		if v, ok := parse(strings.TrimSpace(row[t.timesOf])); ok && v > 0 {
 			t.times.add(autopsy.Point{Value: v, Iteration: at, Line: number})
+		}
+	}
+	for _, i := range t.results {
+		if failed(row[i]) {
+			t.members.failed = append(t.members.failed, autopsy.Fault{
+				Kind: "check", Class: autopsy.Hardware, Who: who, Source: l.source(t.file),
+				Text: "a check of it failed (" + clipped(strings.TrimSpace(row[i])) + ")", Advice: "Take it out, and run that check on it alone.",
+			})
 		}
 	}
 	for _, i := range t.reasons {

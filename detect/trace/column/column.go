@@ -89,7 +89,7 @@ func Read(name string) Meaning {
 		m.Role = iterationTime(words)
 	case has(elapses) || timed && slices.Contains(words, "relative") || timed && slices.Contains(words, "total"):
 		m.Role = Elapsed
-	case len(words) == 1 && words[0] == "tps":
+	case slices.Contains(words, "tps"):
 		m.Role = Items
 	case isRank(words):
 		m.Role = Rank

@@ -30,10 +30,11 @@ const leadLeast = 200 * time.Millisecond
 // endsSeen is what is known of the ends of all ranks.
 type endsSeen struct {
 	ordered, untold, failed int       // by SIGTERM or SIGINT; nobody knows how; with a status of its own
-	interrupted, killed     int       // of ordered: by SIGINT; by another signal
+	interrupted             int       // of ordered: by SIGINT
 	first, last             time.Time // of all
 	firstFailed             time.Time
 	firstOrdered            time.Time
+	firstKilled             time.Time     // by another signal
 	alike                   bool          // all ended with one error of their own
 	told                    falcon.Ending // the first that says why
 }
@@ -66,13 +67,16 @@ func (s *endsSeen) add(p Process, at time.Time) {
 		s.failed++
 		earlier(&s.firstFailed)
 	default:
-		s.killed++
+		earlier(&s.firstKilled)
 	}
 }
 
 // failedFirst reports whether a rank failed so long before the others were ended that it is why.
-func (s *endsSeen) failedFirst() bool {
-	return s.failed > 0 && s.firstOrdered.Sub(s.firstFailed) >= leadLeast
+func (s *endsSeen) failedFirst() bool { return s.ledBy(s.firstFailed) }
+
+// ledBy reports whether another end came so long before the ordered ones that it is why.
+func (s *endsSeen) ledBy(other time.Time) bool {
+	return !other.IsZero() && s.firstOrdered.Sub(other) >= leadLeast
 }
 
 // endsTogether is what the ends of all ranks mean; "" where one of them lives, or may, or where
@@ -123,7 +127,10 @@ func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 // to end tells that somebody has stopped the job. Survivors that park leave their calls, and then end as well.
 func (w together) interrupted(now time.Time) falcon.EndsTogether {
 	c, seen := w.op.rec, endsSeen{}
-	if w.job.Parks || len(c.Launched) > 0 || !onlyEnds(c) || now.Sub(time.Unix(0, c.StartedNs)) < togetherWait {
+	if w.job.Parks || len(c.Launched) > 0 || !onlyEnds(c) {
+		return ""
+	}
+	if w.ranks.anyProcessAlive() && now.Sub(time.Unix(0, c.StartedNs)) < togetherWait {
 		return ""
 	}
 	for r, x := range w.ranks.everyRank() {
@@ -131,7 +138,7 @@ func (w together) interrupted(now time.Time) falcon.EndsTogether {
 			seen.add(x.process(), x.endReported())
 		}
 	}
-	if seen.interrupted == 0 || seen.killed > 0 || seen.failedFirst() {
+	if seen.interrupted == 0 || seen.ledBy(seen.firstKilled) || seen.failedFirst() {
 		return ""
 	}
 	return falcon.EndsInterrupted
@@ -206,7 +213,7 @@ var togetherTexts = map[falcon.EndsTogether]string{
 	falcon.EndsStopped: "all ranks were ended by SIGTERM or SIGINT: somebody has stopped the job (scancel, a time limit, Ctrl-C); deny, or approve to start it again",
 	falcon.EndsAtOnce: "all ranks ended within moments of each other, while their agents live: somebody may have stopped the job (scancel, a time limit, Ctrl-C), " +
 		"or its program has failed on all of them; look at what they printed, then deny, or approve to start them again",
-	falcon.EndsInterrupted: "SIGINT has ended a rank, as Ctrl-C sends it, and those that live may wait for it in a call that they can't leave: somebody has stopped the job; deny, or approve to start it again",
+	falcon.EndsInterrupted: "SIGINT has ended a rank, as Ctrl-C sends it: somebody has stopped the job, and ranks that wait for that one in a call can't take theirs; deny, or approve to start it again",
 	falcon.EndsAlike:       "all ranks failed by one error of the program, and no node is at fault; mend it, then deny, or approve to start them again",
 	falcon.EndsUnbegun:     "all ranks ended before the first iteration: the program, or its start, is at fault and no node is; look at what they printed, then deny, or approve to start them again",
 }

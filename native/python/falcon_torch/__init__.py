@@ -50,10 +50,12 @@ __version__ = "0.1.0"
 
 if "libfalcon_hook" in os.environ.get("LD_PRELOAD", ""):
     from ._environment import prepare
+    from ._interrupt import watch
     from ._raised import install
 
     prepare()
     install()
+    watch()
 
 _ELSEWHERE = {"Hook": "_hook", "hook_loaded": "_hook", "Job": "_job"}
 _LATER = {name: _ELSEWHERE.get(name, "_api") for name in __all__}  # imported when first asked for

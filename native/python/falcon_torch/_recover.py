@@ -373,8 +373,11 @@ def source_of(order: _hook.Rejoin, rank: int) -> int:
 
 def communication_failed(error: BaseException) -> bool:
     """Whether an error is one of communication, or a group has met one that explains it."""
-    if _raised.of_peers(type(error), str(error)):
-        return True
+    return _raised.of_peers(type(error), str(error)) or group_failed()
+
+
+def group_failed() -> bool:
+    """Whether a group has met an error of communication."""
     for group in list(c10d._world.pg_map):
         with suppress(Exception):  # before 2.6 a group can't be asked
             if str(group._get_backend(torch.device("cuda")).get_error()).endswith(("REMOTE_ERROR", "COMM_ERROR")):

@@ -22,9 +22,10 @@ type faults struct {
 	trace  bool // inside a Python traceback
 	raised int
 	found  []autopsy.Fault
-	more   map[string]int // of the same kind, that are not kept
-	root   *autopsy.Fault // torchrun's root cause, whose lines follow
-	gpu    string         // the newest that the driver named in a line of its own
+	more   map[string]int  // of the same kind, that are not kept
+	root   *autopsy.Fault  // torchrun's root cause, whose lines follow
+	gpu    string          // the newest that the driver named in a line of its own
+	plain  map[uint64]bool // shapes of lines that have no needle
 }
 
 const (
@@ -40,11 +41,17 @@ func (f *faults) take(l *line) bool {
 	if strings.Contains(l.text, "NVRM: The NVIDIA GPU ") {
 		f.gpu = strings.TrimSuffix(driverGPU.FindString(l.text), ".0")
 	}
+	shape := shapeOf(l.text)
+	if f.plain[shape] {
+		return false
+	}
+	plain := true
 	for i := range faultLines {
 		k := &faultLines[i]
 		if !strings.Contains(l.text, k.needle) {
 			continue
 		}
+		plain = false
 		m := k.form.FindStringSubmatch(l.text)
 		if m == nil {
 			continue
@@ -52,8 +59,38 @@ func (f *faults) take(l *line) bool {
 		f.add(l, k, m)
 		return true
 	}
+	if plain && len(f.plain) < shapesMost {
+		if f.plain == nil {
+			f.plain = map[uint64]bool{}
+		}
+		f.plain[shape] = true
+	}
 	return false
 }
+
+const shapesMost = 1 << 12 // of lines that have no needle: a hostile file may never repeat one
+
+// shapeOf is a hash of a line without the digits of its numbers, which no needle has: lines of progress differ in
+// nothing else. A digit that follows a letter is part of a word.
+func shapeOf(s string) uint64 {
+	h := uint64(offset64)
+	letter := false
+	for i := range len(s) {
+		c := s[i]
+		if isDigit(c) && !letter {
+			continue
+		}
+		letter = isWord(c) || letter && isDigit(c)
+		h = (h ^ uint64(c)) * prime64
+	}
+	return h
+}
+
+// Of FNV-1a.
+const (
+	offset64 = 14695981039346656037
+	prime64  = 1099511628211
+)
 
 var rootField = regexp.MustCompile(`^(host|rank|exitcode|traceback|time|error_file) *: *(.*)`)
 

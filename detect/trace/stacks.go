@@ -34,7 +34,7 @@ func (f StackFrame) Text() string {
 
 var (
 	// py-spy dump: "    wait (threading.py:320)" below `Thread 123 (idle): "MainThread"`.
-	pySpyFrame = regexp.MustCompile(`^\s+(\S+) \(([^()]+):(\d+)\)\s*$`)
+	pySpyFrame = regexp.MustCompile(`^\s+(\S.*?) \(([^()]+):(\d+)\)\s*$`)
 	// faulthandler: `  File "train.py", line 12 in step` below "Thread 0x…" or "Current thread 0x…".
 	faultFrame  = regexp.MustCompile(`^\s+File "([^"]+)", line (\d+) in (\S+)`)
 	stackThread = regexp.MustCompile(`(?i)^\s*(current )?thread (0x)?[0-9a-f]+`)
@@ -70,7 +70,7 @@ func (rec *Records) AddStacks(name string, r io.Reader) error {
 			threads = append(threads, nil)
 			continue
 		}
-		if f, ok := stackFrame(line); ok && len(threads) > 0 {
+		if f, ok := FrameOf(line); ok && len(threads) > 0 {
 			if at := len(threads) - 1; len(threads[at]) < 64 {
 				threads[at] = append(threads[at], f)
 			}
@@ -93,7 +93,8 @@ func (rec *Records) AddStacks(name string, r io.Reader) error {
 	return nil
 }
 
-func stackFrame(line string) (StackFrame, bool) {
+// FrameOf reads one frame of either.
+func FrameOf(line string) (StackFrame, bool) {
 	if m := pySpyFrame.FindStringSubmatch(line); m != nil {
 		return StackFrame{clipField(m[1]), clipToLength(m[2], 200), m[3]}, true
 	}

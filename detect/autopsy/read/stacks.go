@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon/detect/autopsy"
+	"github.com/failslow/falcon/detect/trace"
 )
 
 // stacks reads what py-spy dump and faulthandler write: the main thread of each process counts.
@@ -28,9 +29,7 @@ const (
 var (
 	spyProcess = regexp.MustCompile(`^Process (\d+):`)
 	spyThread  = regexp.MustCompile(`^Thread (\S+) \((?:idle|active)[^)]*\)(?:: "([^"]*)")?`)
-	spyFrame   = regexp.MustCompile(`^\s+(\S.*?) \(([^()]+):(\d+)\)$`)
 	faultHead  = regexp.MustCompile(`^(?:Current t|T)hread 0x[0-9a-f]+`)
-	faultFrame = regexp.MustCompile(`^\s+File "([^"]+)", line (\d+) in (\S+)`)
 	rankOfFile = regexp.MustCompile(`(?i)(?:rank|stack|trace|pyspy|py-spy|worker|log|stdout|stderr|out|err)[._-]?(\d+)(?:\.|_|$)`)
 	hostOfFile = regexp.MustCompile(`(?i)(?:^|[._-])((?:node|host|gpu|worker)-?\w*?\d+)(?:\.|_|$)`)
 )
@@ -55,17 +54,12 @@ func (s *stacks) take(l *line) bool {
 	if !s.begun {
 		return false
 	}
-	frame := ""
-	if m := spyFrame.FindStringSubmatch(l.text); m != nil {
-		frame = m[1] + " at " + shortPath(m[2]) + ":" + m[3]
-	} else if m := faultFrame.FindStringSubmatch(l.text); m != nil {
-		frame = m[3] + " at " + shortPath(m[1]) + ":" + m[2]
-	}
-	if frame == "" {
+	f, ok := trace.FrameOf(l.text)
+	if !ok {
 		return strings.HasPrefix(l.text, "Python v")
 	}
 	if s.main && len(s.now.Frames) < framesMost {
-		s.now.Frames = append(s.now.Frames, clipped(frame))
+		s.now.Frames = append(s.now.Frames, clipped(f.Name+" at "+shortPath(f.File)+":"+f.Line))
 	}
 	return true
 }

@@ -135,8 +135,9 @@ def _process(orders: Connection, out: Connection, agent: Agent, posts: list[Post
     try:
         if joins:
             _join.pretend_backends()
-        dist.init_process_group("gloo")
-        if not joins:
+            dist.init_process_group("gloo", timeout=timedelta(seconds=GLOO_S))  # of its groups, once it has joined
+        else:
+            dist.init_process_group("gloo")
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=GLOO_S), dist.group.WORLD)
         out.send((True, train(mailbox)))
     except BaseException:  # whatever it is, the test shows it

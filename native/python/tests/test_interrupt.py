@@ -58,17 +58,17 @@ def test_who_waits_for_a_peer_that_has_ended_ends() -> None:
 
 
 def test_who_waits_for_peers_that_live_takes_it_when_they_come() -> None:
-    status, out, said = interrupted("wait(2)", ended=False)
+    status, out, said = interrupted("wait(1)", ended=False)
     assert (status, out) == (-signal.SIGINT, "")
     assert "falcon_torch" not in said.partition("Traceback")[0]
     assert said.strip().endswith("KeyboardInterrupt")
 
 
 def test_what_the_program_does_with_it_is_left_to_it() -> None:
-    caught = "try:\n    threading.Event().wait()\nexcept KeyboardInterrupt:\n    wait(2)"
+    caught = "try:\n    threading.Event().wait()\nexcept KeyboardInterrupt:\n    wait(1)"
     assert interrupted(caught, ended=True)[:2] == (0, "went on\n")
     own = "signal.signal(signal.SIGINT, lambda *_: print('own', flush=True))"
-    assert interrupted("wait(2)", ended=True, first=own)[:2] == (0, "own\nwent on\n")
+    assert interrupted("wait(1)", ended=True, first=own)[:2] == (0, "own\nwent on\n")
 
 
 def test_a_signal_to_a_child_is_none_to_its_parent() -> None:
@@ -79,7 +79,7 @@ if child == 0:
     os.kill(os.getpid(), signal.SIGINT)
     threading.Event().wait()
 """
-    then = f"{child}\nassert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\nwait(2)"
+    then = f"{child}\nassert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\nwait(1)"
     text = SCRIPT.format(package=str(PACKAGE), ended=True, first="", then=then)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "ready\nwent on\n"), done.stderr

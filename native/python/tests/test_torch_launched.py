@@ -51,9 +51,8 @@ def store() -> dist.TCPStore:
 
 
 def test_workers_of_torchrun_meet_where_nothing_was_launched(store: dist.TCPStore) -> None:
-    for attempt in range(2):
-        got = start(store, **worker(attempt))
-        assert got.stdout.split() == ["met", "1", "0"], got.stderr
+    got = start(store, **worker(1))
+    assert got.stdout.split() == ["met", "1", "0"], got.stderr
 
 
 def test_workers_of_torchrun_end_beside_a_launch(store: dist.TCPStore) -> None:
@@ -63,8 +62,6 @@ def test_workers_of_torchrun_end_beside_a_launch(store: dist.TCPStore) -> None:
     assert beside.returncode == 1
     assert beside.stdout == ""
     assert beside.stderr.strip().startswith("falcon_torch: agents have started this job again as generation 4")
-    again = start(store, FALCON_GENERATION="5", TORCHELASTIC_RESTART_COUNT="5")
-    assert again.stdout.split() == ["met", "1", "0"], again.stderr
 
 
 def test_what_a_user_asks_for_is_refused_and_not_overwritten(store: dist.TCPStore) -> None:

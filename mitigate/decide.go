@@ -157,6 +157,7 @@ func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision)
 		}
 		a.State = falcon.ActionVetoed
 		s.vetoed[a.Rung] = true
+		p.ledger.restartAbove(s, a.Rung) // who wants no action now is not asked about a dearer one at once
 		p.out.addNote(a.ID, "decision", "%s %s by %s%s", name, verb, d.By, reasonSuffix(d.Reason))
 	}
 	p.out.addAction(*a)

@@ -209,6 +209,18 @@ func (l *costLedger) resetClocks(r falcon.Rung) {
 	}
 }
 
+// restartAbove starts the clocks of the rungs above one anew for an incident: a person has refused the
+// cheaper action, so what was lost until now is no reason for a dearer one. It is due by what is lost
+// from here on.
+func (l *costLedger) restartAbove(s *incidentState, r falcon.Rung) {
+	for _, up := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
+		if up.Level() > r.Level() {
+			s.cost.PaidMs[up.Level()] = s.cost.ImpactMs
+		}
+	}
+	l.persistCost(s)
+}
+
 // costLedger charges every incident what the iterations lost to it.
 type costLedger struct {
 	cfg        *Config

@@ -110,3 +110,13 @@ func TestDataIsNotFromTheFuture(t *testing.T) {
 		t.Error(row)
 	}
 }
+
+// Who loses the last spare reads it on the first page.
+func TestTheLastSpareIsMissed(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Job.NoSpare, s.Job.IterationUnixNs = "n8", at.UnixNano()
+	})
+	if s := text(m); !strings.Contains(s, "no spare is left (n8): a node that is lost now can't be replaced") {
+		t.Errorf("\n%s", s)
+	}
+}

@@ -41,6 +41,10 @@ func TestBarredSpare(t *testing.T) {
 				t.Errorf("%v: %v, want %q", c.q, err, c.text)
 			}
 		}
+		b.playTurns(2)
+		if s, err := b.engine.Latest(context.Background()); err != nil || s.Reply.GetJob().GetNoSpare() != "n2" {
+			t.Errorf("that the last spare is gone: %q, %v", s.Reply.GetJob().GetNoSpare(), err)
+		}
 		b.again()
 		for range 200 {
 			b.turn()

@@ -30,6 +30,7 @@ type jobDescriber struct {
 	processesLater bool // the recovery machine has not been given its past
 	comms          map[falcon.Rank][]falcon.Comm
 	choicesAt      int          // job.choices that comms has
+	noSpare        string       // the last spares, where all are gone; "" = one is left, or there was none
 	means          means        // what the planner knows that it can restart with
 	copiesFor      recovery.Job // what onlyCopies was found for
 	onlyCopies     []falcon.Node
@@ -89,6 +90,20 @@ func (d *jobDescriber) announce(now time.Time, rec jobRecord) {
 	d.announceToRecovery(now)
 }
 
+// noteSpares takes what the job can be restarted with, and says when the last spare has gone: a node
+// that is lost then can't be replaced.
+func (d *jobDescriber) noteSpares(now means) {
+	was := d.means.spares
+	d.means = now
+	switch {
+	case len(now.spares) > 0:
+		d.noSpare = ""
+	case len(was) > 0:
+		d.noSpare = falcon.NodesText(was)
+		d.oplog.logf("agent", 2, "", "no spare is left (%s): a node that is lost now can't be replaced", clean(d.noSpare))
+	}
+}
+
 // announceToDetector keeps the communicators that were reported last while some
 // process has not reported those of its new place.
 func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
@@ -116,7 +131,7 @@ func (d *jobDescriber) announceLateToDetector(now time.Time) {
 
 func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
-	d.means = d.planMeans()
+	d.noteSpares(d.planMeans())
 	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, Barred: d.means.barred, CanLaunch: d.means.launch, Can: rec.Can,

@@ -121,6 +121,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
 	}
+	v.NoSpare = clean(sv.describer.noSpare)
 	v.SlowerIterations, v.End = int32(steady.Slower), sv.status.end(now)
 	v.UsualMs = cmp.Or(steady.CurrentMs, sv.intake.pulse.usualMs(), sv.paces.usualMs())
 	if at := sv.intake.pulse.at; !at.IsZero() {

@@ -49,6 +49,9 @@ func concernLines(s *page.State) []page.Line {
 	if list := s.Snap().GetFenced(); len(list) > 0 {
 		add(themes.Warn, "fenced until it is lifted, by "+s.Keys.Name(key.Command, key.Global)+"lift NODE WHY: "+phrase.Few(list, namesMost))
 	}
+	if gone := s.Snap().GetJob().GetNoSpare(); gone != "" && !page.Ended(s) {
+		add(themes.Warn, "no spare is left ("+gone+"): a node that is lost now can't be replaced")
+	}
 	add(themes.Warn, otherConsole(s))
 	add(themes.Warn, otherAgents(s))
 	add(themes.Warn, stealText(s))

@@ -8197,6 +8197,7 @@ type Job struct {
 	IterationUnixNs  int64                  `protobuf:"varint,24,opt,name=iteration_unix_ns,json=iterationUnixNs,proto3" json:"iteration_unix_ns,omitempty"`  // when the newest iteration was reported to have ended, by the engine's clock; 0 = none of this job epoch
 	SlowerIterations int32                  `protobuf:"varint,25,opt,name=slower_iterations,json=slowerIterations,proto3" json:"slower_iterations,omitempty"` // newest ones in a row that took longer than the baseline by 10 % or more, at most 64
 	UsualMs          float64                `protobuf:"fixed64,27,opt,name=usual_ms,json=usualMs,proto3" json:"usual_ms,omitempty"`                           // of an iteration as the job goes, from the one before where a job epoch is new; 0 = not known
+	NoSpare          string                 `protobuf:"bytes,28,opt,name=no_spare,json=noSpare,proto3" json:"no_spare,omitempty"`                             // which spares are gone, where there were some and none is left; empty = one is left, or there was none
 	End              *JobEnd                `protobuf:"bytes,26,opt,name=end,proto3" json:"end,omitempty"`                                                    // how the job ended; absent while a process lives, and where none was seen
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -8412,6 +8413,13 @@ func (x *Job) GetUsualMs() float64 {
 		return x.UsualMs
 	}
 	return 0
+}
+
+func (x *Job) GetNoSpare() string {
+	if x != nil {
+		return x.NoSpare
+	}
+	return ""
 }
 
 func (x *Job) GetEnd() *JobEnd {
@@ -16447,7 +16455,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12\"\n" +
 	"\rfirst_unix_ns\x18\x05 \x01(\x03R\vfirstUnixNs\x12 \n" +
 	"\flast_unix_ns\x18\x06 \x01(\x03R\n" +
-	"lastUnixNs\"\x98\x06\n" +
+	"lastUnixNs\"\xb3\x06\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02tp\x18\x02 \x01(\x05R\x02tp\x12\x0e\n" +
@@ -16479,7 +16487,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\asilicon\x18\x17 \x01(\v2\x12.falcon.v1.SiliconR\asilicon\x12*\n" +
 	"\x11iteration_unix_ns\x18\x18 \x01(\x03R\x0fiterationUnixNs\x12+\n" +
 	"\x11slower_iterations\x18\x19 \x01(\x05R\x10slowerIterations\x12\x19\n" +
-	"\busual_ms\x18\x1b \x01(\x01R\ausualMs\x12#\n" +
+	"\busual_ms\x18\x1b \x01(\x01R\ausualMs\x12\x19\n" +
+	"\bno_spare\x18\x1c \x01(\tR\anoSpare\x12#\n" +
 	"\x03end\x18\x1a \x01(\v2\x11.falcon.v1.JobEndR\x03end\"\x86\x01\n" +
 	"\x06JobEnd\x12\x10\n" +
 	"\x03how\x18\x01 \x01(\tR\x03how\x12\x0e\n" +

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 // fakeParents is process 50 above all ranks.
 type fakeParents struct {
+	mu     sync.Mutex
 	doubt  error
 	ended  bool
 	deaf   bool // SIGTERM does not end it
@@ -25,15 +27,28 @@ func (f *fakeParents) Above(int, int) (elastic.Process, error) {
 	return elastic.Process{PID: 50, Start: 7}, f.doubt
 }
 
-func (f *fakeParents) Runs(p elastic.Process) bool { return p.PID != 50 || !f.ended }
+func (f *fakeParents) Runs(p elastic.Process) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return p.PID != 50 || !f.ended
+}
+
+// signals are those that were sent so far.
+func (f *fakeParents) signals() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.got)
+}
 
 func (f *fakeParents) Below(elastic.Process) []elastic.Process {
 	return []elastic.Process{{PID: 60, Start: 8}}
 }
 
 func (f *fakeParents) Signal(p elastic.Process, sig unix.Signal) error {
+	f.mu.Lock()
 	f.got = append(f.got, fmt.Sprintf("%v to %d", sig, p.PID))
 	f.ended = f.ended || p.PID == 50 && (sig == unix.SIGKILL || sig == unix.SIGTERM && !f.deaf)
+	f.mu.Unlock()
 	if sig == unix.SIGTERM && !f.deaf && f.onTerm != nil {
 		f.onTerm()
 	}
@@ -57,13 +72,13 @@ func TestLaunchEndsElasticAgents(t *testing.T) {
 		wait(time.Second)
 		n.Command(launchCommand(1, 2, 0))
 		wait(time.Second)
-		if !slices.Equal(above.got, []string{"terminated to 50"}) || len(m.started) > 0 {
-			t.Fatalf("signals %v, %d processes started beside the elastic agent", above.got, len(m.started))
+		if !slices.Equal(above.signals(), []string{"terminated to 50"}) || m.starts() > 0 {
+			t.Fatalf("signals %v, %d processes started beside the elastic agent", above.signals(), m.starts())
 		}
 		wait(15*time.Second + time.Second)
 		want := []string{"terminated to 50", "stopped (signal) to 50", "killed to 50", "killed to 60"}
-		if !slices.Equal(above.got, want) || len(m.started) != 1 {
-			t.Fatalf("signals %v, %d processes started", above.got, len(m.started))
+		if !slices.Equal(above.signals(), want) || m.starts() != 1 {
+			t.Fatalf("signals %v, %d processes started", above.signals(), m.starts())
 		}
 		n.expect(t, accepted)
 	})
@@ -89,8 +104,8 @@ func TestLaunchBesideElasticAgents(t *testing.T) {
 			n.Command(launchCommand(1, 2, 0))
 			wait(time.Second)
 			got := n.ship.results()
-			if len(above.got) > 0 || len(m.started) != c.started || !strings.Contains(got[len(got)-1].Detail, c.detail) {
-				t.Errorf("%s: signals %v, %d started, %v", name, above.got, len(m.started), got)
+			if len(above.signals()) > 0 || m.starts() != c.started || !strings.Contains(got[len(got)-1].Detail, c.detail) {
+				t.Errorf("%s: signals %v, %d started, %v", name, above.signals(), m.starts(), got)
 			}
 		})
 	}
@@ -107,15 +122,15 @@ func TestStopEndsElasticAgents(t *testing.T) {
 		n.dir.exits[101].die("killed by signal 15 (SIGTERM)")
 		wait(time.Second)
 		n.expect(t, accepted, done)
-		if len(above.got) > 0 {
-			t.Fatalf("rank 1 alone was to end, and its elastic agent got %v", above.got)
+		if len(above.signals()) > 0 {
+			t.Fatalf("rank 1 alone was to end, and its elastic agent got %v", above.signals())
 		}
 		above.onTerm = func() { n.dir.exits[100].die("killed by signal 15 (SIGTERM)") }
 		n.order(2, 50*time.Second, stopCommand(3))
 		wait(time.Second)
 		n.expect(t, accepted, done, accepted, done)
-		if !slices.Equal(above.got, []string{"terminated to 50"}) {
-			t.Fatalf("signals %v", above.got)
+		if !slices.Equal(above.signals(), []string{"terminated to 50"}) {
+			t.Fatalf("signals %v", above.signals())
 		}
 	})
 }

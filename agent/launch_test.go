@@ -29,6 +29,13 @@ func (m *fakeMachine) Start(s launch.Spec) (launch.Proc, error) {
 	return launch.Proc{PID: 200 + len(m.started), Start: 1}, nil
 }
 
+// starts is how many processes were started so far.
+func (m *fakeMachine) starts() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.started)
+}
+
 func (m *fakeMachine) Ended(p launch.Proc) (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

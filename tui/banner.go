@@ -64,7 +64,7 @@ func (b banner) drawHeader() string {
 	job := b.Live.Snap().GetJob()
 	right := b.headerRight()
 	left := b.headerLeft(bold, b.w-lipgloss.Width(right)-2)
-	if job.GetBaselineMs() > 0 {
+	if job.GetBaselineMs() > 0 && !page.Idle(b.Live) {
 		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"
 		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= b.w {
 			against = "" // a figure is worth more than the word
@@ -81,7 +81,10 @@ func (b banner) headerLeft(bold lipgloss.Style, w int) string {
 	if job.GetEmulated() {
 		emulated = " (emulated)"
 	}
-	name, pace := " "+bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob))), "  "+bold.Render(phrase.Ms(job.GetIterationMs()))
+	name, pace := " "+bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob))), ""
+	if !page.Idle(b.Live) { // else it is of before
+		pace = "  " + bold.Render(phrase.Ms(job.GetIterationMs()))
+	}
 	iteration := "  iter " + phrase.Iteration(job.GetIteration())
 	for _, text := range []string{name + emulated + iteration + ranks + pace, name + iteration + ranks + pace, name + iteration + pace} {
 		if lipgloss.Width(text) <= w {
@@ -134,6 +137,9 @@ func (b banner) connection() (string, themes.Role) {
 		}
 	}
 	age := f.Age(b.clock)
+	if page.Idle(b.Live) { // nothing is measured: the picture is as new as it can be
+		age = f.PictureAge(b.clock)
+	}
 	text := fmt.Sprintf("data %.1fs", max(0, age.Seconds()))
 	if age >= 10*time.Second {
 		text = fmt.Sprintf("data %ds old", int(age.Seconds()))

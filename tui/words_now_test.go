@@ -189,3 +189,33 @@ func TestAStopIsNoLoss(t *testing.T) {
 		t.Errorf("rank %d:\n%s", m.work.state.Rank(), s)
 	}
 }
+
+// While nothing trains no figure of before stands in the header, least of all in green; that nothing
+// is measured is no old picture; who waits in a recovery is parked; and the bar says for whom it waits.
+func TestAStandstillHasNoFigures(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Job.State, s.Job.IterationUnixNs, s.Job.DataAgeMs = "recovering", at.Add(-28*time.Second).UnixNano(), 28000
+		s.Recovery = lostNode(at, "suspend")
+		s.Recovery.DeadlineUnixNs = at.Add(9 * time.Minute).UnixNano()
+		s.Recovery.Wait = &falconv1.RecoveryWait{Nodes: []string{"n3"}, Spare: true, Then: "fail", UntilUnixNs: at.Add(9 * time.Minute).UnixNano()}
+		for i, r := range s.Ranks {
+			r.Health = falconv1.RankHealth_RANK_HEALTH_STALE
+			stage := "parked"
+			if i >= 6 {
+				stage = "gone"
+			}
+			s.Recovery.Ranks = append(s.Recovery.Ranks, &falconv1.RankRecovery{Rank: r.Rank, Stage: stage})
+		}
+	})
+	s := text(m)
+	rows := strings.Split(s, "\n")
+	if strings.Contains(rows[0], " ms") || strings.Contains(rows[0], "%") || strings.Contains(s, " old") {
+		t.Errorf("figures of before, or an old picture:\n%s", s)
+	}
+	if got := m.work.state.Tally(); got != "2 lost, 6 parked" {
+		t.Errorf("ranks are %q", got)
+	}
+	if bar := rows[len(rows)-3]; !strings.Contains(bar, "REC-0002 waits 9 min more for n3 to come back or a spare") {
+		t.Errorf("the bar: %s", bar)
+	}
+}

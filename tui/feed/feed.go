@@ -98,6 +98,14 @@ func (s *State) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(s.Received)) + time.Duration(s.Snap.GetJob().GetDataAgeMs())*time.Millisecond
 }
 
+// PictureAge is how long ago the newest picture came, whatever is measured of the job.
+func (s *State) PictureAge(now time.Time) time.Duration {
+	if s.Received.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(s.Received))
+}
+
 // EngineTime is the present by the engine's clock: that of the newest picture, and what has
 // passed here since it came. The two clocks are never subtracted from each other. Before the
 // first picture it is now.

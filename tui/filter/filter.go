@@ -34,7 +34,7 @@ type Subject struct {
 	DP     int                // replica
 	PP     int                // stage
 	View   *falconv1.RankView // nil where nothing is known
-	State  string             // "ok", "slow", "culprit", "stale", "lost", "fenced", "unknown", "finished", "ended"
+	State  string             // "ok", "slow", "culprit", "stale", "lost", "fenced", "unknown", "finished", "ended", "parked"
 	Picked bool
 
 	node lastNode // ranks of a node come one after another

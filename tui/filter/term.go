@@ -147,13 +147,15 @@ func bareWordTerm(t string) match {
 func hasState(state string) match { return func(s *Subject) bool { return s.State == state } }
 
 var states = map[string]match{
-	"ok": hasState("ok"), "slow": hasState("slow"), "culprit": hasState("culprit"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"), "unknown": hasState("unknown"), "finished": hasState("finished"), "ended": hasState("ended"), "link-end": hasState(linkEnd),
+	"ok": hasState("ok"), "slow": hasState("slow"), "culprit": hasState("culprit"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"), "unknown": hasState("unknown"), "finished": hasState("finished"), "ended": hasState("ended"), "parked": hasState("parked"), "link-end": hasState(linkEnd),
 }
 
 // traits are what a rank can be beyond its state.
 var traits = map[string]match{
 	"culprit": hasState("culprit"), "slow": hasState("slow"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"),
-	"anomaly": func(s *Subject) bool { return s.State != "ok" && s.State != "finished" && s.State != "ended" },
+	"anomaly": func(s *Subject) bool {
+		return s.State != "ok" && s.State != "finished" && s.State != "ended" && s.State != "parked"
+	},
 	"suspect": func(s *Subject) bool { return s.State == "culprit" || s.State == linkEnd || s.State == "slow" },
 	"failing": func(s *Subject) bool { return s.View.GetFailing() },
 	"picked":  func(s *Subject) bool { return s.Picked },

@@ -53,6 +53,7 @@ var looks = [roster.Standings]struct {
 	roster.Lost:    {'†', "lost", themes.Lost},
 	roster.Slow:    {'▲', "slow", themes.Warn},
 	roster.Stale:   {'?', "stale", themes.Stale},
+	roster.Parked:  {'■', "parked", themes.Accent},
 	roster.Fenced:  {'⊘', "fenced", themes.Stale},
 	roster.Unknown: {'?', "unknown", themes.Stale},
 	roster.Ended:   {'○', "finished", themes.Dim},
@@ -68,6 +69,9 @@ func (s *State) Legend() string {
 	text := "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
 	if s.Roster.Count[roster.LinkEnd] > 0 {
 		text += "  ≈ link end"
+	}
+	if s.Roster.Count[roster.Parked] > 0 {
+		text += "  ■ parked"
 	}
 	if s.Roster.Count[roster.Fenced] > 0 {
 		text += "  ⊘ fenced"

@@ -76,6 +76,9 @@ func (s *State) RecoverySummary(r *falconv1.Recovery) string {
 	case falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled:
 		return r.State + ": " + r.Reason
 	}
+	if left, limited := s.Left(r); r.GetWait() != nil && limited {
+		return phrase.WaitsFor(r.Wait, left)
+	}
 	text := r.GetState() + ": " + phrase.Progress(r)
 	if d := s.Deadline(r); d != "" {
 		text += ", " + d

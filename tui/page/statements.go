@@ -26,6 +26,16 @@ func Ended(s *State) bool {
 	return false
 }
 
+// Idle reports whether no iteration is to come now: what was measured last says nothing of the job,
+// and that nothing is measured is no sign of a late picture.
+func Idle(s *State) bool {
+	switch statements.OfJob(picture(s)).Kind {
+	case statements.Standing, statements.Resuming, statements.Moving, statements.Held, statements.Stopped, statements.Failed, statements.Ended:
+		return true
+	}
+	return false
+}
+
 func picture(s *State) statements.Picture {
 	snap := s.Snap()
 	if s.whole != nil {

@@ -9,7 +9,7 @@ import (
 
 // byStanding is the code of a standing by any metric; None leaves it to the metric.
 var byStanding = [Standings]Code{
-	Culprit: CulpritCode, LinkEnd: CulpritCode, Lost: LostCode, Stale: StaleCode, Unknown: StaleCode, Fenced: Excluded, Ended: Level0, Exited: Level0,
+	Culprit: CulpritCode, LinkEnd: CulpritCode, Lost: LostCode, Stale: StaleCode, Parked: StaleCode, Unknown: StaleCode, Fenced: Excluded, Ended: Level0, Exited: Level0,
 }
 
 // ofLevel is the code of each level.

@@ -26,6 +26,7 @@ const (
 	Lost                    // its process is gone
 	Slow                    // suspected, or slow against peers
 	Stale                   // nothing fresh from it
+	Parked                  // it waits in a recovery, as it should
 	Fenced                  // gone because the recovery does not let it take part any more
 	Unknown                 // nothing known of it
 	Ended                   // gone because the job has finished
@@ -48,6 +49,7 @@ type Roster struct {
 	standings []Standing // by rank
 	finished  bool
 	over      bool            // all processes have ended, not by finishing
+	parked    map[int32]bool  // ranks that wait in the recovery at work
 	lost      map[int32]bool  // ranks that the newest recovery has lost, unless they train again
 	fenced    map[string]bool // nodes, by the newest recovery
 	apart     map[int32]bool  // ranks, likewise
@@ -153,9 +155,15 @@ func (t *Roster) excludeFenced(r *falconv1.Recovery) {
 	for _, n := range r.GetFenced() {
 		t.fenced[n] = true
 	}
+	over := falcon.RecoveryState(r.GetState()).Over()
 	for _, x := range r.GetRanks() {
-		if x.GetStage() == "fenced" {
+		switch x.GetStage() {
+		case "fenced":
 			t.apart[x.GetRank()] = true
+		case "parked":
+			if !over {
+				t.markParked(x.GetRank())
+			}
 		}
 	}
 }
@@ -177,6 +185,13 @@ func (t *Roster) findLost(r *falconv1.Recovery) {
 		case falcon.FaultHang, falcon.FaultFrozen:
 		}
 	}
+}
+
+func (t *Roster) markParked(rank int32) {
+	if t.parked == nil {
+		t.parked = map[int32]bool{}
+	}
+	t.parked[rank] = true
 }
 
 func (t *Roster) markLost(rank int32) {
@@ -308,6 +323,8 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 		return Fenced
 	case health == falconv1.RankHealth_RANK_HEALTH_LOST || t.lost[rank]:
 		return Lost
+	case t.parked[rank]:
+		return Parked
 	default:
 		return Stale
 	}

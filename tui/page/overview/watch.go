@@ -37,7 +37,7 @@ func concernLines(s *page.State) []page.Line {
 		}
 		add(themes.Warn, text)
 	}
-	if age := s.Feed.Age(s.Now); age > oldData && !s.Over() {
+	if age := s.Feed.Age(s.Now); age > oldData && !page.Idle(s) && !s.Over() {
 		add(themes.Bad, "data is "+phrase.Seconds(age)+" old: what is shown may have changed")
 	}
 	add(themes.Warn, s.Snap().GetJob().GetAlarm())

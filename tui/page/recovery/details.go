@@ -59,8 +59,8 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.RecoverySummary(v), v.Reason) {
 		t.sayLine(themes.Warn, "Because %s", v.Reason)
 	}
-	if left, limited := s.Left(v); v.GetWait() != nil && limited && feed.Recovering(v) {
-		t.sayLine(themes.Warn, "%s", phrase.Capital(phrase.WaitsFor(v.Wait, left)))
+	if _, limited := s.Left(v); v.GetWait() != nil && limited && feed.Recovering(v) {
+		t.sayLine(themes.Text, "%s", phrase.Capital(phrase.Progress(v)))
 	}
 	if v.GetDecidedBy() != "" {
 		text := "Decided by " + v.DecidedBy

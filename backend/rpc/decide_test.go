@@ -102,8 +102,13 @@ func TestRestartNeedsAReason(t *testing.T) {
 		}
 	}
 	r, err := c.Decide(ctx, on(a, true, "the node is worn out"))
-	if err != nil || r.GetAction().GetState() != string(falcon.ActionDispatched) || r.GetAction().GetReason() != "the node is worn out" {
+	// No rank is there: on a busy machine the order has failed, with its own reason, before the answer is made.
+	state := falcon.ActionState(r.GetAction().GetState())
+	if err != nil || r.GetAction().GetDecidedBy() == "" || state != falcon.ActionDispatched && state != falcon.ActionFailed {
 		t.Errorf("with a reason: %v, %v", r, err)
+	}
+	if state == falcon.ActionDispatched && r.GetAction().GetReason() != "the node is worn out" {
+		t.Errorf("its reason: %v", r)
 	}
 }
 

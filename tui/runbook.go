@@ -19,7 +19,7 @@ func runbookTopic(by decision.Operator) string {
 	switch x := page.First(by.Live); {
 	case x.Kind == statements.Standing:
 		return docs.Standstill
-	case x.Kind == statements.Recovery, x.Kind == statements.Stopped, x.Kind == statements.Failed, x.Kind == statements.Ended:
+	case x.Kind == statements.Recovery, x.Kind == statements.Stopped, x.Kind == statements.Failed, x.Kind == statements.Gone, x.Kind == statements.Ended:
 		return docs.Lost
 	case !page.Open(by.Subject.Incident()):
 		return docs.FirstMinute

@@ -167,6 +167,7 @@ func stoppedJob(why falcon.EndsTogether, words string) func(*falconv1.SnapshotRe
 		}
 		r.Faults[3].Words = words
 		s.Recovery, s.Job.State = r, "recovering"
+		s.Job.End = &falconv1.JobEnd{How: "gone", Why: "rank 4 on n2 ended, nobody knows how", Ranks: 8, First: []int32{4}} // the recovery knows more
 	}
 }
 

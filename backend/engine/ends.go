@@ -71,20 +71,25 @@ func (j *job) lastEnd() time.Time {
 // fillBadEnd says how processes ended that have not all ended with success: somebody has stopped them
 // where SIGTERM or SIGINT ended all of them, else they failed, with the words of the first.
 func (j *job) fillBadEnd(out *falconv1.JobEnd) {
-	ordered, bad := 0, 0
-	var first *process
+	ordered := 0
+	var first, untold *process // the first that failed, and the first of which nothing is told
 	for _, p := range j.ranks {
 		if falconv1.ExitedWell(p.state.GetExit()) {
 			continue
 		}
-		bad++
 		if endingOf(p.state).Ordered() {
 			ordered++
 			continue
 		}
-		if first == nil || p.endedAt.Before(first.endedAt) || p.endedAt.Equal(first.endedAt) && p.rank < first.rank {
-			first = p
+		if e := endingOf(p.state); !e.Known && e.Raised.IsZero() {
+			untold = earlier(untold, p)
+			continue
 		}
+		first = earlier(first, p)
+	}
+	how := statements.Failed
+	if first == nil && untold != nil {
+		first, how = untold, statements.Gone
 	}
 	if first == nil {
 		out.How, out.Why = string(statements.Stopped), fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
@@ -94,5 +99,13 @@ func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 	if words := endingOf(first.state).Words(); words != "" {
 		why += ": " + words
 	}
-	out.How, out.Why, out.First = string(statements.Failed), why, []int32{int32(first.rank)}
+	out.How, out.Why, out.First = string(how), why, []int32{int32(first.rank)}
+}
+
+// earlier is the process of two that ended first, the lower rank of equals.
+func earlier(a, b *process) *process {
+	if a == nil || b.endedAt.Before(a.endedAt) || b.endedAt.Equal(a.endedAt) && b.rank < a.rank {
+		return b
+	}
+	return a
 }

@@ -34,6 +34,9 @@ func (p Picture) job() Statement {
 	switch state := falcon.JobState(j.GetState()); {
 	case state == "":
 		s.Kind = Unknown
+	case p.together() != "":
+		s.Kind, s.Severity, s.Since, s.Recovery = p.together(), Bad, at(p.Snap.GetRecovery().GetStartedUnixNs()), p.Snap.GetRecovery()
+		s.Ranks = Spoken(s.Recovery).GetRanks()
 	case j.GetEnd() != nil:
 		s.Kind, s.Severity, s.Since, s.Ranks = endKind(j.GetEnd().GetHow()), Bad, at(j.GetEnd().GetAtUnixNs()), j.GetEnd().GetFirst()
 		if s.Kind == Finished {
@@ -43,9 +46,6 @@ func (p Picture) job() Statement {
 		s.Kind, s.Severity, s.Recovery = Ended, Bad, p.Snap.GetRecovery()
 	case state == falcon.JobFinished:
 		s.Kind, s.Severity = Finished, Good
-	case p.together() != "":
-		s.Kind, s.Severity, s.Since, s.Recovery = p.together(), Bad, at(p.Snap.GetRecovery().GetStartedUnixNs()), p.Snap.GetRecovery()
-		s.Ranks = Spoken(s.Recovery).GetRanks()
 	case p.stands():
 		s.Kind, s.Severity, s.Recovery, s.Since = Standing, Bad, p.Snap.GetRecovery(), p.lastIteration()
 	case state == falcon.JobRestarting:
@@ -173,7 +173,7 @@ func (p Picture) lastIteration() time.Time {
 // endKind is the kind for an end's word on the wire.
 func endKind(how string) Kind {
 	switch k := Kind(how); k {
-	case Finished, Stopped, Failed, Ended:
+	case Finished, Stopped, Failed, Gone, Ended:
 		return k
 	default:
 		return Failed
@@ -187,8 +187,10 @@ func (p Picture) together() Kind {
 		return ""
 	}
 	switch falcon.EndsTogether(r.GetTogether()) {
-	case falcon.EndsStopped, falcon.EndsAtOnce:
+	case falcon.EndsStopped:
 		return Stopped
+	case falcon.EndsAtOnce:
+		return Gone
 	case falcon.EndsUnbegun, falcon.EndsAlike:
 		return Failed
 	}

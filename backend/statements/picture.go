@@ -62,7 +62,7 @@ func (s *Statement) place() int {
 	switch s.Kind {
 	case Unseen:
 		return 0
-	case Stopped, Failed, Ended, Finished: // how it ended comes before what is asked about it
+	case Stopped, Failed, Gone, Ended, Finished: // how it ended comes before what is asked about it
 		return 1
 	case Recovery:
 		return 2

@@ -26,6 +26,7 @@ const (
 	Moving   Kind = "moving"   // it is being started again
 	Stopped  Kind = "stopped"  // somebody has ended its processes
 	Failed   Kind = "failed"   // its processes ended by themselves, without success
+	Gone     Kind = "gone"     // its processes ended, and how is not told: they were stopped, or failed
 	Ended    Kind = "ended by falcon"
 	Finished Kind = "finished" // all of its processes ended by themselves, with success
 
@@ -136,7 +137,7 @@ func (s *Statement) IncidentID() string {
 // ofJob are the kinds that say how the job stands.
 var ofJob = map[Kind]bool{
 	Unknown: true, Waiting: true, Learning: true, Running: true, Slower: true, Slow: true, Held: true, Standing: true,
-	Resuming: true, Moving: true, Stopped: true, Failed: true, Ended: true, Finished: true,
+	Resuming: true, Moving: true, Stopped: true, Failed: true, Gone: true, Ended: true, Finished: true,
 }
 
 // OfJob reports whether it says how the job stands.

@@ -179,7 +179,7 @@ func TestHowAJobEnded(t *testing.T) {
 			s.Job.State, s.Job.End = "lost", &falconv1.JobEnd{How: "ended by falcon", By: "REC-0001"}
 		}, Ended},
 		"by SIGTERM, asked about":      {func(s *falconv1.SnapshotReply) { s.Job.State, s.Recovery = "recovering", together("stopped") }, Stopped},
-		"at once, asked about":         {func(s *falconv1.SnapshotReply) { s.Job.State, s.Recovery = "recovering", together("at once") }, Stopped},
+		"at once, asked about":         {func(s *falconv1.SnapshotReply) { s.Job.State, s.Recovery = "recovering", together("at once") }, Gone},
 		"by one error, asked about":    {func(s *falconv1.SnapshotReply) { s.Job.State, s.Recovery = "recovering", together("alike") }, Failed},
 		"by what no console knows yet": {func(s *falconv1.SnapshotReply) { s.Job.State, s.Job.End = "lost", &falconv1.JobEnd{How: "evaporated"} }, Failed},
 	} {

@@ -224,7 +224,7 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 func standstill(x *statements.Statement, now time.Time) []Cause {
 	body := phrase.Capital(phrase.Statement(x, now)) + "."
 	switch x.Kind {
-	case statements.Stopped, statements.Failed, statements.Ended:
+	case statements.Stopped, statements.Failed, statements.Gone, statements.Ended:
 		return []Cause{{"end-" + string(x.Kind), "Falcon: the job has ended", body}}
 	case statements.Standing:
 		if x.Hang != nil {

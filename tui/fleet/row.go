@@ -132,7 +132,7 @@ func classOfSaid(snap *falconv1.SnapshotReply, said []statements.Statement) Clas
 
 // ofKind are the classes that follow from how a job stands alone.
 var ofKind = map[statements.Kind]Class{
-	statements.Stopped: Stopped, statements.Failed: Stopped, statements.Ended: Stopped,
+	statements.Stopped: Stopped, statements.Failed: Stopped, statements.Gone: Stopped, statements.Ended: Stopped,
 	statements.Standing: Stopped, statements.Resuming: Recovering, statements.Moving: Recovering,
 	statements.Slow: Slow, statements.Slower: Slow,
 }

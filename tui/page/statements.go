@@ -20,7 +20,7 @@ func First(s *State) statements.Statement { return statements.First(picture(s)) 
 // Ended reports whether the job has ended, however that was.
 func Ended(s *State) bool {
 	switch statements.OfJob(picture(s)).Kind {
-	case statements.Finished, statements.Ended, statements.Failed, statements.Stopped:
+	case statements.Finished, statements.Ended, statements.Failed, statements.Gone, statements.Stopped:
 		return true
 	}
 	return false
@@ -30,7 +30,7 @@ func Ended(s *State) bool {
 // and that nothing is measured is no sign of a late picture.
 func Idle(s *State) bool {
 	switch statements.OfJob(picture(s)).Kind {
-	case statements.Standing, statements.Resuming, statements.Moving, statements.Held, statements.Stopped, statements.Failed, statements.Ended:
+	case statements.Standing, statements.Resuming, statements.Moving, statements.Held, statements.Stopped, statements.Failed, statements.Gone, statements.Ended:
 		return true
 	}
 	return false

@@ -127,6 +127,7 @@ func Lost(ms float64) string {
 var endWords = map[statements.Kind]string{
 	statements.Stopped:  "STOPPED BY SOMEBODY",
 	statements.Failed:   "FAILED BY ITSELF",
+	statements.Gone:     "STOPPED, OR FAILED ALIKE",
 	statements.Ended:    "ENDED BY FALCON",
 	statements.Finished: "finished",
 }
@@ -135,7 +136,7 @@ var endWords = map[statements.Kind]string{
 func ended(s *statements.Statement) string {
 	text, e := endWords[s.Kind], s.Job.GetEnd()
 	switch r := s.Recovery; {
-	case e == nil && r.GetTogether() != "":
+	case s.Kind != statements.Ended && r.GetTogether() != "":
 		text = Together(r)
 		if f := statements.Spoken(r); f != nil {
 			text += ": " + Ranks(f.GetRanks(), 1) + ": " + f.GetWords()

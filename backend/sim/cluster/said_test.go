@@ -137,7 +137,7 @@ func (o *oracle) judgeFinished(list []statements.Statement) {
 		switch {
 		case s.Kind == statements.Finished && !o.c.job.finished:
 			o.wrong("finished, which it has not", "over %v; the job: %s", o.c.job.over, o.c.job.broken())
-		case (s.Kind == statements.Ended || s.Kind == statements.Failed || s.Kind == statements.Stopped) && o.c.job.broken() == "" && o.c.now-o.c.job.begun < o.usual():
+		case (s.Kind == statements.Ended || s.Kind == statements.Failed || s.Kind == statements.Gone || s.Kind == statements.Stopped) && o.c.job.broken() == "" && o.c.now-o.c.job.begun < o.usual():
 			o.wrong("ended, while it trains", "%s", s.Kind)
 		}
 	}

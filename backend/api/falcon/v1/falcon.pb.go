@@ -8432,7 +8432,7 @@ func (x *Job) GetEnd() *JobEnd {
 // JobEnd is how a job ended whose processes have all ended.
 type JobEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	How           string                 `protobuf:"bytes,1,opt,name=how,proto3" json:"how,omitempty"`                              // "finished", "stopped", "failed", "ended by falcon"
+	How           string                 `protobuf:"bytes,1,opt,name=how,proto3" json:"how,omitempty"`                              // "finished", "stopped", "failed", "gone" (how is not told), "ended by falcon"
 	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                                // the recovery or the action that ended it; empty = none
 	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`                              // what the processes say, or why it was ended; empty = not known
 	AtUnixNs      int64                  `protobuf:"varint,4,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"` // when the last end was reported; 0 = not known

@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
+)
+
+// Nobody has failed of whom no end is told: a kernel that tells no status makes a stop look like that.
+func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
+	at := func(s int, e *falconv1.RankState) *process {
+		return &process{rank: 1, node: "n0", endedAt: time.Unix(int64(s), 0), state: e}
+	}
+	for name, c := range map[string]struct {
+		ranks []*process
+		want  statements.Kind
+	}{
+		"nothing is told": {[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{})}, statements.Gone},
+		"one has failed":  {[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{Exit: falconv1.ExitStatus(1)})}, statements.Failed},
+		"one has raised":  {[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{Raised: &falconv1.Raised{Kind: "ValueError"}})}, statements.Failed},
+		"all by SIGTERM":  {[]*process{at(1, &falconv1.RankState{Exit: falconv1.ExitSignal(15, "terminated")})}, statements.Stopped},
+	} {
+		j := &job{ranks: map[falcon.Rank]*process{}}
+		for i, p := range c.ranks {
+			j.ranks[falcon.Rank(i)] = p
+		}
+		var out falconv1.JobEnd
+		j.fillBadEnd(&out)
+		if out.GetHow() != string(c.want) {
+			t.Errorf("%s: %v", name, &out)
+		}
+		if c.want == statements.Failed && strings.Contains(out.GetWhy(), "nobody knows") && name == "one has failed" {
+			t.Errorf("%s: the first that is told counts: %v", name, &out)
+		}
+	}
+}

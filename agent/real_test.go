@@ -153,20 +153,27 @@ func (j *realJob) result(t *testing.T, id uint64) *falconv1.CommandResult {
 // The whole path on real processes: exact samples, a profile, an order that
 // the ranks vote on, and their ends.
 func TestFollowsARealJob(t *testing.T) {
-	const iterations = 600
+	const iterations = 1200
 	j := startJob(t, "--iterations", strconv.Itoa(iterations))
 	j.until(t, "the first iterations", j.iterations(5))
 
-	j.agent.Command(profileCommand(1, 3))
-	if r := j.result(t, 1); r.Status != done {
-		t.Fatalf("profile: %v", r)
+	profile := uint64(1)
+	for ; ; profile++ { // the ranks compute nothing: an agent that waits for a processor loses some of their calls
+		j.agent.Command(profileCommand(profile, 3))
+		if r := j.result(t, profile); r.Status != done {
+			t.Fatalf("profile: %v", r)
+		}
+		all := j.ship.profiles()
+		if newest := all[len(all)-1]; profile == profileTries || !lost(newest) {
+			checkRealProfile(t, newest)
+			break
+		}
 	}
-	checkRealProfile(t, j.ship.profiles()[0])
 
-	order := orderCommand(2, 1, 30*time.Second)
+	order := orderCommand(profile+1, 1, 30*time.Second)
 	order.GetOrder().MicroBatches = []int32{3, 5}
 	j.agent.Command(order)
-	r := j.result(t, 2)
+	r := j.result(t, profile+1)
 	if r.Status != done || len(r.Ranks) != realRanks {
 		t.Fatalf("order: %v", r)
 	}
@@ -176,6 +183,13 @@ func TestFollowsARealJob(t *testing.T) {
 		}
 	}
 	checkRealEnd(t, j, iterations)
+}
+
+const profileTries = 4
+
+// lost reports whether the agent has lost calls of a rank.
+func lost(p *falconv1.Profile) bool {
+	return slices.ContainsFunc(p.Ranks, func(r *falconv1.RankProfile) bool { return r.Dropped != 0 })
 }
 
 func checkRealProfile(t *testing.T, p *falconv1.Profile) {

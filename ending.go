@@ -12,6 +12,9 @@ const (
 	statusOfInt, statusOfTermed = statusOfSignal + sigInt, statusOfSignal + sigTerm
 )
 
+// raisedOfInt is what Python raises for SIGINT. It tells where no kernel does how the process ended.
+const raisedOfInt = "KeyboardInterrupt"
+
 // Ending is how a process ended, as its kernel told; the zero value is unknown.
 type Ending struct {
 	Known  bool
@@ -88,6 +91,8 @@ func (e Ending) SameError(o Ending) bool {
 // Ctrl-C send them.
 func (e Ending) Ordered() bool {
 	switch {
+	case e.Raised.Kind == raisedOfInt:
+		return true
 	case !e.Known:
 		return false
 	case e.Signal != 0:
@@ -98,7 +103,7 @@ func (e Ending) Ordered() bool {
 
 // Interrupted reports whether SIGINT has ended the process.
 func (e Ending) Interrupted() bool {
-	return e.Ordered() && (e.Signal == sigInt || e.Signal == 0 && e.Status == statusOfInt)
+	return e.Ordered() && (e.Raised.Kind == raisedOfInt || e.Signal == sigInt || e.Signal == 0 && e.Status == statusOfInt)
 }
 
 // EndsTogether is what the ends of all of a job's ranks within moments of each other mean.

@@ -55,14 +55,14 @@ func (s *endsSeen) add(p Process, at time.Time) {
 		s.last = at
 	}
 	switch {
-	case !e.Known:
-		s.untold++
 	case e.Ordered():
 		s.ordered++
 		earlier(&s.firstOrdered)
 		if e.Interrupted() {
 			s.interrupted++
 		}
+	case !e.Known:
+		s.untold++
 	case e.Signal == 0:
 		s.failed++
 		earlier(&s.firstFailed)

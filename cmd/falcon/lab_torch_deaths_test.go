@@ -372,8 +372,10 @@ func monotonicNs() int64 {
 func deathsTable(all []deathResult) string {
 	type score struct{ played, right int }
 	scores := map[string]map[string]*score{}
+	builds := map[string]int{} // plays may be of several: a target goes on where it stopped
 	right := 0
 	for _, r := range all {
+		builds[r.Build]++
 		job := r.Adapter + ", " + r.Entry
 		if scores[r.Row] == nil {
 			scores[r.Row] = map[string]*score{}
@@ -403,7 +405,11 @@ func deathsTable(all []deathResult) string {
 		}
 		rows = append(rows, row)
 	}
-	return fmt.Sprintf("## Deaths of every kind\n\nBy `make torch-deaths TORCH_DEATHS=%d`. %s\n\n%s\n%d of %d plays right.\n\n%s", *torchDeaths, machine(), deathsAbout, right, len(all), mdTable(head, rows))
+	var by []string
+	for _, build := range slices.Sorted(maps.Keys(builds)) {
+		by = append(by, fmt.Sprintf("%d of %s", builds[build], build))
+	}
+	return fmt.Sprintf("## Deaths of every kind\n\nBy `make torch-deaths TORCH_DEATHS=%d`. %s\n\n%s\n%d of %d plays right; by builds: %s.\n\n%s", *torchDeaths, machine(), deathsAbout, right, len(all), strings.Join(by, ", "), mdTable(head, rows))
 }
 
 const deathsAbout = `Jobs of 4 ranks on two nodes with a spare, with a checkpoint every 4 iterations, outside and inside

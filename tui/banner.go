@@ -409,7 +409,7 @@ func (b banner) drawQuietBar(s *page.State) string {
 	if auto := page.Auto(s); auto != "" && (inc == nil || !page.Open(inc)) {
 		left += b.styled(themes.Auto, " "+auto+" ") + " "
 	}
-	if !page.Open(inc) {
+	if !page.Open(inc) || page.Idle(b.Live) && s.Awaited() == nil { // a standstill comes before what was done
 		return left + b.jobMark()
 	}
 	return left + b.styled(themes.Warn, inc.Id+" ") + b.styled(themes.Text, page.Doing(s))

@@ -220,3 +220,37 @@ func TestAStandstillHasNoFigures(t *testing.T) {
 		t.Errorf("the bar: %s", bar)
 	}
 }
+
+// The first line is about what the header names: another open incident comes behind it.
+func TestNowBeginsWithTheIncidentInFront(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		slowWith(func(time.Time) []*falconv1.Action {
+			return []*falconv1.Action{{Id: "INC-0002/S2/1", Incident: "INC-0002", Rung: "S2", State: "kept", BeforeMs: 400, MeasuredMs: 300, PredictedMs: 300}}
+		})(s, at)
+		s.Incidents = append(s.Incidents, &falconv1.Incident{Id: "INC-0001", State: "located", HealthyMs: 210, SlowMs: 300})
+	})
+	s := text(m)
+	if rows := strings.Split(s, "\n"); !strings.Contains(rows[1], "INC-0002") || !strings.HasPrefix(rows[3], "INC-0002 located") || strings.Index(s, "INC-0001 located") < strings.Index(s, "→ S2 for INC-0002 in force") {
+		t.Errorf("\n%s", s)
+	}
+}
+
+// The bar says what an action is at, and a standstill before what was done.
+func TestTheBarKeepsUp(t *testing.T) {
+	bar := func(phase string, idle time.Duration) string {
+		m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+			slowWith(func(time.Time) []*falconv1.Action {
+				return []*falconv1.Action{{Id: "INC-0002/S4/1", Incident: "INC-0002", Rung: "S4", State: "dispatched", Phase: phase, DecidedBy: "policy"}}
+			})(s, at)
+			s.Job.IterationUnixNs = at.Add(-idle).UnixNano()
+		})
+		rows := strings.Split(text(m), "\n")
+		return rows[len(rows)-3]
+	}
+	if s := bar(falcon.PhaseLeaving, 0); !strings.Contains(s, "the checkpoint is writ") {
+		t.Error(s)
+	}
+	if s := bar(falcon.PhaseLeaving, 9*time.Second); !strings.Contains(s, "ENDS ALL processes") && !strings.Contains(s, "no iteration for 9.0 s") {
+		t.Error(s)
+	}
+}

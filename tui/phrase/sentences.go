@@ -40,7 +40,7 @@ var actionSentences = map[stage]sentences{
 	halfApproved:   {"{action} approved by {who}; waits for a second approver", "{action} approved by {who}, waits for a second approver"},
 	withdrawable:   {"{action} approved by {who}; a veto withdraws it until it acts", "{action} approved by {who}, acts at {deadline} unless it is withdrawn"},
 	ordering:       {"{action} approved{by}; being ordered", "{action} approved by {who}, waits to be ordered"},
-	dispatched:     {"{action} approved by {who}; the ranks are agreeing on an iteration", "{action} dispatched, decided by {who}"},
+	dispatched:     {"{action} approved by {who}; {underway}", "{action} dispatched, decided by {who}"},
 	applied:        {"{action} in force since iteration {applied}; the gain is being measured", "{action} in force from iteration {applied}, decided by {who}"},
 	kept:           {"{action} kept: {measured}", "{action} kept: {measured}"},
 	keptUnmeasured: {"{action} kept", "{action} kept"},
@@ -126,7 +126,7 @@ func fillAction(text string, a *falconv1.Action) string {
 	return strings.NewReplacer(
 		"{action}", a.Rung+" ("+Does(a.Rung, a.Variant)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
 		"{by}", Prefixed(" by ", a.DecidedBy), "{approved}", Prefixed(", approved by ", who), "{plan}", plan,
-		"{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
+		"{underway}", underWay(a), "{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
 		"{applied}", Iteration(a.AppliedIteration), "{reverted}", Iteration(a.RevertedIteration),
 	).Replace(text)
 }

@@ -25,14 +25,14 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
 	}
 	body := c.Rule(r, "NOW", right)
-	lines := sayings(s, detailed)
+	lines, after := sayings(s, detailed)
 	said, body := body.Rows(min(len(lines), max(1, body.H-detailLeast)))
 	page.DrawLines(c, said, lines)
 	switch h := s.Snap().GetHang(); {
 	case h != nil:
 		page.DrawLines(c, body, hangLines(s, h, body.W))
 	case detailed:
-		drawIncident(c, body, s, inc)
+		drawIncident(c, body, s, inc, after)
 	default:
 		drawCalm(c, body, s)
 	}
@@ -42,18 +42,24 @@ func drawNow(c *widget.Canvas, r widget.Rect, s *page.State) {
 const detailLeast = 3
 
 // sayings are the statements in lines: all of them, or those that the detail of an incident does
-// not repeat and that are worth a look.
-func sayings(s *page.State, detailed bool) []page.Line {
-	var out []page.Line
+// not repeat and that are worth a look; after are those that come behind that incident.
+func sayings(s *page.State, detailed bool) (before, after []page.Line) {
+	passed := false
 	for _, x := range page.Statements(s) {
+		passed = passed || detailed && x.Kind == statements.Incident && x.Incident.GetId() == s.Incident().GetId()
 		own := x.IncidentID() == s.Incident().GetId() && (x.Action == nil || x.Kind == statements.InForce) // the detail has it
 		quiet := x.Severity <= statements.Plain && x.Kind != statements.InForce && x.Kind != statements.Fenced || x.Kind == statements.Slow
 		if detailed && (own || quiet) || x.Kind == statements.Incident && s.Snap().GetHang() != nil {
 			continue
 		}
-		out = append(out, page.Line{Text: page.Say(s, &x), Role: page.RoleOf(x.Severity)})
+		line := page.Line{Text: page.Say(s, &x), Role: page.RoleOf(x.Severity)}
+		if passed {
+			after = append(after, line)
+		} else {
+			before = append(before, line)
+		}
 	}
-	return out
+	return before, after
 }
 
 // doingText is what is done about an incident beside what is said of it already: all that is in
@@ -76,8 +82,8 @@ func doingText(s *page.State, inc *falconv1.Incident) string {
 	return page.Doing(s)
 }
 
-// drawIncident draws an incident with its evidence.
-func drawIncident(c *widget.Canvas, body widget.Rect, s *page.State, inc *falconv1.Incident) {
+// drawIncident draws an incident with its evidence, and what is said after it.
+func drawIncident(c *widget.Canvas, body widget.Rect, s *page.State, inc *falconv1.Incident, after []page.Line) {
 	row, body := body.Rows(1)
 	role := themes.Bad
 	minor := falcon.IsMinor(inc.HealthyMs, inc.SlowMs)
@@ -101,6 +107,11 @@ func drawIncident(c *widget.Canvas, body widget.Rect, s *page.State, inc *falcon
 	if text := doingText(s, inc); text != "" {
 		row, body = body.Rows(1)
 		c.Pen(row).Put(themes.Accent, "→ ").Put(themes.Text, text)
+	}
+	if len(after) > 0 {
+		rows, rest := body.Rows(min(len(after), body.H))
+		page.DrawLines(c, rows, after)
+		body = rest
 	}
 	if list := concernLines(s); len(list) > 0 && !roomForWatch(body) {
 		row, body = body.Rows(1)

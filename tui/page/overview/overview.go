@@ -98,7 +98,7 @@ func drawOneColumn(c *widget.Canvas, r widget.Rect, s *page.State) {
 // drawTwoColumns has the map and the chart with its strip on the left; grid, suspects and
 // what else to watch on the right; events below.
 func drawTwoColumns(c *widget.Canvas, r widget.Rect, s *page.State) {
-	top, rest := r.Rows(9)
+	top, rest := r.Rows(mediumNowRows(s))
 	drawNow(c, top, s)
 	middle, tail := rest.Rows(rest.H - 5)
 	left, right := cutColumns(middle, middle.W*56/100)
@@ -139,6 +139,17 @@ func suspectRows(s *page.State) int { return 3 + min(suspectsLeast, len(s.Anomal
 
 // suspectsLeast is how many suspects come before the keys.
 const suspectsLeast = 4
+
+// mediumNowRows is the room of NOW beside two columns: more where more is said, so that evidence stays.
+func mediumNowRows(s *page.State) int {
+	const usual, most = 9, 12
+	inc := s.Incident()
+	if inc == nil || !page.Open(inc) && !page.Browses(s) {
+		return usual
+	}
+	before, after := sayings(s, true)
+	return max(usual, min(most, usual+len(before)+len(after)-1))
+}
 
 // cutColumns cuts n columns off the left and leaves one column between.
 func cutColumns(r widget.Rect, n int) (left, right widget.Rect) {

@@ -23,6 +23,7 @@ def wait(seconds=None):  # in C, where no handler runs
         threading.Timer(seconds, libc.pthread_mutex_unlock, (mutex,)).start()
     libc.pthread_mutex_lock(mutex)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 _interrupt.watch()
 {first}
 print("ready", flush=True)

@@ -102,9 +102,9 @@ func (g *gathering) run(c *cobra.Command, t *engineTarget, out string) error {
 	}
 	defer conn.Close()
 	cl := falconv1.NewConsoleClient(conn)
-	snap, err := g.ask(c.Context(), func(ctx context.Context) (*falconv1.SnapshotReply, error) {
-		return cl.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: -1, Columns: collectColumns})
-	})
+	ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
+	snap, err := cl.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: -1, Columns: collectColumns})
+	cancel()
 	if err != nil {
 		return refusal(err, t.engineAddress())
 	}
@@ -134,13 +134,6 @@ func (g *gathering) say(w io.Writer, out string) error {
 	}
 	_, err := fmt.Fprintf(w, "wrote %s; falcon detect %s says what happened\n", clean.String(out), clean.String(out))
 	return err
-}
-
-// ask makes one call with a bound.
-func (g *gathering) ask(ctx context.Context, call func(context.Context) (*falconv1.SnapshotReply, error)) (*falconv1.SnapshotReply, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return call(ctx)
 }
 
 func (g *gathering) gather(ctx context.Context, cl falconv1.ConsoleClient, snap *falconv1.SnapshotReply) error {

@@ -122,15 +122,8 @@ func (r *report) list(doc []any) {
 			if !ok {
 				continue
 			}
-			who, text := autopsy.Nobody, clipped(fmt.Sprint(key))
-			switch k.by {
-			case "rank":
-				who.Rank = int(whole(text, -1))
-			case "host":
-				who.Host = text
-			default:
-				who.Device = text
-			}
+			text := clipped(fmt.Sprint(key))
+			who := memberOf(k.by, text)
 			for _, metric := range slices.Sorted(maps.Keys(row)) {
 				if v, ok := row[metric].(float64); ok && metric != k.column {
 					r.value(metric, k.by, text, who, v)

@@ -94,17 +94,14 @@ func (r *rows) row(l *line, cells []string) bool {
 		r.names = nil
 		return false
 	}
-	who := autopsy.Nobody
-	switch key := cells[r.key]; r.by {
-	case "rank":
-		if who.Rank = int(whole(strings.TrimPrefix(key, "r"), -1)); who.Rank < 0 {
-			r.names = nil
-			return false
-		}
-	case "host":
-		who.Host = clipped(key)
-	default:
-		who.Device = clipped(key)
+	key := clipped(cells[r.key])
+	if r.by == "rank" {
+		key = strings.TrimPrefix(key, "r")
+	}
+	who := memberOf(r.by, key)
+	if r.by == "rank" && who.Rank < 0 {
+		r.names = nil
+		return false
 	}
 	for i, name := range r.names {
 		if i == r.key || !isMetric(strings.ToLower(name)) {

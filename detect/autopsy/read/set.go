@@ -413,6 +413,15 @@ func (t *text) sameClock(at time.Time) bool {
 
 const logLasts = 60 * 24 * time.Hour // longer ago is a time that the line speaks of, not its own
 
+// added adds to the facts what was found, and its kind to those of the input.
+func added[T any](kinds []string, kind string, facts *[]T, found []T) []string {
+	if len(found) == 0 {
+		return kinds
+	}
+	*facts = append(*facts, found...)
+	return append(kinds, kind)
+}
+
 func (s *Set) takeText(input *autopsy.Input, t *text) {
 	var kinds []string
 	if series, ok := t.progress.result(); ok {
@@ -423,29 +432,14 @@ func (s *Set) takeText(input *autopsy.Input, t *text) {
 			Last: t.progress.last, From: t.quiet, To: input.To, Usual: usual(series),
 		})
 	}
-	if len(t.calls.found) > 0 {
-		s.facts.Calls = append(s.facts.Calls, t.calls.found...)
-		kinds = append(kinds, "calls of ranks")
-	}
+	kinds = added(kinds, "calls of ranks", &s.facts.Calls, t.calls.found)
 	if t.calls.goOn > 0 {
 		kinds = append(kinds, "calls of ranks that go on")
 	}
-	if len(t.stacks.found) > 0 {
-		s.facts.Stacks = append(s.facts.Stacks, t.stacks.found...)
-		kinds = append(kinds, "stacks")
-	}
-	if len(t.faults.found) > 0 {
-		s.facts.Faults = append(s.facts.Faults, t.faults.found...)
-		kinds = append(kinds, "fault lines")
-	}
-	if len(t.tests.found) > 0 {
-		s.facts.Tests = append(s.facts.Tests, t.tests.found...)
-		kinds = append(kinds, "nccl-tests")
-	}
-	if len(t.comms.found) > 0 {
-		s.facts.Waits = append(s.facts.Waits, t.comms.found...)
-		kinds = append(kinds, "DeepSpeed's table of collectives")
-	}
+	kinds = added(kinds, "stacks", &s.facts.Stacks, t.stacks.found)
+	kinds = added(kinds, "fault lines", &s.facts.Faults, t.faults.found)
+	kinds = added(kinds, "nccl-tests", &s.facts.Tests, t.tests.found)
+	kinds = added(kinds, "DeepSpeed's table of collectives", &s.facts.Waits, t.comms.found)
 	input.Kind = strings.Join(kinds, ", ")
 	input.Used = len(kinds) > 0
 	t.members.named = append(t.members.named, t.absent.named...)

@@ -232,14 +232,10 @@ func (t *table) read(in io.Reader, comma rune) (rows int, err error) {
 	return rows, nil
 }
 
-func (t *table) take(row []string, number int) {
-	l := &line{number: number, text: strings.Join(row, ",")}
-	key := strings.TrimSpace(row[t.key])
-	if key == "" {
-		return
-	}
+// memberOf is whom the value of a column of keys names.
+func memberOf(by, key string) autopsy.Who {
 	who := autopsy.Nobody
-	switch t.by {
+	switch by {
 	case "rank":
 		who.Rank = int(whole(key, -1))
 	case "host":
@@ -247,6 +243,16 @@ func (t *table) take(row []string, number int) {
 	default:
 		who.Device = key
 	}
+	return who
+}
+
+func (t *table) take(row []string, number int) {
+	l := &line{number: number, text: strings.Join(row, ",")}
+	key := strings.TrimSpace(row[t.key])
+	if key == "" {
+		return
+	}
+	who := memberOf(t.by, key)
 	if t.host >= 0 {
 		who.Host = strings.TrimSpace(row[t.host])
 	}

@@ -2,6 +2,7 @@ package falcon
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -76,15 +77,25 @@ func (e Ending) SameError(o Ending) bool {
 	if !e.Raised.IsZero() || !o.Raised.IsZero() {
 		return e.Raised.SameError(o.Raised)
 	}
-	if !ownError.MatchString(e.Said) {
+	if !ownError.MatchString(e.Said) || namesOther(e.Said) {
 		return false
 	}
-	for _, word := range notOwn {
-		if strings.Contains(strings.ToLower(e.Said), word) {
-			return false
-		}
-	}
 	return numbers.ReplaceAllString(e.Said, "") == numbers.ReplaceAllString(o.Said, "")
+}
+
+// OwnError reports whether the program ended by an error of its own, which neither a peer's end nor a
+// device nor a network explains.
+func (e Ending) OwnError() bool {
+	if !e.Raised.IsZero() {
+		return !e.Raised.OfPeers && !e.Ordered() && !namesOther(e.Raised.Kind+" "+e.Raised.Text)
+	}
+	return ownError.MatchString(e.Said) && !namesOther(e.Said)
+}
+
+// namesOther reports whether an error names what a peer's end, a network or a device may explain.
+func namesOther(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(notOwn, func(word string) bool { return strings.Contains(text, word) })
 }
 
 // Ordered reports whether SIGTERM or SIGINT has ended the process, as scancel, a time limit and
@@ -106,7 +117,8 @@ func (e Ending) Interrupted() bool {
 	return e.Ordered() && (e.Raised.Kind == raisedOfInt || e.Signal == sigInt || e.Signal == 0 && e.Status == statusOfInt)
 }
 
-// EndsTogether is what the ends of all of a job's ranks within moments of each other mean.
+// EndsTogether is what the ends of all of a job's ranks within moments of each other mean, or of some
+// before it has begun.
 type EndsTogether string
 
 // Meanings; nothing of it is a loss of nodes.
@@ -114,6 +126,7 @@ const (
 	EndsStopped EndsTogether = "stopped" // SIGTERM or SIGINT ended all of them: somebody has stopped the job
 	EndsAtOnce  EndsTogether = "at once" // the same, or how is not told: none of them parked, as those do whose peer has died
 	EndsUnbegun EndsTogether = "unbegun" // all failed before the first iteration: the program, or its start, is at fault
+	EndsErred   EndsTogether = "erred"   // some failed before the first iteration by an error of the program: it would fail again
 	EndsAlike   EndsTogether = "alike"   // all ended with the same error, which is not of communication: the program is at fault
 	// Of ranks that SIGINT has ended, as nothing but a person and a launcher send it. Others that wait for them in
 	// a call can't take it, and live.

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon/agent/peek"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -57,15 +58,26 @@ func (q *questions) readWords(p *process, st *falconv1.RankState) {
 	}
 	path := p.path
 	go func() {
-		if line := tellingLine(peek.Tails(q.proc, of, q.logs.Files, wordsLines)); line != "" {
+		if line := wordsOf(end, peek.Tails(q.proc, of, q.logs.Files, wordsLines)); line != "" {
 			q.words <- lastWords{path, end, line}
 		}
 		<-q.reading
 	}()
 }
 
-// tellingLine is the line that says best why a program ended: of the newest error, else the last one.
-func tellingLine(parts []*falconv1.PeekPart) string {
+// wordsOf is what an ended process has printed of why. One that was killed prints nothing of that: the last
+// line would be of something else.
+func wordsOf(end *falconv1.RankState, parts []*falconv1.PeekPart) string {
+	line, tells := tellingLine(parts)
+	if !tells && convert.EndingOf(end).Signal != 0 {
+		return ""
+	}
+	return line
+}
+
+// tellingLine returns the line that says best why a program ended, of the newest error, else the last one;
+// tells reports whether it is of an error.
+func tellingLine(parts []*falconv1.PeekPart) (line string, tells bool) {
 	var lines []string
 	for _, source := range []string{"stdout", "file", "stderr"} { // stderr last
 		for _, p := range parts {
@@ -80,15 +92,15 @@ func tellingLine(parts []*falconv1.PeekPart) string {
 	for _, pattern := range telling {
 		for _, l := range slices.Backward(lines) {
 			if pattern.MatchString(l) {
-				return l[:min(len(l), wordsMost)]
+				return l[:min(len(l), wordsMost)], true
 			}
 		}
 	}
 	if len(lines) == 0 {
-		return ""
+		return "", false
 	}
 	last := lines[len(lines)-1]
-	return last[:min(len(last), wordsMost)]
+	return last[:min(len(last), wordsMost)], false
 }
 
 // takeWords lists the ends of which a line was read, with it.

@@ -22,13 +22,28 @@ func TestTellingLine(t *testing.T) {
 		{"nothing", "", []string{"", ""}},
 		{"a long line", long[:wordsMost], []string{long}},
 	} {
-		if got := tellingLine([]*falconv1.PeekPart{{Source: "stderr", Lines: c.lines}}); got != c.want {
-			t.Errorf("%s: %q", c.name, got)
+		got, tells := tellingLine([]*falconv1.PeekPart{{Source: "stderr", Lines: c.lines}})
+		if got != c.want || tells == (c.name == "the last line" || c.name == "nothing") {
+			t.Errorf("%s: %q, of an error %t", c.name, got, tells)
 		}
 	}
 	both := []*falconv1.PeekPart{{Source: "stderr", Lines: []string{"KeyError: 1"}}, {Source: "stdout", Lines: []string{"ValueError: 2"}}}
-	if got := tellingLine(both); got != "KeyError: 1" {
+	if got, _ := tellingLine(both); got != "KeyError: 1" {
 		t.Errorf("of two outputs: %q", got)
+	}
+}
+
+// Of a killed process the last line says nothing of its end, but an error that it printed may.
+func TestWordsOfAKilledProcess(t *testing.T) {
+	for _, c := range []struct{ exit, line, want string }{
+		{"exited with status 1", "bad --config", "bad --config"},
+		{"killed by signal 9 (SIGKILL)", "  Variable._execution_engine.run_backward(", ""},
+		{"killed by signal 9 (SIGKILL)", "MemoryError: no more", "MemoryError: no more"},
+	} {
+		parts := []*falconv1.PeekPart{{Source: "stderr", Lines: []string{c.line}}}
+		if got := wordsOf(&falconv1.RankState{Exit: c.exit}, parts); got != c.want {
+			t.Errorf("%s, %q: %q", c.exit, c.line, got)
+		}
 	}
 }
 

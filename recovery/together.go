@@ -144,12 +144,39 @@ func (w together) interrupted(now time.Time) falcon.EndsTogether {
 	return falcon.EndsInterrupted
 }
 
+// erredAtStart is what ends mean of which the first one is an error of the program, before any rank has begun
+// an iteration: a replacement would fail as well. Others may live and wait for those ranks, or fail as their
+// peers are gone.
+func (w together) erredAtStart(now time.Time) falcon.EndsTogether {
+	c, seen := w.op.rec, endsSeen{}
+	if w.pace.Newest() >= 0 || len(c.Launched) > 0 || !onlyEnds(c) || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
+		return ""
+	}
+	var first *member
+	for r, x := range w.ranks.everyRank() {
+		if !x.hasEnded() {
+			continue
+		}
+		if p := x.process(); p.Normal || p.Finished || w.ends.Doubtful(r) {
+			return ""
+		}
+		seen.add(x.process(), x.endReported())
+		if first == nil || x.endReported().Before(first.endReported()) {
+			first = x
+		}
+	}
+	if first == nil || !first.wasHeard() || !first.process().Ending.OwnError() || seen.ordered > 0 || !seen.firstKilled.IsZero() {
+		return ""
+	}
+	return falcon.EndsErred
+}
+
 // noteTogether enters what the ends of all ranks mean; it reports whether policy must leave them to a
 // person, who has not decided yet.
 func (w together) noteTogether(now time.Time) bool {
 	c := w.op.rec
-	if c.Together == "" || c.Together == falcon.EndsInterrupted {
-		if why := cmp.Or(w.endsTogether(now), w.interrupted(now)); why != "" && why != c.Together {
+	if c.Together == "" || c.Together == falcon.EndsInterrupted || c.Together == falcon.EndsErred {
+		if why := cmp.Or(w.endsTogether(now), w.interrupted(now), w.erredAtStart(now)); why != "" && why != c.Together {
 			c.Together = why
 			w.op.markChanged()
 		}
@@ -215,5 +242,6 @@ var togetherTexts = map[falcon.EndsTogether]string{
 		"or its program has failed on all of them; look at what they printed, then deny, or approve to start them again",
 	falcon.EndsInterrupted: "SIGINT has ended a rank, as Ctrl-C sends it: somebody has stopped the job, and ranks that wait for that one in a call can't take theirs; deny, or approve to start it again",
 	falcon.EndsAlike:       "all ranks failed by one error of the program, and no node is at fault; mend it, then deny, or approve to start them again",
+	falcon.EndsErred:       "it failed before the first iteration by an error of the program, and would again; mend it, then deny, or approve to start such ranks again",
 	falcon.EndsUnbegun:     "all ranks ended before the first iteration: the program, or its start, is at fault and no node is; look at what they printed, then deny, or approve to start them again",
 }

@@ -191,7 +191,7 @@ func (p Picture) together() Kind {
 		return Stopped
 	case falcon.EndsAtOnce:
 		return Gone
-	case falcon.EndsUnbegun, falcon.EndsAlike:
+	case falcon.EndsUnbegun, falcon.EndsErred, falcon.EndsAlike:
 		return Failed
 	}
 	return ""

@@ -178,6 +178,9 @@ func Faults(list []*falconv1.Fault) string {
 	return fmt.Sprintf("%s and %d more", FaultName(list[0]), len(list)-1) + Prefixed(": ", list[0].GetWords())
 }
 
+// erredWords are of ranks that failed before the first iteration; others may live.
+const erredWords = "FAILED BY ITSELF: an error of the program before the first iteration"
+
 // togetherWords are what the ends of all ranks within moments of each other mean.
 var togetherWords = map[falcon.EndsTogether]string{
 	falcon.EndsStopped: "STOPPED BY SOMEBODY: %s ended by SIGTERM or SIGINT, agents alive",
@@ -189,7 +192,11 @@ var togetherWords = map[falcon.EndsTogether]string{
 // Together is what the ends of all ranks mean about which a recovery asks; "" where they did not end
 // together.
 func Together(r *falconv1.Recovery) string {
-	words, ok := togetherWords[falcon.EndsTogether(r.GetTogether())]
+	why := falcon.EndsTogether(r.GetTogether())
+	if why == falcon.EndsErred {
+		return erredWords
+	}
+	words, ok := togetherWords[why]
 	if !ok {
 		return ""
 	}

@@ -128,7 +128,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes keys attacks eval autopsy-power one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := simulate core-race schedules crashes keys attacks eval autopsy-power one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers torch-entered version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -290,6 +290,12 @@ torch-trainers: build ## a job of transformers, accelerate, Lightning and DeepSp
 	@python=$$(.ci/python which); trainers=$$(.ci/python trainers) || exit 1; \
 	if [ -n "$$python" ] && [ -n "$$trainers" ]; then go test -count=1 -timeout 1h -v -run TestTorchTrainers ./cmd/falcon -torch-python "$$python" -torch-trainers "$$trainers" -lab-page $(PAGES)/torch.md; \
 	else echo "torch-trainers: skipped: no torch, or no packages of the trainers; run make python-torch, with PyPI"; fi
+
+ENTERED ?= 20
+torch-entered: build ## ranks of Megatron-LM's pretrain() and of torchtitan's Trainer killed on emulated GPUs, ENTERED (20) times in each of four jobs; its part of docs/torch.md; skipped without torch, its headers or PyPI
+	@python=$$(.ci/python which); frameworks=$$(.ci/python frameworks); \
+	if [ -n "$$python" ] && [ -n "$$frameworks" ]; then go test -count=1 -timeout 5h -v -run TestTorchEntered ./cmd/falcon -torch-python "$$python" -torch-entered "$$frameworks" -entered-kills $(ENTERED) -lab-page $(PAGES)/torch.md; \
+	else echo "torch-entered: skipped: no torch, or no packages of the frameworks; run make python-torch, with PyPI"; fi
 
 HANGS ?= 50
 HANGS_SEED ?= 1

@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times tables lint fmt proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check fuzz bench python python-test python-torch clean
+.PHONY: help build native demo test check nightly times tables lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check fuzz bench python python-test python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -58,9 +58,14 @@ tables: ## write into each page which of its tables are older than the code (doc
 
 lint: $(GOLANGCI) ## golangci-lint: import directions, style, common mistakes
 	$(GOLANGCI) run ./...
+	cd docs/proof && $(GOLANGCI) run ./...
 
 fmt: $(GOLANGCI) ## format Go code
 	$(GOLANGCI) fmt ./...
+	cd docs/proof && $(GOLANGCI) fmt ./...
+
+size: ## tokens of the product's code, per top-level folder and per code line, and of what is beside it
+	go -C docs/proof run ./size
 
 proto: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## regenerate the protobuf code
 	cd backend/api && $(BUF) lint && $(BUF) generate

@@ -15,6 +15,15 @@ import (
 
 const module = "github.com/failslow/falcon"
 
+// proofFolder is the module of what produces figures and never ships.
+const proofFolder = "docs/proof"
+
+// isProof reports whether a folder, or a pattern of go test, is in that module.
+func isProof(dir string) bool {
+	dir = strings.TrimPrefix(dir, "./")
+	return dir == proofFolder || strings.HasPrefix(dir, proofFolder+"/")
+}
+
 // goFile is one parsed file of the tree.
 type goFile struct {
 	dir, name string
@@ -93,6 +102,8 @@ var directions = []rule{
 	{"agent", []string{"", "agent", "backend/api", "backend/clock", "detect/nccl", "detect/period", "detect/work", "detect/xidcode"}, nil, "the agent knows the API, the time, the period, the work, what NCCL is told and what Xid codes mean only"},
 	{"backend/sim/flow", []string{"backend/sim/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
+	{"docs/proof/size", nil, nil, "the counter reads sources only"},
+	{"docs/proof", []string{"", "backend", "detect", "docs/proof", "mitigate", "recovery"}, impure, "what measures is as pure as what is measured"},
 	{"docs", nil, impure, "pages are data"},
 	{"tui", []string{"", "tui", "backend/api", "backend/clock", "backend/statements", "docs", "themes"}, nil, "the console is a client of the API"},
 	{"themes", []string{"themes"}, nil, "palettes are data"},
@@ -114,6 +125,23 @@ func TestImportDirections(t *testing.T) {
 			if bad := r.breaks(path); bad != "" {
 				t.Errorf("%s/%s imports %s: %s (%s)", f.dir, f.name, path, bad, r.why)
 			}
+		}
+	}
+}
+
+// The product builds and passes its tests without the proof.
+func TestProductNeedsNoProof(t *testing.T) {
+	for _, f := range tree(t) {
+		for _, spec := range f.ast.Imports {
+			path := strings.Trim(spec.Path.Value, `"`)
+			if !isProof(f.dir) && strings.HasPrefix(path, module+"/"+proofFolder) {
+				t.Errorf("%s/%s imports %s, which never ships", f.dir, f.name, path)
+			}
+		}
+	}
+	for _, line := range fileLines(t, "go.mod") {
+		if strings.Contains(line, module+"/") {
+			t.Errorf("go.mod: %q: the main module requires nothing of its own tree", line)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type tierRow struct {
 func (r *tierRow) covers(dir, test string) bool {
 	return r.run.MatchString(test) && slices.ContainsFunc(r.packages, func(p string) bool {
 		parent, all := strings.CutSuffix(p, "/...")
-		return p == "./..." || p == dir || p == "./"+dir || all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
+		return p == "./..." && !isProof(dir) || p == dir || p == "./"+dir || all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
 	})
 }
 
@@ -46,10 +46,19 @@ func tierRows(t *testing.T) []*tierRow {
 		if len(f) < 3 || tier != "test" && tier != "check" {
 			t.Fatalf(".ci/tiers: %q: want a tier (test, check or check-beside), packages, tests and flags", line)
 		}
-		rows = append(rows, &tierRow{tier: tier, text: line, packages: strings.Split(f[1], ","), run: compiled(t, f[2]), flags: f[3:]})
+		packages := strings.Split(f[1], ",")
+		for _, p := range packages {
+			if isProof(p) != isProof(packages[0]) {
+				t.Errorf(".ci/tiers: %q: one row has packages of two modules", line)
+			}
+		}
+		rows = append(rows, &tierRow{tier: tier, text: line, packages: packages, run: compiled(t, f[2]), flags: f[3:]})
 	}
 	return rows
 }
+
+// goTest is a call of go test, in the folder of another module or at the top.
+var goTest = regexp.MustCompile(`go (?:-C (\S+) )?test (.*)`)
 
 // nightlyRows are the `go test` commands of the Makefile's targets in NIGHTLY.
 func nightlyRows(t *testing.T) []*tierRow {
@@ -64,10 +73,11 @@ func nightlyRows(t *testing.T) []*tierRow {
 		if name, _, ok := strings.Cut(line, ":"); ok && regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(name) {
 			target = name
 		}
-		_, command, ok := strings.Cut(line, "go test ")
-		if !ok || !strings.HasPrefix(line, "\t") || strings.Contains(command, "-fuzz") {
+		call := goTest.FindStringSubmatch(line)
+		if call == nil || !strings.HasPrefix(line, "\t") || strings.Contains(line, "-fuzz") {
 			continue
 		}
+		module, command := call[1], call[2]
 		r := &tierRow{tier: "nightly", text: "make " + target, run: regexp.MustCompile("")}
 		f := strings.Fields(strings.ReplaceAll(command, "'", ""))
 		for i, word := range f {
@@ -75,7 +85,7 @@ func nightlyRows(t *testing.T) []*tierRow {
 			case word == "-run":
 				r.run = compiled(t, f[i+1])
 			case strings.HasPrefix(word, "./"):
-				r.packages = append(r.packages, strings.TrimRight(word, ";"))
+				r.packages = append(r.packages, "./"+path.Join(module, strings.TrimRight(word, ";")))
 			case strings.HasPrefix(word, "-"):
 				r.flags = append(r.flags, word)
 			}

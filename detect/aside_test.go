@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // handedOut is a machine whose window of four ranks is complete and compared aside, and the

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // swap exchanges two blocks of n and leaves the others.

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 var namedSeeds = flag.Int("named-seeds", 4, "jobs with one slightly slow GPU, of each layout")

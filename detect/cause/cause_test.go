@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 	"github.com/failslow/falcon/detect/peer"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 func second(s int) time.Time { return time.Unix(int64(s), 0) }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 	"github.com/failslow/falcon/detect/peer"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // What a link carries is what a count of every message of every ring by hand gives.

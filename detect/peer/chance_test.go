@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // Of ratios of one kind, chance accuses any at most at its rate: in normal noise, and

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // Ranks that lost different iterations share few calls: no rate and no transfer of an

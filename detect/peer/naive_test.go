@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // naive* is the second implementation: the rules as LAB-AND-HOOK.md words

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/jobtest"
+	"github.com/failslow/falcon/detect/jobtest"
 )
 
 // Kinds of stories: what happens to a job.
@@ -29,7 +29,7 @@ func Kinds() []string {
 }
 
 // Story is one job of ranks and what happens to it. The job is an emulation
-// (detect/internal/jobtest): a simulation of hosts, streams and communication.
+// (detect/jobtest): a simulation of hosts, streams and communication.
 type Story struct {
 	Kind   string
 	Layout falcon.Layout

@@ -148,6 +148,7 @@ simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (
 # TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
 core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree
 	go test . ./backend/sim ./backend/sim/flow/... ./backend/sim/outage/... ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
+	go -C docs/proof test ./... -race -short -timeout 1h
 
 SCHEDULES ?= 100000
 STORIES ?= 1400
@@ -182,7 +183,7 @@ table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its p
 
 RIVALS ?= 20
 rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
-	go test ./detect/rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/benchmarks.md
+	go -C docs/proof test ./rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/benchmarks.md
 
 FLOW_SEEDS ?= 20
 flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FLOW_SEEDS seeds of each cell; writes its parts of docs/figures-sim.md

@@ -5,6 +5,10 @@ module github.com/failslow/falcon/docs/proof
 
 go 1.26.0
 
-require github.com/failslow/falcon v0.0.0
+require (
+	github.com/failslow/falcon v0.0.0
+	golang.org/x/sys v0.49.0
+	gonum.org/v1/gonum v0.17.0
+)
 
 replace github.com/failslow/falcon => ../..

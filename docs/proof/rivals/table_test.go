@@ -438,11 +438,11 @@ func falconCost(counters bool) float64 {
 // writePart writes the part of the page that is about rivals.
 func writePart(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "rivals")
+	stamp, err := tabletest.Stamp("../../..", "benchmarks.md", "rivals")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("## Detection beside the rules of others\n\n`go test ./detect/rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go doc ./detect/rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread. %s\n\n%s",
+	text := fmt.Sprintf("## Detection beside the rules of others\n\n`go -C docs/proof test ./rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go -C docs/proof doc ./rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread. %s\n\n%s",
 		*jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
 	if err := tabletest.WritePart(path, "rivals", "make rivals", text); err != nil {
 		t.Fatal(err)

@@ -166,8 +166,8 @@ attacks: ## one engine under attack for 10 s each way, beside 1,000 emulated age
 EVAL_JOBS ?= 10000
 EVAL_ITERATIONS ?= 1000
 eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
-	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
-	go test ./detect/evaltest -count=1 -timeout 2h -v -run 'TestSmall$$' -small-seeds 200 -small-iterations 1000000
+	go -C docs/proof test ./evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
+	go -C docs/proof test ./evaltest -count=1 -timeout 2h -v -run 'TestSmall$$' -small-seeds 200 -small-iterations 1000000
 
 AUTOPSY_PLAYS ?= 1000
 autopsy-power: ## how small a change falcon detect finds, before and after how many points: AUTOPSY_PLAYS (1,000) series a cell; its part of docs/autopsy.md

@@ -47,6 +47,10 @@ func TestReadProfileRefuses(t *testing.T) {
 		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce"`):                                 "no durations_ms",
 		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","bytes":-1,"durations_ms":[1,1]`): "bytes -1",
 		"{\"layout\":" + strings.Repeat("[", 20000):                                              "",
+
+		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1],"starts_ms":[[1,1],[1,1]]`): "starts_ms of 2 calls for durations_ms of 1",
+		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1],"starts_ms":[1]`):           "1 starts for 2 members",
+		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1],"starts_ms":[1,-1]`):        "a start of rank 1 is -1",
 	} {
 		_, err := ReadProfile(strings.NewReader(in))
 		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {

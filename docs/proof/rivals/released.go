@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/evaltest"
+	"github.com/failslow/falcon/docs/proof/evaltest"
 )
 
 func compare(a, b float64) int { return cmp.Compare(a, b) }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/failslow/falcon/detect/evaltest"
+	"github.com/failslow/falcon/docs/proof/evaltest"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }

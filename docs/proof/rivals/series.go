@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon/detect/bocd"
-	"github.com/failslow/falcon/detect/evaltest"
+	"github.com/failslow/falcon/docs/proof/evaltest"
 )
 
 // SeriesMethod is a rule that reads the iteration times of a job.

@@ -21,7 +21,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/failslow/falcon/backend/sim/tabletest"
-	"github.com/failslow/falcon/detect/evaltest"
+	"github.com/failslow/falcon/docs/proof/evaltest"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/failslow/falcon/detect/evaltest"
+	"github.com/failslow/falcon/docs/proof/evaltest"
 )
 
 // SeriesRow is a method at one setting.

@@ -113,11 +113,11 @@ func sweep() string {
 // write writes the part of the page that is about make eval.
 func write(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "eval")
+	stamp, err := tabletest.Stamp("../../..", "benchmarks.md", "eval")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("## Quality of detection\n\n`go test ./detect/evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s",
+	text := fmt.Sprintf("## Quality of detection\n\n`go -C docs/proof test ./evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s",
 		*jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
 	if err := tabletest.WritePart(path, "eval", "make eval", text); err != nil {
 		t.Fatal(err)

@@ -147,7 +147,7 @@ simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (
 
 # TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
 core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree
-	go test . ./backend/sim ./backend/sim/flow/... ./backend/sim/outage/... ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
+	go test . ./backend/sim/flow/... ./backend/sim/outage/... ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
 	go -C docs/proof test ./... -race -short -timeout 1h
 
 SCHEDULES ?= 100000
@@ -179,7 +179,7 @@ one-slow: ## one slow rank of 100,000, ONE_SLOW (20) places and moments: verifie
 
 SIM_SEEDS ?= 20
 table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
-	go test ./backend/sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(PAGES)/benchmarks.md
+	go -C docs/proof test ./sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(PAGES)/benchmarks.md
 
 RIVALS ?= 20
 rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
@@ -187,7 +187,7 @@ rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST
 
 FLOW_SEEDS ?= 20
 flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FLOW_SEEDS seeds of each cell; writes its parts of docs/figures-sim.md
-	go test ./backend/sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/figures-sim.md
+	go -C docs/proof test ./sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/figures-sim.md
 
 outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
 	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/flashrecovery.md

@@ -68,11 +68,11 @@ func tried(s Scenario, n int) []Trial {
 // write writes the part of the page that is about make table7.
 func write(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "table7")
+	stamp, err := tabletest.Stamp("../../..", "benchmarks.md", "table7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("## Mixed runs at scale (an emulation)\n\n`go test ./backend/sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go doc ./backend/sim` says what is what. %s\n\n%s",
+	text := fmt.Sprintf("## Mixed runs at scale (an emulation)\n\n`go -C docs/proof test ./sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go doc ./backend/sim` says what is what. %s\n\n%s",
 		*seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
 	if err := tabletest.WritePart(path, "table7", "make table7", text); err != nil {
 		t.Fatal(err)

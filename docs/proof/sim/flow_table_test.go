@@ -318,7 +318,7 @@ func beginFlow(t *testing.T, mark, title string) flowPart {
 	}
 	p := flowPart{mark: mark, title: title, start: time.Now(), commit: tabletest.Commit()}
 	var err error
-	if p.stamp, err = tabletest.Stamp("../..", "figures-sim.md", mark); err != nil {
+	if p.stamp, err = tabletest.Stamp("../../..", "figures-sim.md", mark); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -100,8 +100,8 @@ var directions = []rule{
 	{"recovery", []string{"", "recovery"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"backend/clock", nil, []string{"net", "net/http", "context", "log/slog", "google.golang.org"}, "time knows nobody"},
 	{"agent", []string{"", "agent", "backend/api", "backend/clock", "detect/nccl", "detect/period", "detect/work", "detect/xidcode"}, nil, "the agent knows the API, the time, the period, the work, what NCCL is told and what Xid codes mean only"},
-	{"backend/sim/flow", []string{"backend/sim/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
+	{"docs/proof/flow", []string{"docs/proof/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"docs/proof/size", nil, nil, "the counter reads sources only"},
 	{"docs/proof", []string{"", "backend", "detect", "docs/proof", "mitigate", "recovery"}, impure, "what measures is as pure as what is measured"},
 	{"docs", nil, impure, "pages are data"},
@@ -146,12 +146,15 @@ func TestProductNeedsNoProof(t *testing.T) {
 	}
 }
 
-// What judges in tests is part of no program.
-func TestJudgesStayInTests(t *testing.T) {
+// What plays or judges in tests is part of no program.
+func TestHelpersStayInTests(t *testing.T) {
 	for _, f := range tree(t) {
+		if f.test || isProof(f.dir) || strings.HasSuffix(f.dir, "test") {
+			continue
+		}
 		for _, spec := range f.ast.Imports {
 			path := strings.Trim(spec.Path.Value, `"`)
-			if !f.test && strings.HasPrefix(path, module+"/backend/sim/flow") && !strings.HasPrefix(f.dir, "backend/sim/flow") {
+			if strings.HasPrefix(path, module) && strings.HasSuffix(path, "test") {
 				t.Errorf("%s/%s imports %s, which is for tests", f.dir, f.name, path)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/sim/flow"
+	"github.com/failslow/falcon/docs/proof/flow"
 )
 
 // Shape is what a job is and how fast it is when all is well.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/sim/flow"
+	"github.com/failslow/falcon/docs/proof/flow"
 )
 
 // flows is what a shape says beyond its rates when its transfers are played by

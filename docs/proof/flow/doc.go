@@ -23,7 +23,7 @@
 //
 // The same graph and capacities give the same times to the bit. Units are ms,
 // 10⁶ bytes (MB) and MB/ms. The package is arithmetic only: no goroutine, no
-// clock, no I/O. It imports nothing of this module, and no production package
+// clock, no I/O. It imports nothing of the product, and no package of the product
 // may import it (rules_test.go).
 //
 // Left out: packets, queues, congestion control's transients, and anything that

@@ -147,7 +147,7 @@ simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (
 
 # TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
 core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree
-	go test . ./backend/sim/outage/... ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
+	go test . ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
 	go -C docs/proof test ./... -race -short -timeout 1h
 
 SCHEDULES ?= 100000
@@ -190,7 +190,7 @@ flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FL
 	go -C docs/proof test ./sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/figures-sim.md
 
 outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
-	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/flashrecovery.md
+	go -C docs/proof test ./outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/flashrecovery.md
 
 pictures: ## draw docs/pictures/*.png again, from the lab's recording and the scripted engine
 	@mkdir -p $(PAGES)/pictures

@@ -23,8 +23,11 @@ func planCommand() *cobra.Command {
 		Use:     "plan",
 		Short:   "Run the production planner on files (JSON in, JSON out)",
 		Example: "  falcon plan microbatch problem.json",
+		Annotations: map[string]string{
+			goneNote("volumes"): "appendix 9.2 of the FALCON paper has the formulas",
+		},
 	}
-	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand(), planCheckpointCommand(), planVolumesCommand())
+	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand(), planCheckpointCommand())
 	return c
 }
 

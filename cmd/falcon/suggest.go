@@ -31,19 +31,30 @@ func didYouMean(err error, word string, known []string) error {
 	return err
 }
 
+// goneNote is the annotation of a command that says what has taken the place of a command
+// below it, or of a flag of it, that there was before.
+func goneNote(name string) string { return "gone " + name }
+
 // flagError is wrong use of a flag; of one that there is not, with the one that was meant.
 func flagError(c *cobra.Command, err error) error {
 	err, unknown := fmt.Errorf("%w: %w", errUsage, err), (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return err
 	}
+	name := "--" + unknown.GetSpecifiedName()
+	if note := c.Annotations[goneNote(name)]; note != "" {
+		return fmt.Errorf("%w; it is gone: %s", err, note)
+	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	return didYouMean(err, "--"+unknown.GetSpecifiedName(), names)
+	return didYouMean(err, name, names)
 }
 
 // unknownCommand is wrong use of a command group.
 func unknownCommand(c *cobra.Command, word string) error {
+	if note := c.Annotations[goneNote(word)]; note != "" {
+		return fmt.Errorf("%w: %s has no command %q any more: %s", errUsage, c.CommandPath(), word, note)
+	}
 	var names []string
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {

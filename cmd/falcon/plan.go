@@ -24,10 +24,12 @@ func planCommand() *cobra.Command {
 		Short:   "Run the production planner on files (JSON in, JSON out)",
 		Example: "  falcon plan microbatch problem.json",
 		Annotations: map[string]string{
+			goneNote("checkpoint"): "least time is lost at an interval of the root of 2 * period * time to save / failures; " +
+				"docs/recovery.md has the model",
 			goneNote("volumes"): "appendix 9.2 of the FALCON paper has the formulas",
 		},
 	}
-	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand(), planCheckpointCommand())
+	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand())
 	return c
 }
 

@@ -16,6 +16,9 @@ var ErrRental = errors.New("mitigate: bad incident")
 // recentMost is how many of the newest iterations give the present loss.
 const recentMost = 8
 
+// rentalMost bounds times in ms and shares, so that sums stay exact.
+const rentalMost = 1e12
+
 // Rental is one incident in numbers, what FALCON's algorithm 1 (§5.2) decides on.
 type Rental struct {
 	HealthyMs    float64
@@ -69,7 +72,7 @@ func (r Rental) Price() (Rented, error) {
 }
 
 func (r Rental) validate() error {
-	bad := func(v float64) bool { return !(v >= 0) || v > replacementTimeMost }
+	bad := func(v float64) bool { return !(v >= 0) || v > rentalMost }
 	if !(r.HealthyMs > 0) || bad(r.HealthyMs) {
 		return fmt.Errorf("%w: healthy_ms %v is no positive time", ErrRental, r.HealthyMs)
 	}

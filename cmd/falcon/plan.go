@@ -26,10 +26,12 @@ func planCommand() *cobra.Command {
 		Annotations: map[string]string{
 			goneNote("checkpoint"): "least time is lost at an interval of the root of 2 * period * time to save / failures; " +
 				"docs/recovery.md has the model",
+			goneNote("replace"): "give mitigate.run_iterations, and the ladder of a running job weighs a drop and a replacement " +
+				"by what is left of the run",
 			goneNote("volumes"): "appendix 9.2 of the FALCON paper has the formulas",
 		},
 	}
-	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand())
+	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planRecoveryCommand())
 	return c
 }
 

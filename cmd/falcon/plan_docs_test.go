@@ -36,7 +36,7 @@ func TestPlanExamplesInDocs(t *testing.T) {
 			rest = rest[i+len(strings.TrimSpace(part)):]
 		}
 	}
-	for _, c := range []string{"microbatch", "topology", "ladder", "replace", "recovery", "recovery --map"} {
+	for _, c := range []string{"microbatch", "topology", "ladder", "recovery", "recovery --map"} {
 		if !seen[c] {
 			t.Errorf("docs/commands.md has no example of plan %s", c)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -54,5 +55,20 @@ func TestPlanMicrobatchOnBadInput(t *testing.T) {
 		if err == nil || out != "" || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%q: output %q, error %v; want one sentence with %q", in, out, err, want)
 		}
+	}
+}
+
+// oneAnswer holds a decoder to a plan that JSON can hold, or one sentence.
+func oneAnswer[P any](t *testing.T, in string, solve func(*P) (any, error)) {
+	t.Helper()
+	out, err := solveOne(strings.NewReader(in), solve)
+	if err != nil {
+		if strings.ContainsAny(err.Error(), "\n\x1b") || err.Error() == "" {
+			t.Errorf("%q: %q is not one clean sentence", in, err)
+		}
+		return
+	}
+	if _, err := json.Marshal(out); err != nil {
+		t.Errorf("%q: %v", in, err)
 	}
 }

@@ -40,13 +40,13 @@ type enteredJob struct {
 func enteredJobs() []enteredJob {
 	megatron := fmt.Sprintf("--global-batch-size %d", enteredSamples)
 	return []enteredJob{
-		{"Megatron-LM, 4 replicas", "megatron.py", megatron, lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSamples},
+		{"Megatron-LM, 4 replicas", "entered/of_megatron.py", megatron, lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSamples},
 		{
-			"Megatron-LM, 2 stages with 2 replicas", "megatron.py", megatron + " --pipeline-model-parallel-size 2",
+			"Megatron-LM, 2 stages with 2 replicas", "entered/of_megatron.py", megatron + " --pipeline-model-parallel-size 2",
 			lab.Shape{TP: 1, DP: 2, PP: 2}, enteredSamples,
 		},
-		{"torchtitan, 4 replicas", "torchtitan.py", "4 1", lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSteps},
-		{"torchtitan, 2 replicas of 2 shards", "torchtitan.py", "2 2", lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSteps},
+		{"torchtitan, 4 replicas", "entered/of_torchtitan.py", "4 1", lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSteps},
+		{"torchtitan, 2 replicas of 2 shards", "entered/of_torchtitan.py", "2 2", lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSteps},
 	}
 }
 

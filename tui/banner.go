@@ -64,7 +64,7 @@ func (b banner) drawHeader() string {
 	job := b.Live.Snap().GetJob()
 	right := b.headerRight()
 	left := b.headerLeft(bold, b.w-lipgloss.Width(right)-2)
-	if job.GetBaselineMs() > 0 && !page.Idle(b.Live) {
+	if job.GetBaselineMs() > 0 && job.GetIterationMs() > 0 && !page.Idle(b.Live) {
 		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"
 		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= b.w {
 			against = "" // a figure is worth more than the word
@@ -77,15 +77,20 @@ func (b banner) drawHeader() string {
 // headerLeft is the job and its pace in w columns: what says least goes first, a figure is never cut.
 func (b banner) headerLeft(bold lipgloss.Style, w int) string {
 	job := b.Live.Snap().GetJob()
-	emulated, ranks := "", fmt.Sprintf("  %d ranks", b.Live.Roster.World())
+	emulated, ranks, iteration := "", "", ""
+	if n := b.Live.Roster.World(); n > 0 {
+		ranks = fmt.Sprintf("  %d ranks", n)
+	}
+	if i := job.GetIteration(); job != nil && i >= 0 {
+		iteration = "  iter " + phrase.Iteration(i)
+	}
 	if job.GetEmulated() {
 		emulated = " (emulated)"
 	}
 	name, pace := " "+bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob))), ""
-	if !page.Idle(b.Live) { // else it is of before
+	if job.GetIterationMs() > 0 && !page.Idle(b.Live) { // else it is of before
 		pace = "  " + bold.Render(phrase.Ms(job.GetIterationMs()))
 	}
-	iteration := "  iter " + phrase.Iteration(job.GetIteration())
 	for _, text := range []string{name + emulated + iteration + ranks + pace, name + iteration + ranks + pace, name + iteration + pace} {
 		if lipgloss.Width(text) <= w {
 			return text
@@ -431,14 +436,20 @@ func (b banner) jobMark() string {
 	return b.styled(page.RoleOf(min(x.Severity, statements.Bad)), mark) + b.styled(themes.Text, widget.Arrows(text, b.ascii))
 }
 
-// elsewhere names another incident that waits for a decision where the bar's own
-// does not, with the key that leads to it; else "".
+// elsewhere names another incident of which an action is proposed where none of the bar's own
+// is, with the key that leads to it; else "".
 func (b banner) elsewhere() string {
 	list := b.Others
 	if len(list) == 0 {
 		return ""
 	}
-	return b.styled(themes.Urgent, " "+list[0]+" waits for a decision: "+b.keyAndAction(key.Why)+" ")
+	what := " waits for a decision: "
+	if slices.ContainsFunc(page.Statements(b.Live), func(x statements.Statement) bool {
+		return x.Kind == statements.Pending && x.IncidentID() == list[0]
+	}) {
+		what = " has an action pending: "
+	}
+	return b.styled(themes.Urgent, " "+list[0]+what+b.keyAndAction(key.Why)+" ")
 }
 
 // keyAndAction names a key with its word, as the footer would.

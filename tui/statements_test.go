@@ -151,3 +151,42 @@ func TestAfterAnAbortNothingSurvives(t *testing.T) {
 		t.Errorf("\n%s", s)
 	}
 }
+
+// While no iteration comes, the health of ranks is said to be of before, and what is not known has no
+// place in the header.
+func TestNowOfRanksThatAreNotHeard(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Job.IterationUnixNs = at.Add(-4 * time.Second).UnixNano()
+	})
+	if s := text(m); !strings.Contains(s, "when last heard 1 stale") {
+		t.Errorf("\n%s", s)
+	}
+	m = overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Job.Iteration, s.Job.IterationMs, s.Job.State, s.Job.IterationUnixNs = -1, 0, "learning", at.UnixNano()
+	})
+	if s := strings.Split(text(m), "\n")[0]; strings.Contains(s, "—") || strings.Contains(s, "base") || !strings.Contains(s, "8 ranks") {
+		t.Errorf("\n%s", s)
+	}
+}
+
+// What acts by itself does not wait for a decision.
+func TestAnotherIncidentsCountdownIsNoDecision(t *testing.T) {
+	m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
+		s.Policy = &falconv1.Policy{Mode: "auto", Cap: "S4"}
+		s.Job.State, s.Job.IterationUnixNs = string(falcon.JobSlow), at.UnixNano()
+		ladder := func(id, state string) *falconv1.Ladder {
+			a := &falconv1.Action{Id: id + "/S4/1", Incident: id, Rung: "S4", State: state, DeadlineUnixNs: at.UnixNano()}
+			l := &falconv1.Ladder{Incident: id, Actions: []*falconv1.Action{a}, Rungs: []*falconv1.RungView{{Rung: "S4"}}}
+			if state == string(falcon.ActionProposed) {
+				l.Proposal = a
+			}
+			return l
+		}
+		s.Incidents = []*falconv1.Incident{{Id: "INC-0001", State: "located", Verdict: &falconv1.Verdict{}}, {Id: "INC-0002", State: "located", Verdict: &falconv1.Verdict{}}}
+		s.Ladder, s.Others = ladder("INC-0001", "dispatched"), []*falconv1.Ladder{ladder("INC-0002", "proposed")}
+	})
+	rows := strings.Split(text(m), "\n")
+	if bar := rows[len(rows)-3]; !strings.Contains(bar, "INC-0002 has an action pending") {
+		t.Errorf("\n%s", text(m))
+	}
+}

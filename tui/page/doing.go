@@ -29,13 +29,23 @@ func Doing(s *State) string {
 	return phrase.Incident(inc)
 }
 
+// nextRung is which rung comes next, and when at the present loss; "" where that is not known.
+func nextRung(s *State) string {
+	for _, r := range s.Snap().GetLadder().GetRungs() {
+		if r.GetNext() && r.GetDueInMs() > 0 {
+			return "; " + r.GetRung() + " (" + phrase.Does(r.GetRung(), r.GetVariant()) + ") is due in about " + phrase.Span(r.GetDueInMs())
+		}
+	}
+	return ""
+}
+
 func nothingYet(s *State) string {
 	why := "no action applies"
 	for _, r := range s.Snap().GetLadder().GetRungs() {
 		switch {
 		case r.Rung == string(falcon.RungS1):
 		case r.Applicable:
-			return "S1 (ignore) for now: acting costs more than has been lost so far"
+			return "S1 (ignore) for now: acting costs more than has been lost so far" + nextRung(s)
 		case r.Rung == string(falcon.RungS2) && r.Reason != "":
 			why += "; S2: " + r.Reason // the free one
 		}

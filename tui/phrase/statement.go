@@ -47,9 +47,12 @@ func standing(s *statements.Statement, now time.Time) string {
 		}
 		return "waiting for agents" + Prefixed(", ", waitingAgents(s, now))
 	case statements.Learning:
+		if j.GetIterationMs() <= 0 {
+			return "learning the healthy iteration time: the first iterations are under way"
+		}
 		return "learning the healthy iteration time, iteration " + Iteration(j.GetIteration())
 	case statements.Running:
-		return "running: " + pace
+		return "running: " + pace + newestSlower(j)
 	case statements.Slow:
 		return "running, " + Percent(j.GetSlowdown()) + " against the baseline: " + pace
 	case statements.Slower:
@@ -68,6 +71,18 @@ func standing(s *statements.Statement, now time.Time) string {
 		return cmp.Or(j.GetRestart(), "restarting") + "; " + idle(s, now)
 	}
 	return ended(s)
+}
+
+// newestSlower says that the newest iterations were slow, while they are too few to say more; or "".
+func newestSlower(j *falconv1.Job) string {
+	switch k := j.GetSlowerIterations(); k {
+	case 0:
+		return ""
+	case 1:
+		return "; the newest was slower"
+	default:
+		return fmt.Sprintf("; the newest %d were slower", k)
+	}
 }
 
 // waitingAgents is what is known of a job of which not all ranks are heard, or "".
@@ -186,7 +201,7 @@ func recovering(s *statements.Statement, now time.Time) string {
 			text += ", " + Seconds(left) + " to its deadline"
 		}
 	}
-	if lost := r.GetLostGpuHours(); lost >= 0.005 {
+	if lost := r.GetLostGpuHours(); lost >= 0.005 && r.GetTogether() == "" { // of a job that was stopped nothing is lost
 		text += fmt.Sprintf("; %.2f GPU-h lost", lost)
 	}
 	return text
@@ -248,6 +263,8 @@ func acting(s *statements.Statement, now time.Time) string {
 		return name + waits + ": approved, held while policy is frozen or observes" + Prefixed("; ", by)
 	case s.Kind == statements.Decision:
 		return name + waits + will
+	case counts && left == 0:
+		return name + " is due, and goes out when nothing else is carried out" + endsWords(s.Ends) + will
 	case counts:
 		return name + " ACTS IN " + Seconds(left) + endsWords(s.Ends) + will
 	case a.GetPhase() == falcon.PhaseMeasuring:
@@ -290,13 +307,17 @@ func underWay(a *falconv1.Action) string {
 }
 
 func inForce(a *falconv1.Action) string {
+	force := "in force"
+	if statements.EndsOf(a) != statements.EndsNone { // processes that have ended are not brought back
+		force = "carried out"
+	}
 	switch {
 	case a.GetState() == string(falcon.ActionApplied):
-		return "in force, its gain is being measured"
+		return force + ", its gain is being measured"
 	case a.GetMeasuredMs() > 0:
-		return "in force, kept: " + Measured(a)
+		return force + ", kept: " + Measured(a)
 	}
-	return "in force, kept"
+	return force + ", kept"
 }
 
 // lastly is what ended last.

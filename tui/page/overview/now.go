@@ -166,7 +166,11 @@ func costText(s *page.State, minor bool) string {
 // rankLines are how the ranks are laid out and how they do, or what to do about there being none.
 func rankLines(s *page.State, r widget.Rect) []page.Line {
 	if s.Roster.World() > 0 {
-		return []page.Line{{Text: fmt.Sprintf("%d ranks: %s; %s", s.Roster.World(), layoutText(s), s.Tally()), Role: themes.Text}}
+		heard := ""
+		if page.Idle(s) { // what was measured says nothing of now
+			heard = "when last heard "
+		}
+		return []page.Line{{Text: fmt.Sprintf("%d ranks: %s; %s%s", s.Roster.World(), layoutText(s), heard, s.Tally()), Role: themes.Text}}
 	}
 	var out []page.Line
 	for _, l := range widget.Wrap(phrase.Capital(page.NoRanks(s)), max(1, r.W)) {

@@ -26,9 +26,11 @@ type setup struct {
 	cap             falcon.Rung
 	skews           []time.Duration // of the nodes' clocks, by node; they stay
 	verbose         bool
-	alone           bool // nobody brings spares
-	hosted          bool // the framework neither parks nor rejoins
-	reuse           bool // of process ids
+	alone           bool                    // nobody brings spares
+	hosted          bool                    // the framework neither parks nor rejoins
+	reuse           bool                    // of process ids
+	policy          *falcon.Policy          // nil = automatic up to cap
+	overheads       map[falcon.Rung]float64 // expected of actions, ms; nil = the planner's own
 }
 
 // Cluster is one run.

@@ -17,6 +17,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 )
 
@@ -72,7 +73,7 @@ func (h *host) start() {
 	}
 	e, err := engine.New(engine.Config{
 		JobName: "sim", ID: h.c.engineID(), Journal: j, Fault: h.strike, Clock: h.clock.read,
-		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
+		Policy: h.c.setup.acts(), Mitigate: mitigate.Config{OverheadsMs: h.c.setup.overheads},
 		Retention:  engine.Retention{SnapshotBytes: h.c.setup.snapshotBytes},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
 		Recoverer:  &spy{Machine: recovery.New(recovery.Config{}), j: h.belief},
@@ -97,6 +98,14 @@ func (h *host) start() {
 	}
 	h.log("life %d begins", h.life)
 	h.tick(h.life)
+}
+
+// acts is what may happen without a person.
+func (s setup) acts() falcon.Policy {
+	if s.policy != nil {
+		return *s.policy
+	}
+	return falcon.Policy{Mode: falcon.ModeAuto, Cap: s.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}}
 }
 
 // strike kills an engine that is to die, at the point where its time has come.

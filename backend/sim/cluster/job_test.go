@@ -23,6 +23,9 @@ type job struct {
 	slow       map[falcon.Device]float64       // how much slower than others a GPU is; absent = 1
 	relieved   map[falcon.Device]time.Duration // when a slow GPU was healthy again
 	orders     map[string]int                  // carried out, by kind
+
+	stayer int           // a rank that is to stay in its own code
+	stays  time.Duration // for so long, in the next iteration; 0 = none is to
 }
 
 // team is the processes whose communicators are of one generation.
@@ -240,15 +243,40 @@ func (t *team) compute() {
 		longest = max(longest, own[r])
 	}
 	begin, transfer := c.now, c.setup.iteration/20
+	absent := t.hang(own)
+	longest += absent
 	c.after(longest+transfer, func() {
 		for _, r := range t.ranks() {
-			if p := t.members[r]; p.team == t && p.alive {
+			if p := t.members[r]; p.team == t && p.alive && (absent == 0 || own[r] == longest) {
 				enter := p.monoAt(begin + own[r])
 				p.call("dp", t.iteration, enter, (longest + transfer - own[r]).Nanoseconds(), 8<<20)
 			}
 		}
 		t.optimize()
 	})
+}
+
+// hang has a rank that is to stay in its own code stay there, once, and the others call the exchange in
+// their own time; it returns how much longer than all others the rank stays.
+func (t *team) hang(own map[int]time.Duration) time.Duration {
+	c, d := t.j.c, t.j.stays
+	if d == 0 {
+		return 0
+	}
+	c.log("rank %d stays in its own code for %v", t.j.stayer, d)
+	t.j.stays, own[t.j.stayer] = 0, slices.Max(slices.Collect(maps.Values(own)))+d
+	for _, r := range t.ranks() {
+		if r == t.j.stayer {
+			continue
+		}
+		c.after(own[r], func() {
+			if p := t.members[r]; p.team == t && p.alive {
+				p.call("dp", t.iteration, p.mono(), d.Nanoseconds(), 8<<20)
+				p.n.poke()
+			}
+		})
+	}
+	return d
 }
 
 // slowness is how much longer a process's work takes than on a healthy GPU.

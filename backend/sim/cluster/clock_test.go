@@ -17,6 +17,7 @@ type clock struct {
 	since  time.Duration
 	stops  []stop
 	boots  int
+	boot   string // the id of boot number boots, made once for many looks
 }
 
 // stop is a time in which the monotonic clock stood.
@@ -73,13 +74,17 @@ func (k *clock) wall() time.Time { return epoch.Add(k.w.now + k.off()) }
 
 // read is one look at both clocks, as a process of the machine takes it.
 func (k *clock) read() steady.Reading {
-	return steady.Reading{Wall: k.wall(), Since: k.mono(k.w.now), BootID: fmt.Sprint("boot ", k.boots)}
+	if k.boot == "" {
+		k.boot = fmt.Sprint("boot ", k.boots)
+	}
+	return steady.Reading{Wall: k.wall(), Since: k.mono(k.w.now), BootID: k.boot}
 }
 
 // reboot begins the monotonic clock anew.
 func (k *clock) reboot() {
 	k.run()
 	k.boots++
+	k.boot = ""
 	k.stops = append(k.stops[:0], stop{at: -bootAge, last: k.w.now + bootAge - time.Second})
 }
 

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -99,29 +98,14 @@ func (s System) check(found Process, worker int) error {
 }
 
 // Runs reports whether it has not ended.
-func (s System) Runs(p Process) bool {
-	st, err := procstat.Read(s.Proc, p.PID)
-	return err == nil && st.Start == p.Start && st.State != 'Z' && st.State != 'X'
-}
+func (s System) Runs(p Process) bool { return procstat.Runs(s.Proc, p.PID, p.Start) }
 
-// Signal reaches this very process, which is proven once a pidfd holds it; one that has ended is no error.
+// Signal reaches this very process; one that has ended is no error.
 func (s System) Signal(p Process, sig unix.Signal) error {
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if err == nil {
-		defer unix.Close(fd)
+	if _, err := procstat.Signal(s.Proc, p.PID, p.Start, sig); err != nil {
+		return fmt.Errorf("elastic: process %d can't be ended: %w; run falcon-agent as the job's user", p.PID, err)
 	}
-	switch {
-	case errors.Is(err, unix.ESRCH) || !s.Runs(p):
-		return nil
-	case err == nil:
-		err = unix.PidfdSendSignal(fd, sig, nil, 0)
-	case errors.Is(err, unix.ENOSYS): // before Linux 5.3
-		err = unix.Kill(p.PID, sig)
-	}
-	if err == nil || errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return fmt.Errorf("elastic: process %d can't be ended: %w; run falcon-agent as the job's user", p.PID, err)
+	return nil
 }
 
 // Below is what a process has started, and what that has, parents first.
@@ -181,25 +165,17 @@ func (s System) isWorker(pid int) bool {
 
 // hasNumber reports whether a process is the one with a number in its own namespace.
 func (s System) hasNumber(pid, number int) bool {
-	for line := range strings.Lines(string(s.read(pid, "status"))) {
-		if rest, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			fields := strings.Fields(rest)
-			return len(fields) > 0 && slices.Contains(fields, strconv.Itoa(number))
-		}
-	}
-	return pid == number // kernels before 4.1
+	st, err := procstat.ReadStatus(s.Proc, pid)
+	return err == nil && slices.Contains(st.Numbers, number)
 }
 
+// userOf is the real user of a process.
 func (s System) userOf(pid int) (uint32, error) {
-	info, err := os.Stat(filepath.Join(s.Proc, strconv.Itoa(pid)))
+	st, err := procstat.ReadStatus(s.Proc, pid)
 	if err != nil {
 		return 0, err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, ErrUnproven
-	}
-	return st.Uid, nil
+	return st.Users[0], nil
 }
 
 func (s System) nameOf(pid int) string { return strings.TrimSpace(string(s.read(pid, "comm"))) }

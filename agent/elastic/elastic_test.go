@@ -33,7 +33,7 @@ func fakeProc(t *testing.T, all ...made) System {
 		stat := strconv.Itoa(m.pid) + " (a) S " + strconv.Itoa(m.parent) + " 2 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 5 0 " + strconv.Itoa(1000+m.pid) + " 0 0\n"
 		for name, text := range map[string]string{
 			"stat": stat, "cmdline": strings.ReplaceAll(m.args, " ", "\x00") + "\x00", "environ": environ, "comm": "a\n",
-			"status": "Name:\ta\nNSpid:\t" + strconv.Itoa(m.pid) + "\n",
+			"status": "Name:\ta\nUid:\t5\t5\t5\t5\nNSpid:\t" + strconv.Itoa(m.pid) + "\n",
 		} {
 			if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
 				t.Fatal(err)

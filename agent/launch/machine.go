@@ -108,28 +108,14 @@ func (m machine) Ended(p Proc) (string, bool) {
 	case err == nil || errors.Is(err, unix.EINTR):
 		return "", false
 	}
-	return "", !m.isRunning(p) // no child of this agent
+	return "", !procstat.Runs(m.proc, p.PID, p.Start) // no child of this agent
 }
 
-func (m machine) isRunning(p Proc) bool {
-	st, err := procstat.Read(m.proc, p.PID)
-	return err == nil && st.Start == p.Start && st.State != 'Z'
-}
-
-// Kill proves the process after it is held by a pidfd: another one that gets its number
-// meanwhile is not meant. The group keeps the number while any of its members lives.
+// Kill ends this very process, and then its group, which keeps the number while any of its members lives.
 func (m machine) Kill(p Proc) {
-	fd, err := unix.PidfdOpen(p.PID, 0)
-	if err == nil {
-		defer unix.Close(fd)
+	if sent, _ := procstat.Signal(m.proc, p.PID, p.Start, unix.SIGKILL); sent {
+		_ = unix.Kill(-p.PID, unix.SIGKILL) // gone already is as good
 	}
-	if st, read := procstat.Read(m.proc, p.PID); read != nil || st.Start != p.Start {
-		return
-	}
-	if err == nil && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
-		return // it has ended since
-	}
-	_ = unix.Kill(-p.PID, unix.SIGKILL) // the group that it leads; gone already is as good
 }
 
 func (m machine) Place() string {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/failslow/falcon/agent/internal/procstat"
 )
 
 // cgroups is where cgroups of version 2 are mounted.
@@ -32,7 +34,7 @@ func (m machine) Free() (int, bool) {
 
 // Resident is what a process has in memory.
 func (m machine) Resident(p Proc) (int, bool) {
-	if !m.isRunning(p) {
+	if !procstat.Runs(m.proc, p.PID, p.Start) {
 		return 0, false
 	}
 	kb, known := valueIn(readText(filepath.Join(m.proc, strconv.Itoa(p.PID), "status")), "VmRSS:")

@@ -154,8 +154,8 @@ func (p *Prover) innerNumbers() map[int][]int {
 		if err != nil {
 			continue
 		}
-		if st, ok := p.status(pid); ok && len(st.numbers) > 1 {
-			last := st.numbers[len(st.numbers)-1]
+		if st, ok := p.status(pid); ok && len(st.Numbers) > 1 {
+			last := st.Numbers[len(st.Numbers)-1]
 			out[last] = append(out[last], pid)
 		}
 	}
@@ -166,14 +166,14 @@ func (p *Prover) innerNumbers() map[int][]int {
 // empty; the reason is what keeps it from being known.
 func (p *Prover) Check(pid int, c Claim) (Process, falcon.UnprovenReason) {
 	st, ok := p.status(pid)
-	if !p.own || !ok || st.numbers[len(st.numbers)-1] != c.PID {
+	if !p.own || !ok || st.Numbers[len(st.Numbers)-1] != c.PID {
 		return Process{}, falcon.UnprovenNone
 	}
 	found, ok := p.running(pid)
 	if !ok || p.startsElse(found.Start, c) {
 		return Process{}, falcon.UnprovenNone
 	}
-	switch p.inNamespace(pid, len(st.numbers), c) {
+	switch p.inNamespace(pid, len(st.Numbers), c) {
 	case no:
 		return Process{}, falcon.UnprovenNone
 	case unknown:
@@ -185,7 +185,7 @@ func (p *Prover) Check(pid int, c Claim) (Process, falcon.UnprovenReason) {
 		return Process{}, falcon.UnprovenNone
 	case mapped == unknown && (c.Start == 0 || !p.sameTime(c)):
 		return Process{}, falcon.UnprovenUnreadable
-	case c.UID != 0 && !slices.Contains(st.users, c.UID):
+	case c.UID != 0 && !slices.Contains(st.Users, c.UID):
 		return Process{}, falcon.UnprovenForged // root needs no such file to speak for a process
 	}
 	return found, falcon.UnprovenNone

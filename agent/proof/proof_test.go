@@ -2,8 +2,6 @@ package proof
 
 import (
 	"os"
-	"slices"
-	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -77,37 +75,11 @@ func TestWhatCantBeSeenIsNotGone(t *testing.T) {
 	}
 }
 
-func TestParseStatus(t *testing.T) {
-	st, ok := parseStatus(9, "Name:\tNSpid: 3\nUid:\t1\t2\t3\t4\nNSpid:\t9\t7\n")
-	if !ok || !slices.Equal(st.numbers, []int{9, 7}) || !slices.Equal(st.users, []uint32{1, 2, 3, 4}) {
-		t.Errorf("%+v", st)
-	}
-	if st, ok := parseStatus(9, "Uid:\t1\n"); !ok || !slices.Equal(st.numbers, []int{9}) {
-		t.Errorf("an old kernel: %+v", st)
-	}
-	for _, bad := range []string{"", "NSpid:\t9\n", "Uid:\tx\n", "Uid:\n"} {
-		if st, ok := parseStatus(9, bad); ok {
-			t.Errorf("%q: %+v", bad, st)
-		}
-	}
-}
-
-func FuzzParse(f *testing.F) {
-	f.Add("Uid:\t1\t2\t3\t4\nNSpid:\t9\t7\n", "7f00-7f01 rw-s 00000000 00:1b 77 /dev/shm/x")
-	f.Fuzz(func(t *testing.T, text, line string) {
-		if st, ok := parseStatus(9, text); ok && (len(st.numbers) == 0 || len(st.users) == 0) {
-			t.Errorf("%+v", st)
-		}
+func FuzzParseMapping(f *testing.F) {
+	f.Add("7f00-7f01 rw-s 00000000 00:1b 77 /dev/shm/x")
+	f.Fuzz(func(t *testing.T, line string) {
 		if m, ok := parseMapping(line); ok && m.area == "" {
 			t.Errorf("%+v", m)
 		}
 	})
-}
-
-func TestNames(t *testing.T) {
-	for want, c := range map[string]Claim{"": {}, "7": {PID: 7, PIDNs: initialPIDNs}, "7-12": {PID: 7, PIDNs: 12}, strconv.Itoa(8): {PID: 8}} {
-		if got := c.Name(); got != want {
-			t.Errorf("%+v: %q", c, got)
-		}
-	}
 }

@@ -9,14 +9,12 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/internal/procstat"
 )
 
-// Bounds of what is read of one process.
-const (
-	statusBytes = 16 << 10
-	mapsBytes   = 64 << 20
-	namesDeep   = 64 // nested namespaces; the kernel allows 32
-)
+// mapsBytes bounds what is read of one process.
+const mapsBytes = 64 << 20
 
 // answer is what is known of a question to the kernel.
 type answer int
@@ -27,49 +25,10 @@ const (
 	yes
 )
 
-// status is what /proc/PID/status says: the process's numbers, from this namespace's to
-// its own, and its real, effective, saved and file system user.
-type status struct {
-	numbers []int
-	users   []uint32
-}
-
-func (p *Prover) status(pid int) (status, bool) {
-	f, err := os.Open(p.file(pid, "status"))
-	if err != nil {
-		return status{}, false
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, statusBytes))
-	if err != nil {
-		return status{}, false
-	}
-	return parseStatus(pid, string(text))
-}
-
-// parseStatus reads the two lines. Kernels before 4.1 tell no numbers: there the process
-// has the one that it has here.
-func parseStatus(pid int, text string) (status, bool) {
-	st := status{}
-	for line := range strings.Lines(text) {
-		key, rest, _ := strings.Cut(line, ":")
-		for _, field := range strings.Fields(rest) {
-			n, err := strconv.ParseUint(field, 10, 32)
-			switch {
-			case key != "NSpid" && key != "Uid":
-			case err != nil || len(st.numbers) > namesDeep || len(st.users) > namesDeep:
-				return status{}, false
-			case key == "Uid":
-				st.users = append(st.users, uint32(n))
-			default:
-				st.numbers = append(st.numbers, int(n))
-			}
-		}
-	}
-	if len(st.numbers) == 0 {
-		st.numbers = []int{pid}
-	}
-	return st, len(st.users) > 0
+// status is what /proc says of a process's numbers and users; false where it can't be read.
+func (p *Prover) status(pid int) (procstat.Status, bool) {
+	st, err := procstat.ReadStatus(p.proc, pid)
+	return st, err == nil
 }
 
 // inNamespace answers whether a process's own PID namespace is the claim's. A process

@@ -222,6 +222,7 @@ func (s *script) up(w words) []Input {
 			continue
 		}
 		p := Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: uint64(s.num(w, "generation", 0)), Alive: true}
+		p.Ending.Raised = raisedOf(w["raised"]) // it has reported its error, and is about to end
 		s.procs[p.Rank] = p
 		b := Beat{Rank: p.Rank, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration}
 		if w["iteration"] == "none" {

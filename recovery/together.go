@@ -222,7 +222,7 @@ func (s *jobState) describeTogether(why falcon.EndsTogether) string {
 	}
 	var first *member
 	for _, x := range s.ranks.everyRank() {
-		if x.process().Ending.Words() == "" {
+		if !x.hasEnded() || x.process().Ending.Words() == "" {
 			continue
 		}
 		if first == nil || x.endReported().Before(first.endReported()) {

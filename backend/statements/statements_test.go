@@ -84,6 +84,19 @@ func TestAClosedIncidentIsTheLastLine(t *testing.T) {
 	begins(t, with(steady(0), closed), Running)
 }
 
+// An epoch of which no iteration was heard is not said to run, whatever else is known of the job.
+func TestAJobWithoutAnIterationIsAwaited(t *testing.T) {
+	s := steady(9 * time.Second)
+	s.Job.State, s.Job.Iteration, s.Job.IterationMs, s.Job.BaselineMs = "learning", -1, 0, 0
+	if list := begins(t, s, Waiting); list[0].Severity != Warn {
+		t.Errorf("%+v", list[0])
+	}
+	s.Job.UsualMs = 957
+	begins(t, s, Standing)
+	s.Job.Iteration, s.Job.UsualMs = 0, 0
+	begins(t, s, Learning)
+}
+
 // Defect 2: what ends all processes comes above the actions of every other incident, with its time.
 func TestTheMostDangerousPendingActionIsFirst(t *testing.T) {
 	s := steady(0)

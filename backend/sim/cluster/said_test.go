@@ -280,6 +280,8 @@ func (y *truths) add(t *testing.T, c *Cluster) {
 	for what, text := range c.oracle.false {
 		if y.total[what] < 3 {
 			t.Errorf("%s: %s (%d times)", what, text, c.oracle.times[what])
+			at := slices.IndexFunc(c.lines, func(line string) bool { return strings.Contains(line, "FALSE: "+what) })
+			t.Log("\n" + strings.Join(c.lines[max(0, at-*linesTold):at+1], "\n"))
 		}
 		y.total[what]++
 	}

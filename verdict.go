@@ -104,9 +104,11 @@ type Incident struct {
 	RelievedIteration int64         `json:"relieved_iteration"` // first healthy one, NoIteration while it lasts
 	HealthyMs         float64       `json:"healthy_ms"`
 	SlowMs            float64       `json:"slow_ms"`
-	BeforeMs          float64       `json:"before_ms,omitempty"` // level right before the onset, with other faults and what is done about them; 0 = unknown
-	Probability       float64       `json:"probability"`         // P(r ≤ w) when the alarm was raised
-	Departed          bool          `json:"departed,omitempty"`  // it ended as what it names left the job: the fault may last where it is
+	BeforeMs          float64       `json:"before_ms,omitempty"`   // level right before the onset, with other faults and what is done about them; 0 = unknown
+	Probability       float64       `json:"probability"`           // P(r ≤ w) when the alarm was raised
+	Times             int           `json:"times,omitempty"`       // how many times the fault has come, 0 = once; all else is of the newest
+	FirstOnset        int64         `json:"first_onset,omitempty"` // OnsetIteration of the first, where there were several
+	Departed          bool          `json:"departed,omitempty"`    // it ended as what it names left the job: the fault may last where it is
 	Verdict           Verdict       `json:"verdict"`
 }
 

@@ -46,15 +46,19 @@ func (m *Machine) stepActed(in Acted) {
 			continue
 		}
 		switch {
+		case in.Rung == falcon.RungS4 && !in.Reverted:
+			s.actions.taken = true
+			fallthrough
 		case in.Rung == falcon.RungS4: // nothing to undo: the epoch that it began says what holds
 		case in.Reverted:
 			delete(s.actions.inForce, in.Rung)
 		default:
-			s.actions.inForce[in.Rung] = true
+			s.actions.inForce[in.Rung], s.actions.taken = true, true
 			s.actions.since = in.Iteration
 			s.relief.lastWindow, s.relief.streak = in.Iteration, 0
 		}
 	}
+	m.returns.forget(in.Incident)
 	m.relief.closeRelieved(m.samples.newest)
 }
 

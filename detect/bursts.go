@@ -33,7 +33,8 @@ func (m *Machine) publishOrWait(s *incidentState) {
 		s.burst.onset = s.OnsetIteration
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.burst.evidence})
 		m.bursts.clear()
-		m.incidents.publish(s)
+		m.returns.takeUnnamed(s)
+		m.incidents.handOut(s)
 		return
 	}
 	m.publishLasting(m.samples.lastIteration())
@@ -44,7 +45,11 @@ func (m *Machine) publishOrWait(s *incidentState) {
 func (m *Machine) publishLasting(iteration int64) {
 	for _, s := range m.incidents.openIncidents() {
 		if s.ID == "" && s.floorMs == 0 && s.hasPaidItself(m.cfg, iteration) && m.samples.stillSlow(s) {
-			m.incidents.publish(s)
+			if s.lasted = true; m.returns.awaitsName(s, iteration) {
+				continue
+			}
+			m.returns.takeUnnamed(s)
+			m.incidents.handOut(s)
 		}
 	}
 }

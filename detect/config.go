@@ -17,15 +17,16 @@ type Config struct {
 	Tracker bocd.TrackerConfig `yaml:",inline"` // change points of every rank's series and of the job's
 	Rules   peer.Rules         `yaml:",inline"` // comparison of ranks and groups
 
-	Quorum       float64 `yaml:"-"` // share of the ranks whose own onsets open an incident without the job's series; 0.5
-	MergeWithin  int64   `yaml:"-"` // iterations: onsets this near are one; 8
-	TellAfter    int64   `yaml:"-"` // iterations that a slowdown lasts before it is reported although no culprit is known; 8
-	Bursts       int     `yaml:"-"` // unexplained slowdowns, the present one included, that are one intermittent fault; 3
-	BurstWithin  int64   `yaml:"-"` // iterations in which they lie, and without one that end it; 100
-	History      int     `yaml:"-"` // samples kept per rank; 1024
-	CompareAside int     `yaml:"-"` // ranks from which a window's profiles are compared by the caller (Ready.Compare), not in the step; 0 = never
-	Restless     bool    `yaml:"-"` // ranks' filters never rest, for comparison: bocd.TrackerConfig.Rest
-	Settled      float64 `yaml:"-"` // relief: the level is within this of the baseline; 0.05
+	Quorum       float64       `yaml:"-"` // share of the ranks whose own onsets open an incident without the job's series; 0.5
+	MergeWithin  int64         `yaml:"-"` // iterations: onsets this near are one; 8
+	TellAfter    int64         `yaml:"-"` // iterations that a slowdown lasts before it is reported although no culprit is known; 8
+	Bursts       int           `yaml:"-"` // unexplained slowdowns, the present one included, that are one intermittent fault; 3
+	BurstWithin  int64         `yaml:"-"` // iterations in which they lie, and without one that end it; 100
+	ReturnWithin time.Duration `yaml:"-"` // from an incident's relief to a slowdown that is the same again, at most, or BurstWithin iterations where they take longer; negative = each is an incident of its own; 2 min
+	History      int           `yaml:"-"` // samples kept per rank; 1024
+	CompareAside int           `yaml:"-"` // ranks from which a window's profiles are compared by the caller (Ready.Compare), not in the step; 0 = never
+	Restless     bool          `yaml:"-"` // ranks' filters never rest, for comparison: bocd.TrackerConfig.Rest
+	Settled      float64       `yaml:"-"` // relief: the level is within this of the baseline; 0.05
 
 	Profile  ProfileConfig  `yaml:"-"`
 	Early    EarlyConfig    `yaml:"-"`
@@ -92,6 +93,7 @@ func DefaultConfig() Config {
 		TellAfter:    8,
 		Bursts:       3,
 		BurstWithin:  100,
+		ReturnWithin: 2 * time.Minute,
 		History:      1024,
 		Settled:      0.05,
 		Profile:      ProfileConfig{Iterations: 4, Tries: 3, Spacing: 5, Retry: 50, Deadline: 10 * time.Second},
@@ -116,6 +118,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.TellAfter, d.TellAfter)
 	setDefault(&c.Bursts, d.Bursts)
 	setDefault(&c.BurstWithin, d.BurstWithin)
+	c.ReturnWithin = cmp.Or(c.ReturnWithin, d.ReturnWithin)
 	setDefault(&c.History, d.History)
 	setDefault(&c.Settled, d.Settled)
 	c.Profile.setDefaults(d.Profile)

@@ -18,7 +18,7 @@
 // Machine routes inputs and owns the order of things. Its parts own their
 // state, and each knows only those before it: the job, the samples, the
 // incidents, the history of culprits, the baseline, the onset detector, the log
-// of bursts, the evidence (timing, counters and tests), the log of links, the
+// of bursts, the log of incidents that may come back, the evidence (timing, counters and tests), the log of links, the
 // profiler, the watch of ranks, the planner of tests, the judge of relief, and
 // the watch of links whose ranks moved away.
 //
@@ -75,6 +75,11 @@
 // peak its ranks are profiled. Devices and links that were named before are
 // listed with a verdict and by Recurring; that changes neither severity nor
 // confidence.
+//
+// A fault that comes and goes is one incident: a slowdown with the culprit and the
+// cause of an incident that ended by itself less than two minutes or 100 iterations
+// before reopens it, with a count (Incident.Times). It is detected, judged and
+// handed out as any other; returns.go says what is no return.
 //
 // # Actions, relief, identity
 //

@@ -15,6 +15,8 @@ type incidentState struct {
 	falcon.Incident // ID empty: not reported yet
 
 	floorMs float64 // level that other incidents and their actions leave, 0 = none did at the onset
+	lasted  bool    // it has been slow for so long that it is reported without a culprit
+	past    *ended  // the occurrence before, which is over, where the incident is back; nil = it is the first
 
 	search  searchState
 	basis   verdictBasis
@@ -73,6 +75,7 @@ type moveState struct {
 // actionState is what is done about an incident.
 type actionState struct {
 	inForce map[falcon.Rung]bool
+	taken   bool  // one was in force at some time
 	since   int64 // first iteration of the newest action
 }
 
@@ -268,6 +271,15 @@ func (n *incidentSet) placementInForce() bool {
 func (n *incidentSet) publish(s *incidentState) {
 	s.ID = fmt.Sprintf("INC-%04d", n.nextID)
 	n.nextID++
+	n.out.updateIncident(s)
+}
+
+// handOut hands an incident out, with an id if it has none yet.
+func (n *incidentSet) handOut(s *incidentState) {
+	if s.ID == "" {
+		n.publish(s)
+		return
+	}
 	n.out.updateIncident(s)
 }
 

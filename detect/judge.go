@@ -142,14 +142,11 @@ func (m *Machine) concludeUnknown(s *incidentState) {
 }
 
 func (m *Machine) publishVerdict(s *incidentState, v falcon.Verdict) {
+	m.returns.settle(s, v)
 	m.culprits.conclude(s, v)
 	s.State = falcon.IncidentLocated
 	s.relief.startWatch(m.samples.lastIteration())
-	if s.ID == "" {
-		m.incidents.publish(s)
-		return
-	}
-	m.out.updateIncident(s)
+	m.incidents.handOut(s)
 }
 
 // Bounds on judging again: counters lag behind the profile by a reading or two.
@@ -168,8 +165,9 @@ func (m *Machine) judgeAgain(in Readings) {
 		s.basis.repeats++
 		v := cause.Judge(m.evidence.caseFor(s, *s.basis.timing))
 		if v.Confidence >= s.Verdict.Confidence+rejudgeGain || (v.Cause != s.Verdict.Cause && v.Cause != falcon.CauseUnknown) || len(v.Links) > 0 && len(s.Verdict.Links) == 0 {
+			m.returns.settle(s, v)
 			m.culprits.conclude(s, v)
-			m.out.updateIncident(s)
+			m.incidents.handOut(s)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type Machine struct {
 	onsets    *onsetDetector
 	decided   *decisionLog
 	bursts    *burstLog
+	returns   *returnLog
 	evidence  *evidence
 	links     *linkLog
 	profile   *profiler
@@ -48,6 +49,7 @@ func New(cfg Config) *Machine {
 	m.onsets = &onsetDetector{cfg: m.cfg, samples: m.samples, baseline: m.baseline, lastOnset: falcon.NoIteration}
 	m.decided = &decisionLog{}
 	m.bursts = &burstLog{cfg: m.cfg, out: m.out}
+	m.returns = &returnLog{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
 	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, work: m.work, incidents: m.incidents}
 	m.links = &linkLog{clock: m.clock, job: m.job, incidents: m.incidents, evidence: m.evidence}
 	m.profile = &profiler{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
@@ -60,7 +62,7 @@ func New(cfg Config) *Machine {
 	}
 	m.relief = &reliefJudge{
 		cfg: m.cfg, out: m.out, job: m.job, samples: m.samples, incidents: m.incidents, culprits: m.culprits,
-		baseline: m.baseline, onsets: m.onsets, bursts: m.bursts, evidence: m.evidence, links: m.links, profile: m.profile,
+		baseline: m.baseline, onsets: m.onsets, bursts: m.bursts, returns: m.returns, evidence: m.evidence, links: m.links, profile: m.profile,
 	}
 	m.linkWatch = &linkWatch{
 		cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, samples: m.samples, incidents: m.incidents,
@@ -150,6 +152,7 @@ func (m *Machine) startEpoch(j Job) {
 	m.onsets.startEpoch()
 	m.decided.startEpoch()
 	m.bursts.clear()
+	m.returns.startEpoch()
 	m.evidence.resetHealthy()
 	m.profile.startEpoch(j.Layout.World())
 	m.early.startEpoch()

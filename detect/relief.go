@@ -45,6 +45,10 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 		if !rj.levelBack(s, iteration) || rj.pausing(s, iteration) {
 			continue
 		}
+		if s.ID == "" && s.lasted { // its report waited for a verdict
+			rj.returns.takeUnnamed(s)
+			rj.incidents.handOut(s)
+		}
 		_, between := rj.healthyLevels(s)
 		if since := max(rj.samples.backSince(between), s.move.backAt); s.ID == "" && s.floorMs == 0 {
 			rj.dropBurst(s, since)
@@ -63,6 +67,7 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 		return
 	}
 	rj.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", rj.cfg.AcceptAfter))
+	rj.returns.forget(open[0].ID)
 	rj.baseline.relearn()
 	rj.evidence.resetHealthy()
 }
@@ -149,13 +154,15 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
 		why = passedUnseen
 	}
+	rj.returns.settle(s, s.Verdict)
 	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.lastIteration()
+	rj.incidents.handOut(s)
 	rj.culprits.recordIncident(s)
+	rj.returns.add(s)
 	rj.links.markHealthy(s)
 	if !rj.samples.isLearning() {
 		rj.onsets.resetToLevel()
 	}
-	rj.out.updateIncident(s)
 	rj.out.addNote(s.ID, at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
 	if s.FromStart || !rj.evidence.hasHealthy() {
 		rj.profile.requestLearning(rj.samples.lastIteration() + rj.cfg.SettleAfter)
@@ -173,6 +180,7 @@ type reliefJudge struct {
 	baseline   *baseline
 	onsets     *onsetDetector
 	bursts     *burstLog
+	returns    *returnLog
 	evidence   *evidence
 	links      *linkLog
 	profile    *profiler

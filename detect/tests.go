@@ -254,8 +254,10 @@ func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 		m.publishVerdict(s, verdict)
 		return
 	}
-	m.culprits.conclude(s, m.splitLinks(s, verdict))
-	m.out.updateIncident(s)
+	verdict = m.splitLinks(s, verdict)
+	m.returns.settle(s, verdict)
+	m.culprits.conclude(s, verdict)
+	m.incidents.handOut(s)
 }
 
 // validationSummary is one sentence on a validation for the event log.

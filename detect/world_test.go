@@ -116,6 +116,9 @@ func (w *world) tell(inc falcon.Incident) {
 	if b := inc.Before(); b != inc.HealthyMs {
 		fmt.Fprintf(&w.out, "%s: %.0f ms before, healthy %.0f ms\n", inc.ID, b, inc.HealthyMs)
 	}
+	if inc.Times > 0 {
+		fmt.Fprintf(&w.out, "%s: time %d, the first from iteration %d on\n", inc.ID, inc.Times, inc.FirstOnset)
+	}
 	fmt.Fprintf(&w.out, "%s %s: onset %d, detected %d, relieved %d, %s %v %v, ranks %v, severity %d, confidence %.2f\n",
 		inc.ID, inc.State, inc.OnsetIteration, inc.DetectedIteration, inc.RelievedIteration,
 		v.Cause, v.Devices, v.Links, v.Ranks, v.Severity, v.Confidence)

@@ -14,10 +14,12 @@ const (
 )
 
 // openAccount begins an incident's cost at its onset, and shares out again what was lost since:
-// a slowdown of several incidents is charged once.
+// a slowdown of several incidents is charged once. What an incident that is back has cost before
+// stays.
 func (l *costLedger) openAccount(s *incidentState) {
 	s.charged = true
 	s.cost.JobEpoch, s.cost.From, s.cost.Counted = l.job.desc.Epoch, s.incident.OnsetIteration, s.incident.OnsetIteration-1
+	s.cost.LevelMs = 0
 	for _, o := range l.incidents.list {
 		l.fixLevel(o, s)
 	}
@@ -28,6 +30,11 @@ func (l *costLedger) openAccount(s *incidentState) {
 			l.charged[it.Index][o] = shares[o]
 		}
 		l.chargeOne(s, it, shares[s])
+	}
+	for _, o := range l.incidents.list {
+		if o.isOver() {
+			l.persistCost(o) // it may have been charged for what is this one's
+		}
 	}
 }
 

@@ -166,7 +166,7 @@ func (p *Planner) onIncident(in falcon.Incident) {
 	s := p.incidents.getOrAdd(in.ID)
 	was := s.incident
 	s.incident = in
-	if !s.charged {
+	if isBack := was.State != "" && !was.Open() && in.Open(); !s.charged || isBack {
 		p.ledger.openAccount(s)
 	}
 	if was.State != in.State {

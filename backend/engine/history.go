@@ -83,11 +83,32 @@ func (m *journalState) closePast(v falcon.Incident, atNs int64) {
 	}
 }
 
+// again is an incident that changes: one that is back begins another occurrence, and one that was
+// another's after all is as it was.
+func (o opening) again(was, v falcon.Incident, atNs int64) opening {
+	switch {
+	case isBack(was, v):
+		if o.firstNs == 0 {
+			o.firstNs, _ = history.TimesOf(was, o.atNs, o.overNs)
+		}
+		o.before, o.occurrence = o.occurrence, occurrence{atNs: atNs}
+	case v.Times < was.Times:
+		if o.occurrence = o.before; v.Times < 2 {
+			o.firstNs = 0
+		}
+	}
+	return o
+}
+
+// isBack reports whether an incident that was over is back.
+func isBack(was, v falcon.Incident) bool { return v.Times > was.Times && !was.Open() }
+
 // incidentView is an incident as consoles see it, with its times by the clock.
 func (m *journalState) incidentView(v falcon.Incident) *falconv1.Incident {
 	out := convert.IncidentToProto(v)
 	if at, known := m.opened[v.ID]; known {
 		out.OnsetUnixNs, out.EndUnixNs = history.TimesOf(v, at.atNs, at.overNs)
+		out.FirstOnsetUnixNs = at.firstNs
 	}
 	return out
 }
@@ -96,7 +117,10 @@ func (m *journalState) incidentView(v falcon.Incident) *falconv1.Incident {
 func (m *journalState) pastEntry(v falcon.Incident) history.Entry {
 	at := m.opened[v.ID]
 	e := history.EntryOf(v, at.atNs, at.overNs)
-	e.Epoch, e.Job = at.epoch, at.job
+	e.Epoch, e.Job, e.Times = at.epoch, at.job, v.Times
+	if at.firstNs != 0 {
+		e.OnsetNs = at.firstNs
+	}
 	if cost, known := m.impacts[v.ID]; known {
 		e.LostMs, e.Counted = cost.ImpactMs, true
 	}

@@ -114,6 +114,61 @@ func TestHistoryOfAnOldJournal(t *testing.T) {
 	}
 }
 
+// An incident that is back leaves the history and enters it again when it closes, as one with a count,
+// from its first onset to its newest end. If it was another fault after all, it is as it was.
+func TestHistoryOfAnIncidentThatIsBack(t *testing.T) {
+	m := newJournalState()
+	at := pastOf(t, m, t0, time.Minute, "n1.g0")
+	put := func(kind journal.Kind, v any) {
+		t.Helper()
+		if err := m.apply(record(at, kind, v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, _ := m.incident("INC-0001")
+	was := m.incidentView(first)
+	back := first
+	back.State, back.OnsetIteration, back.DetectedIteration, back.RelievedIteration, back.Times, back.FirstOnset = falcon.IncidentLocated, 900, 905, falcon.NoIteration, 2, first.OnsetIteration
+	put(kindIncident, back)
+	if r := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10); len(r.Past) != 0 || len(m.lasting()) != 1 {
+		t.Errorf("it lasts: %v", r)
+	}
+	v := m.incidentView(back)
+	if v.Times != 2 || v.FirstOnsetUnixNs != was.OnsetUnixNs || v.OnsetUnixNs != at.Add(-time.Second).UnixNano() || v.EndUnixNs != 0 {
+		t.Errorf("%v, was %v", v, was)
+	}
+	o, encoded := m.opened["INC-0001"], opening{}
+	if b, err := o.MarshalJSON(); err != nil || encoded.UnmarshalJSON(b) != nil || encoded != o {
+		t.Errorf("a snapshot has %+v of %+v, %v", encoded, o, err)
+	}
+	if err := encoded.UnmarshalJSON([]byte("[5,6,7,8]")); err != nil || encoded != (opening{occurrence: occurrence{5, 7}, epoch: 6, job: 8}) {
+		t.Errorf("one of before: %+v, %v", encoded, err)
+	}
+	at = at.Add(time.Minute)
+	over := back
+	over.State, over.RelievedIteration = falcon.IncidentClosed, 950
+	put(kindIncident, over)
+	r := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10)
+	if len(r.Past) != 1 || r.Past[0].OnsetUnixNs != was.OnsetUnixNs || r.Past[0].EndUnixNs != at.UnixNano() || m.past.Closed() != 1 {
+		t.Errorf("%v", r)
+	}
+	at = at.Add(time.Minute)
+	put(kindIncident, withTimes(back, 3))
+	at = at.Add(time.Minute)
+	put(kindIncident, over)
+	if again := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10); !proto.Equal(again.Past[0], r.Past[0]) {
+		t.Errorf("it was another one's: %v, was %v", again.Past[0], r.Past[0])
+	}
+	if v := m.incidentView(over); v.Times != 2 || v.EndUnixNs != r.Past[0].EndUnixNs {
+		t.Errorf("it was another one's: %v", v)
+	}
+}
+
+func withTimes(v falcon.Incident, times int) falcon.Incident {
+	v.Times = times
+	return v
+}
+
 // The engine watches its job, over its own restart, and a culprit is in every picture
 // from the verdict on.
 func TestHistoryOfAnEngine(t *testing.T) {

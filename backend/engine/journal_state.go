@@ -325,10 +325,16 @@ func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	if !v.Open() {
 		delete(m.speeds, v.ID) // nothing is planned for it any more
 	}
+	was, _ := m.incident(v.ID)
 	isNew := replaceOrAppend(&m.incidents, v, func(x falcon.Incident) string { return x.ID })
 	if isNew {
 		m.NextIncident = numberAfter(m.NextIncident, "INC-", v.ID)
-		m.opened[v.ID] = opening{atNs: atNs, epoch: m.job.Epoch, job: m.past.Open()}
+		m.opened[v.ID] = opening{occurrence: occurrence{atNs: atNs}, epoch: m.job.Epoch, job: m.past.Open()}
+	} else {
+		m.opened[v.ID] = m.opened[v.ID].again(was, v, atNs)
+	}
+	if !isNew && isBack(was, v) {
+		m.past.Reopen(v.ID)
 	}
 	m.closePast(v, atNs)
 	if isNew && len(m.incidents) > incidentsKept {

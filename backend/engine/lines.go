@@ -120,6 +120,13 @@ func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Inciden
 	if !known {
 		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.Before())
 	}
+	switch {
+	case known && isBack(old, v):
+		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s is back, time %d since iteration %d: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.Times, v.FirstOnset, v.OnsetIteration, v.SlowMs, v.Before())
+	case known && v.Times < old.Times:
+		l.logf("incident", 0, v.ID, "%s is closed: what came after it is another fault", v.ID)
+		return
+	}
 	if known && old.State == v.State {
 		return
 	}
@@ -127,7 +134,7 @@ func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Inciden
 	case falcon.IncidentLocated:
 		l.logf("verdict", severity, v.ID, "%s: %s", v.ID, VerdictText(v.Verdict))
 	case falcon.IncidentRelieved:
-		if old.State == falcon.IncidentVerified {
+		if old.State != falcon.IncidentLocated && v.Verdict.Cause == falcon.CauseUnknown {
 			l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named", v.ID, v.RelievedIteration)
 			return
 		}

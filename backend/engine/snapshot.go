@@ -292,13 +292,14 @@ func (m *journalState) takeEvent(item json.RawMessage) error {
 
 // MarshalJSON is for snapshots.
 func (o opening) MarshalJSON() ([]byte, error) {
-	return json.Marshal([4]uint64{uint64(o.atNs), o.epoch, uint64(o.overNs), o.job})
+	return json.Marshal([7]uint64{uint64(o.atNs), o.epoch, uint64(o.overNs), o.job, uint64(o.firstNs), uint64(o.before.atNs), uint64(o.before.overNs)})
 }
 
 // UnmarshalJSON is for snapshots.
 func (o *opening) UnmarshalJSON(b []byte) error {
-	var v [4]uint64 // format 2 had the first two
+	var v [7]uint64 // format 2 had the first two, falcons that knew no incident that is back four
 	err := json.Unmarshal(b, &v)
 	o.atNs, o.epoch, o.overNs, o.job = int64(v[0]), v[1], int64(v[2]), v[3]
+	o.firstNs, o.before = int64(v[4]), occurrence{int64(v[5]), int64(v[6])}
 	return err
 }

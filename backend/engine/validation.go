@@ -201,10 +201,18 @@ func (m *journalState) ownTimes(now time.Time) passes.Own {
 // opening is when an incident was first written and in which job epoch, when its fault
 // was over, and the number of the job in the history.
 type opening struct {
+	occurrence
+
+	epoch   uint64
+	job     uint64
+	firstNs int64      // onset of the first occurrence, 0 = there is one
+	before  occurrence // the one before the newest
+}
+
+// occurrence is one time of an incident.
+type occurrence struct {
 	atNs   int64
-	epoch  uint64
 	overNs int64 // 0 = it lasts
-	job    uint64
 }
 
 // named lists the culprits of incidents that are over, oldest first.

@@ -33,6 +33,7 @@ type Entry struct {
 	Devices   []falcon.Device `json:"devices,omitempty"`
 	Links     []falcon.Link   `json:"links,omitempty"`
 	NICs      []falcon.NIC    `json:"nics,omitempty"`
+	Times     int             `json:"times,omitempty"`   // how many times it came between its onset and its end, 0 = once
 	Unnamed   int             `json:"unnamed,omitempty"` // culprits beyond NamedMost
 }
 
@@ -235,6 +236,19 @@ func (l *Ledger) Close(e Entry) {
 		l.foldEntry(&l.past[0])
 		l.past = slices.Delete(l.past, 0, 1)
 	}
+}
+
+// Reopen takes an incident out that is back.
+func (l *Ledger) Reopen(incident string) {
+	i := slices.IndexFunc(l.past, func(e Entry) bool { return e.Incident == incident })
+	if i < 0 {
+		return
+	}
+	if j := l.job(l.past[i].Job); j != nil {
+		j.Incidents--
+		j.LostMs -= l.past[i].LostMs
+	}
+	l.past = slices.Delete(l.past, i, i+1)
 }
 
 // Has reports whether an incident is kept as an entry.

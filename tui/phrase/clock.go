@@ -36,6 +36,28 @@ func Lasting(d time.Duration) string {
 	}
 }
 
+// Again is which time an incident has come, and in how long, "3rd time in 2 min"; "" for the first.
+func Again(i *falconv1.Incident) string {
+	n := i.GetTimes()
+	if n < 2 {
+		return ""
+	}
+	text := Ordinal(int(n)) + " time"
+	if first := i.GetFirstOnsetUnixNs(); first != 0 && i.GetOnsetUnixNs() > first {
+		text += " in " + Lasting(time.Duration(i.GetOnsetUnixNs()-first))
+	}
+	return text
+}
+
+// Ordinal is a place in an order: "1st", "2nd", "3rd", "11th".
+func Ordinal(n int) string {
+	ends := [10]string{1: "st", 2: "nd", 3: "rd"}
+	if end := ends[n%10]; end != "" && n/10%10 != 1 {
+		return fmt.Sprint(n) + end
+	}
+	return fmt.Sprint(n) + "th"
+}
+
 // Since is when an incident began and for how long it lasted or lasts, "14:00:12Z (8 min)";
 // "" where that is not known.
 func Since(i *falconv1.Incident, now time.Time, zone *time.Location) string {

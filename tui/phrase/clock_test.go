@@ -1,11 +1,35 @@
 package phrase
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/statements"
 )
+
+// An incident that is back says which time it is, and in how long.
+func TestAgain(t *testing.T) {
+	for _, c := range []struct {
+		times  int32
+		first  int64 // ns
+		newest int64
+		want   string
+	}{
+		{0, 0, 5e9, ""}, {1, 0, 5e9, ""}, {2, 0, 5e9, "2nd time"}, {3, 10e9, 135e9, "3rd time in 2 min"}, {11, 10e9, 50e9, "11th time in 40 s"}, {21, 10e9, 50e9, "21st time in 40 s"},
+	} {
+		i := &falconv1.Incident{Id: "INC-0001", State: "located", Times: c.times, FirstOnsetUnixNs: c.first, OnsetUnixNs: c.newest}
+		if got := Again(i); got != c.want {
+			t.Errorf("%d times: %q, not %q", c.times, got, c.want)
+		}
+		for _, text := range []string{Incident(i), IncidentLogged(i), Statement(&statements.Statement{Kind: statements.Incident, Incident: i}, time.Unix(200, 0))} {
+			if strings.Contains(text, "time in") != strings.Contains(c.want, "time in") {
+				t.Errorf("%d times: %q", c.times, text)
+			}
+		}
+	}
+}
 
 func TestSince(t *testing.T) {
 	berlin := time.FixedZone("CEST", 2*3600)

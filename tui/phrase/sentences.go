@@ -144,7 +144,9 @@ var incidentSentences = map[falcon.IncidentState]sentences{
 }
 
 // Incident is the state of an incident on which nothing has been done.
-func Incident(i *falconv1.Incident) string { return fillIncident(incidentSentence(i).now, i) }
+func Incident(i *falconv1.Incident) string {
+	return fillIncident(incidentSentence(i).now, i) + Prefixed(", ", Again(i))
+}
 
 // departed is an incident that ended as what it names left the job.
 var departed = sentences{"{parts} left the job; the fault may last there", "{parts} left the job, healthy again from iteration {relieved}; the fault may last there"}
@@ -157,7 +159,9 @@ func incidentSentence(i *falconv1.Incident) sentences {
 }
 
 // IncidentLogged is what has become of an incident, for a stream.
-func IncidentLogged(i *falconv1.Incident) string { return fillIncident(incidentSentence(i).logged, i) }
+func IncidentLogged(i *falconv1.Incident) string {
+	return fillIncident(incidentSentence(i).logged, i) + Prefixed(", ", Again(i))
+}
 
 func fillIncident(text string, i *falconv1.Incident) string {
 	if text == "" {

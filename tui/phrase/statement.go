@@ -22,7 +22,7 @@ func Statement(s *statements.Statement, now time.Time) string {
 	case statements.Frozen:
 		return "FROZEN: nothing new is dispatched until a person unfreezes"
 	case statements.Incident:
-		return s.Incident.GetId() + " " + s.Incident.GetState() + Prefixed(" for ", lasting(s, now)) + ": " + Verdict(s.Incident.GetVerdict()) + "; " + Slowdown(s.Incident)
+		return s.Incident.GetId() + " " + s.Incident.GetState() + Prefixed(" for ", lasting(s, now)) + Prefixed(", ", Again(s.Incident)) + ": " + Verdict(s.Incident.GetVerdict()) + "; " + Slowdown(s.Incident)
 	case statements.Fenced:
 		return "fenced: " + Few(s.Nodes, 4)
 	case statements.Last:

@@ -24,10 +24,11 @@ import (
 // incidents in the lab's report. Every string in it has been cleaned.
 type Incident struct {
 	falcon.Incident
-	FromStart         bool     `json:"from_start"`         // also where it is false
-	RelievedIteration *int64   `json:"relieved_iteration"` // null while it lasts
-	OnsetUnixNs       int64    `json:"onset_unix_ns"`      // estimated; 0 = not known
-	EndUnixNs         int64    `json:"end_unix_ns"`        // when its relief was seen; 0 while it lasts
+	FromStart         bool     `json:"from_start"`                    // also where it is false
+	RelievedIteration *int64   `json:"relieved_iteration"`            // null while it lasts
+	OnsetUnixNs       int64    `json:"onset_unix_ns"`                 // estimated; 0 = not known
+	EndUnixNs         int64    `json:"end_unix_ns"`                   // when its relief was seen; 0 while it lasts
+	FirstOnsetUnixNs  int64    `json:"first_onset_unix_ns,omitempty"` // of the first occurrence, where there were several
 	Ladder            Ladder   `json:"ladder"`
 	Actions           []Action `json:"actions"`
 	Cost              Cost     `json:"cost"`
@@ -82,7 +83,7 @@ func Of(answer *falconv1.IncidentsReply) []Incident {
 		}
 		s := &out[i]
 		*s = incidentOf(convert.IncidentFromProto(v), convert.LadderFromProto(l))
-		s.OnsetUnixNs, s.EndUnixNs, s.since = v.GetOnsetUnixNs(), v.GetEndUnixNs(), phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
+		s.OnsetUnixNs, s.EndUnixNs, s.FirstOnsetUnixNs, s.since = v.GetOnsetUnixNs(), v.GetEndUnixNs(), v.GetFirstOnsetUnixNs(), phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
 		for _, t := range r.GetValidations() {
 			if t.GetIncident() == v.GetId() {
 				s.Validations = append(s.Validations, convert.ValidationFromProto(t))

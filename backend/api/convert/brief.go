@@ -140,7 +140,7 @@ func briefIncident(v *falconv1.Incident) *falconv1.Incident {
 	w := v.GetVerdict()
 	return &falconv1.Incident{
 		Id: v.GetId(), State: v.GetState(), OnsetIteration: v.GetOnsetIteration(), HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(),
-		OnsetUnixNs: v.GetOnsetUnixNs(),
+		OnsetUnixNs: v.GetOnsetUnixNs(), Times: v.GetTimes(), FirstOnsetUnixNs: v.GetFirstOnsetUnixNs(),
 		Verdict: &falconv1.Verdict{
 			Cause: w.GetCause(), Also: firstOf(w.GetAlso(), briefNames), Reason: w.GetReason(), Confidence: w.GetConfidence(), Severity: w.GetSeverity(),
 			Devices: firstOf(w.GetDevices(), briefNames), Links: firstOf(w.GetLinks(), briefNames), Ranks: firstOf(w.GetRanks(), briefRanks),

@@ -47,19 +47,20 @@ var (
 		"HostReading.Node":                "proven by the sender's certificate",
 	}
 	wireOnly = map[string]string{
-		"Policy.version":          "an argument",
-		"Comm.unseen":             "of the agent, for the alarm",
-		"OrderCommand.generation": "of the order's envelope in the engine",
-		"RankProfile.columns":     "another form of calls, see TestColumnsKeepCalls",
-		"UnseenRank.hooked":       "of agents that give no reason",
-		"Validation.now":          "progress, of the validator",
-		"Recovery.ranks":          "progress, of the engine",
-		"Recovery.lost_gpu_hours": "of its time and ranks, by the engine",
-		"Incident.onset_unix_ns":  "estimated by the engine, from its history",
-		"Incident.end_unix_ns":    "of the engine's history",
-		"Action.proposed_unix_ns": "of the engine's journal",
-		"Action.applied_unix_ns":  "of the engine's journal",
-		"Action.reverted_unix_ns": "of the engine's journal",
+		"Policy.version":               "an argument",
+		"Comm.unseen":                  "of the agent, for the alarm",
+		"OrderCommand.generation":      "of the order's envelope in the engine",
+		"RankProfile.columns":          "another form of calls, see TestColumnsKeepCalls",
+		"UnseenRank.hooked":            "of agents that give no reason",
+		"Validation.now":               "progress, of the validator",
+		"Recovery.ranks":               "progress, of the engine",
+		"Recovery.lost_gpu_hours":      "of its time and ranks, by the engine",
+		"Incident.onset_unix_ns":       "estimated by the engine, from its history",
+		"Incident.end_unix_ns":         "of the engine's history",
+		"Incident.first_onset_unix_ns": "of the engine's history",
+		"Action.proposed_unix_ns":      "of the engine's journal",
+		"Action.applied_unix_ns":       "of the engine's journal",
+		"Action.reverted_unix_ns":      "of the engine's journal",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
 	ownShape = strings.Fields(`AgentFrame Build Format Goodbye RenewRequest RenewReply Hello Standing Standbys Seen EngineName Beat RankBeat DeviceEvent RankState Commitment Park

@@ -10,7 +10,7 @@ func IncidentToProto(v falcon.Incident) *falconv1.Incident {
 	return &falconv1.Incident{
 		Id: v.ID, State: string(v.State), FromStart: v.FromStart, OnsetIteration: v.OnsetIteration,
 		DetectedIteration: v.DetectedIteration, RelievedIteration: v.RelievedIteration,
-		HealthyMs: v.HealthyMs, SlowMs: v.SlowMs, BeforeMs: v.BeforeMs, Departed: v.Departed, Probability: v.Probability, Verdict: verdictToProto(v.Verdict),
+		HealthyMs: v.HealthyMs, SlowMs: v.SlowMs, BeforeMs: v.BeforeMs, Departed: v.Departed, Times: clamped(v.Times), FirstOnsetIteration: v.FirstOnset, Probability: v.Probability, Verdict: verdictToProto(v.Verdict),
 	}
 }
 
@@ -19,7 +19,7 @@ func IncidentFromProto(p *falconv1.Incident) falcon.Incident {
 	return falcon.Incident{
 		ID: p.GetId(), State: falcon.IncidentState(p.GetState()), FromStart: p.GetFromStart(), OnsetIteration: p.GetOnsetIteration(),
 		DetectedIteration: p.GetDetectedIteration(), RelievedIteration: p.GetRelievedIteration(),
-		HealthyMs: p.GetHealthyMs(), SlowMs: p.GetSlowMs(), BeforeMs: p.GetBeforeMs(), Departed: p.GetDeparted(), Probability: p.GetProbability(), Verdict: verdictFromProto(p.GetVerdict()),
+		HealthyMs: p.GetHealthyMs(), SlowMs: p.GetSlowMs(), BeforeMs: p.GetBeforeMs(), Departed: p.GetDeparted(), Times: int(p.GetTimes()), FirstOnset: p.GetFirstOnsetIteration(), Probability: p.GetProbability(), Verdict: verdictFromProto(p.GetVerdict()),
 	}
 }
 

@@ -10272,23 +10272,26 @@ func (x *PathChoice) GetSource() uint32 {
 }
 
 type Incident struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	State             string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	FromStart         bool                   `protobuf:"varint,3,opt,name=from_start,json=fromStart,proto3" json:"from_start,omitempty"`
-	OnsetIteration    int64                  `protobuf:"varint,4,opt,name=onset_iteration,json=onsetIteration,proto3" json:"onset_iteration,omitempty"`
-	DetectedIteration int64                  `protobuf:"varint,5,opt,name=detected_iteration,json=detectedIteration,proto3" json:"detected_iteration,omitempty"`
-	RelievedIteration int64                  `protobuf:"varint,6,opt,name=relieved_iteration,json=relievedIteration,proto3" json:"relieved_iteration,omitempty"`
-	HealthyMs         float64                `protobuf:"fixed64,7,opt,name=healthy_ms,json=healthyMs,proto3" json:"healthy_ms,omitempty"`
-	SlowMs            float64                `protobuf:"fixed64,8,opt,name=slow_ms,json=slowMs,proto3" json:"slow_ms,omitempty"`
-	Probability       float64                `protobuf:"fixed64,9,opt,name=probability,proto3" json:"probability,omitempty"`
-	Verdict           *Verdict               `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
-	OnsetUnixNs       int64                  `protobuf:"varint,11,opt,name=onset_unix_ns,json=onsetUnixNs,proto3" json:"onset_unix_ns,omitempty"` // estimated from the onset's iteration; 0 = not known
-	EndUnixNs         int64                  `protobuf:"varint,12,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`       // when its relief was seen; 0 = it lasts
-	BeforeMs          float64                `protobuf:"fixed64,13,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`           // level right before the onset; 0 = not known
-	Departed          bool                   `protobuf:"varint,14,opt,name=departed,proto3" json:"departed,omitempty"`                            // it ended as what it names left the job: the fault may last where it is
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Id                  string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State               string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	FromStart           bool                   `protobuf:"varint,3,opt,name=from_start,json=fromStart,proto3" json:"from_start,omitempty"`
+	OnsetIteration      int64                  `protobuf:"varint,4,opt,name=onset_iteration,json=onsetIteration,proto3" json:"onset_iteration,omitempty"`
+	DetectedIteration   int64                  `protobuf:"varint,5,opt,name=detected_iteration,json=detectedIteration,proto3" json:"detected_iteration,omitempty"`
+	RelievedIteration   int64                  `protobuf:"varint,6,opt,name=relieved_iteration,json=relievedIteration,proto3" json:"relieved_iteration,omitempty"`
+	HealthyMs           float64                `protobuf:"fixed64,7,opt,name=healthy_ms,json=healthyMs,proto3" json:"healthy_ms,omitempty"`
+	SlowMs              float64                `protobuf:"fixed64,8,opt,name=slow_ms,json=slowMs,proto3" json:"slow_ms,omitempty"`
+	Probability         float64                `protobuf:"fixed64,9,opt,name=probability,proto3" json:"probability,omitempty"`
+	Verdict             *Verdict               `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	OnsetUnixNs         int64                  `protobuf:"varint,11,opt,name=onset_unix_ns,json=onsetUnixNs,proto3" json:"onset_unix_ns,omitempty"`                         // estimated from the onset's iteration; 0 = not known
+	EndUnixNs           int64                  `protobuf:"varint,12,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`                               // when its relief was seen; 0 = it lasts
+	BeforeMs            float64                `protobuf:"fixed64,13,opt,name=before_ms,json=beforeMs,proto3" json:"before_ms,omitempty"`                                   // level right before the onset; 0 = not known
+	Departed            bool                   `protobuf:"varint,14,opt,name=departed,proto3" json:"departed,omitempty"`                                                    // it ended as what it names left the job: the fault may last where it is
+	Times               int32                  `protobuf:"varint,15,opt,name=times,proto3" json:"times,omitempty"`                                                          // how many times the fault has come, 0 = once; all else is of the newest
+	FirstOnsetIteration int64                  `protobuf:"varint,16,opt,name=first_onset_iteration,json=firstOnsetIteration,proto3" json:"first_onset_iteration,omitempty"` // of the first, where there were several
+	FirstOnsetUnixNs    int64                  `protobuf:"varint,17,opt,name=first_onset_unix_ns,json=firstOnsetUnixNs,proto3" json:"first_onset_unix_ns,omitempty"`        // the same by the clock; 0 = not known
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Incident) Reset() {
@@ -10417,6 +10420,27 @@ func (x *Incident) GetDeparted() bool {
 		return x.Departed
 	}
 	return false
+}
+
+func (x *Incident) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Incident) GetFirstOnsetIteration() int64 {
+	if x != nil {
+		return x.FirstOnsetIteration
+	}
+	return 0
+}
+
+func (x *Incident) GetFirstOnsetUnixNs() int64 {
+	if x != nil {
+		return x.FirstOnsetUnixNs
+	}
+	return 0
 }
 
 type Action struct {
@@ -16687,7 +16711,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\talgorithm\x18\x02 \x01(\rR\talgorithm\x12\x1a\n" +
 	"\bprotocol\x18\x03 \x01(\rR\bprotocol\x12\x1a\n" +
 	"\bchannels\x18\x04 \x01(\rR\bchannels\x12\x16\n" +
-	"\x06source\x18\x05 \x01(\rR\x06source\"\xdb\x03\n" +
+	"\x06source\x18\x05 \x01(\rR\x06source\"\xd4\x04\n" +
 	"\bIncident\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
@@ -16705,7 +16729,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\ronset_unix_ns\x18\v \x01(\x03R\vonsetUnixNs\x12\x1e\n" +
 	"\vend_unix_ns\x18\f \x01(\x03R\tendUnixNs\x12\x1b\n" +
 	"\tbefore_ms\x18\r \x01(\x01R\bbeforeMs\x12\x1a\n" +
-	"\bdeparted\x18\x0e \x01(\bR\bdeparted\"\xd1\t\n" +
+	"\bdeparted\x18\x0e \x01(\bR\bdeparted\x12\x14\n" +
+	"\x05times\x18\x0f \x01(\x05R\x05times\x122\n" +
+	"\x15first_onset_iteration\x18\x10 \x01(\x03R\x13firstOnsetIteration\x12-\n" +
+	"\x13first_onset_unix_ns\x18\x11 \x01(\x03R\x10firstOnsetUnixNs\"\xd1\t\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +

@@ -135,4 +135,7 @@
 //
 // Incidents name devices and links; their ranks follow the placement. A new
 // job epoch forgets series, baseline and healthy profile, not incidents.
+// One that Falcon did not begin may be of another job: what the open incidents know of
+// the job's pace is put aside, nothing is charged, and the first iteration decides. If
+// it is in the first half of those that the job had reached, the pace is forgotten.
 package detect

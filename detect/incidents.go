@@ -14,9 +14,10 @@ import (
 type incidentState struct {
 	falcon.Incident // ID empty: not reported yet
 
-	floorMs float64 // level that other incidents and their actions leave, 0 = none did at the onset
-	lasted  bool    // it has been slow for so long that it is reported without a culprit
-	past    *ended  // the occurrence before, which is over, where the incident is back; nil = it is the first
+	floorMs float64     // level that other incidents and their actions leave, 0 = none did at the onset
+	held    *heldLevels // what it knew of the job before this one, until it is known whether that is the same
+	lasted  bool        // it has been slow for so long that it is reported without a culprit
+	past    *ended      // the occurrence before, which is over, where the incident is back; nil = it is the first
 
 	search  searchState
 	basis   verdictBasis
@@ -373,17 +374,6 @@ func (n *incidentSet) startEpoch(again bool, was falcon.Placement, window uint64
 		s.relief.blind = s.relief.blind || again
 	}
 	n.updateRanks()
-}
-
-// forgetLevels forgets how fast the job was without the open incidents: it is another job now, and
-// what they cost can't be told by the old one's pace.
-func (n *incidentSet) forgetLevels() {
-	for _, s := range n.openIncidents() {
-		s.HealthyMs, s.BeforeMs = 0, 0
-		if s.ID != "" {
-			n.out.updateIncident(s)
-		}
-	}
 }
 
 // displaceAll takes the incidents to another placement of the same epoch.

@@ -20,6 +20,9 @@ type Job struct {
 	Comms        map[falcon.Rank][]falcon.Comm
 	MicroBatches []int32 // per replica, now
 	Emulated     bool
+	// Outside: the epoch was begun by somebody else than Falcon, with other processes in all places.
+	// It may be another job.
+	Outside bool
 }
 
 // Chosen is what is newly known of NCCL's choices: the communicators of the job as it was described,

@@ -145,6 +145,9 @@ func (m *Machine) stepJob(j Job) {
 // hardware, open incidents and counters, stays.
 func (m *Machine) startEpoch(j Job) {
 	again, was, other := m.job.known, m.job.desc.Placement, m.job.known && m.job.desc.Layout != j.Layout
+	if j.Outside {
+		m.incidents.holdLevels(m.samples.newest)
+	}
 	m.job.replace(j)
 	m.samples.startEpoch(m.cfg)
 	m.work.startEpoch()
@@ -208,6 +211,7 @@ func (m *Machine) onSample(s falcon.Sample) {
 // onIteration takes in one iteration of the whole job.
 func (m *Machine) onIteration(c cell) {
 	m.samples.times.addIteration(c, m.clock.now)
+	m.incidents.settleLevels(c.iteration)
 	m.relief.relieveDeparted(c.iteration)
 	if c.paused {
 		return

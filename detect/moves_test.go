@@ -244,6 +244,48 @@ func TestRandomPlacementsUnderAFault(t *testing.T) {
 	}
 }
 
+// A job that somebody starts again has the pace of before only if it goes on where it was: one of the
+// same layout that begins from the start is another job, or may be. Until its first iteration tells,
+// an incident is charged nothing.
+func TestAJobOfTheSameLayoutMayBeAnother(t *testing.T) {
+	for _, c := range []struct {
+		what    string
+		outside bool
+		first   int64
+		known   bool
+	}{
+		{"goes on from a checkpoint", true, 60, true},
+		{"begins again", true, 0, false},
+		{"is heard a little late", true, 7, false},
+		{"is Falcon's own restart", false, 0, true},
+	} {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)
+		w.run(35)
+		w.job.Clock["n1.g0"] = 0.5
+		w.run(40)
+		open := w.m.Open()
+		if len(open) != 1 || !(open[0].HealthyMs > 0) {
+			t.Fatalf("open %+v", open)
+		}
+		healthy := open[0].HealthyMs
+		w.outside = c.outside
+		w.relaunch(w.job.Next() - c.first)
+		if open = w.m.Open(); len(open) != 1 || c.outside == (open[0].HealthyMs > 0) {
+			t.Errorf("%s: before its first iteration %+v", c.what, open)
+		}
+		w.run(1)
+		if open = w.m.Open(); len(open) != 1 || c.known != (open[0].HealthyMs == healthy) || !c.known && (open[0].HealthyMs != 0 || open[0].BeforeMs != 0) {
+			t.Errorf("%s: %+v", c.what, open)
+		}
+		w.run(59)
+		w.clearFaults()
+		w.run(120)
+		if open = w.m.Open(); len(open) != 0 {
+			t.Errorf("%s: it does not end: %+v\n%s", c.what, open, w.out.String())
+		}
+	}
+}
+
 // Another job on the same GPUs has another pace: what an incident that lasts costs there is not told by
 // the pace of the job before.
 func TestAnotherJobHasAnotherPace(t *testing.T) {

@@ -18,6 +18,7 @@ type world struct {
 	m       *Machine
 	now     time.Time
 	epoch   uint64
+	outside bool // the next epochs are begun by others than Falcon
 	out     strings.Builder
 	request *ProfileRequest
 	ask     *falcon.ValidationAsk
@@ -61,7 +62,7 @@ func (w *world) describe() {
 	for i, m := range w.job.MicroBatches {
 		micro[i] = int32(m)
 	}
-	w.step(Job{Epoch: w.epoch, Layout: w.job.Layout, Placement: w.job.Placement, Comms: w.job.Comms, MicroBatches: micro, Emulated: true})
+	w.step(Job{Epoch: w.epoch, Layout: w.job.Layout, Placement: w.job.Placement, Comms: w.job.Comms, MicroBatches: micro, Emulated: true, Outside: w.outside})
 }
 
 // step feeds one input and takes in what it led to.

@@ -25,9 +25,10 @@ type jobDescriber struct {
 	machine epoch.Machine
 	recheck bool // the description must not change for longer
 
-	described      bool // the machines know the job
-	detectorLater  bool // the detector gets the job after the action that changed it
-	processesLater bool // the recovery machine has not been given its past
+	outside        uint64 // the newest epoch that was begun by others than Falcon, with other processes
+	described      bool   // the machines know the job
+	detectorLater  bool   // the detector gets the job after the action that changed it
+	processesLater bool   // the recovery machine has not been given its past
 	comms          map[falcon.Rank][]falcon.Comm
 	choicesAt      int          // job.choices that comms has
 	noSpare        string       // the last spares, where all are gone; "" = one is left, or there was none
@@ -66,6 +67,9 @@ func (d *jobDescriber) configuredLayout() falcon.Layout {
 
 // commit makes a changed description durable and steps it.
 func (d *jobDescriber) commit(now time.Time, rec jobRecord) {
+	if rec.Epoch != d.state.job.Epoch && rec.FromOutside(d.state.job) {
+		d.outside = rec.Epoch
+	}
 	d.record(now, rec)
 	d.announce(now, rec)
 	d.intake.takeEarly(now)
@@ -116,7 +120,7 @@ func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 	}
 	d.det.Step(now, detect.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: d.comms,
-		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: d.job.emulated,
+		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: d.job.emulated, Outside: d.outside == rec.Epoch,
 	})
 	if keep > 0 {
 		d.det.Step(now, detect.Restored{Baseline: keep, NextID: d.state.NextIncident})

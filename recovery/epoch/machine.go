@@ -53,6 +53,12 @@ type Job struct {
 // newest rejoin.
 func (j Job) Newest() uint64 { return max(j.Generation, j.Rejoined) }
 
+// FromOutside reports whether the job was begun by somebody else than Falcon, with other processes in
+// all places than was.
+func (j Job) FromOutside(was Job) bool {
+	return j.Newest() == 0 && len(was.Processes) > 0 && countSame(was.Processes, j.Processes) == 0
+}
+
 func (j *Job) setCan(c falcon.Can) { j.Can, j.Adapter = c, c.Park }
 
 // Doubt is why no work and no state may be moved between replicas, empty where the

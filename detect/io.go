@@ -166,7 +166,7 @@ type RankStatus struct {
 	Probability float64 // P(r ≤ w), 0 while the rank is near its level: see bocd.TrackerConfig.Rest
 	Iteration   int64
 	SelfMs      float64 // last profile, 0 = none
-	SelfRatio   float64 // SelfMs over the median of its peers, 0 = none
+	SelfRatio   float64 // SelfMs over the median of its peers that no open incident names, 0 = there is none
 	WaitMs      float64 // last profile, per iteration
 	Suspect     bool
 	SlowSteps   int  // steps running that the rank-level watch saw it slow

@@ -28,6 +28,7 @@ type Machine struct {
 	evidence  *evidence
 	links     *linkLog
 	profile   *profiler
+	peers     *healthyPeers
 	early     *earlyLook
 	rankWatch *rankWatcher
 	tests     *testPlanner
@@ -53,6 +54,7 @@ func New(cfg Config) *Machine {
 	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, work: m.work, incidents: m.incidents}
 	m.links = &linkLog{clock: m.clock, job: m.job, incidents: m.incidents, evidence: m.evidence}
 	m.profile = &profiler{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
+	m.peers = &healthyPeers{job: m.job, out: m.out, incidents: m.incidents, profile: m.profile}
 	m.early = &earlyLook{
 		cfg: m.cfg, clock: m.clock, samples: m.samples, incidents: m.incidents, baseline: m.baseline, evidence: m.evidence, profile: m.profile,
 	}

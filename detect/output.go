@@ -16,6 +16,7 @@ func (k *clock) set(now time.Time) { k.now = now }
 // output is what inputs have led to since the last Advance.
 type output struct {
 	changed map[string]falcon.Incident
+	updates int      // of incidents, since the start
 	order   []string // ids of changed, in the order of their first change
 	ready   Ready
 }
@@ -26,6 +27,7 @@ func (o *output) addNote(about string, iteration int64, kind, format string, arg
 
 // updateIncident hands an incident's present state out with the next Ready.
 func (o *output) updateIncident(s *incidentState) {
+	o.updates++
 	if _, ok := o.changed[s.ID]; !ok {
 		o.order = append(o.order, s.ID)
 	}

@@ -14,7 +14,7 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 	s, p := m.samples.ranks[r], m.profile.shown[r]
 	out := RankStatus{
 		Iteration: s.lastIteration(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
-		SelfMs: p.SelfMs, SelfRatio: p.Ratio, WaitMs: p.WaitMs,
+		SelfMs: p.SelfMs, SelfRatio: m.peers.ratio(r), WaitMs: p.WaitMs,
 	}
 	out.SlowSteps, out.Failing = m.rankWatch.steps.Steps(r)
 	if m.baseline.restoredMs > 0 && (out.BaselineMs == 0 || out.BaselineMs > m.baseline.restoredMs*(1+m.cfg.Settled)) {

@@ -253,12 +253,14 @@ type profiler struct {
 	lastAsked  time.Time   // when that window was asked for
 	wanted     string      // why another consumer wants a window, "" = none does
 	shown      []peer.Rank // newest timing per rank, from any profile
+	kept       int         // changes of shown
 }
 
 // startEpoch forgets what was profiled of another epoch's processes.
 func (p *profiler) startEpoch(world int) {
 	p.window, p.learn, p.lookAt, p.wanted = nil, learnState{due: true}, 0, ""
 	p.haveLast, p.shown = false, make([]peer.Rank, world)
+	p.kept++
 }
 
 // deadlineOf is how long a window is waited for. An early one must not keep the search for a
@@ -299,6 +301,7 @@ func (p *profiler) retryLater(s *incidentState) bool {
 
 // keep takes the result of a window; only a complete one is shown as a whole.
 func (p *profiler) keep(w *window, res peer.Result) {
+	p.kept++
 	for _, r := range res.Ranks {
 		if r.Measured {
 			p.shown[r.Rank] = r
@@ -312,6 +315,7 @@ func (p *profiler) keep(w *window, res peer.Result) {
 // move forgets what was measured on other devices. It reports whether it dropped a window that
 // mixes both placements.
 func (p *profiler) move(was, now falcon.Placement, before int64) (dropped bool) {
+	p.kept++
 	for r := range now {
 		if now[r] != was[r] {
 			p.shown[r] = peer.Rank{}

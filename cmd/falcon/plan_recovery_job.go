@@ -11,10 +11,6 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// planTrialsMost bounds sampling, so that a few bytes of input can't ask for a
-// machine's day.
-const planTrialsMost = 10_000_000
-
 // recoveryProblem is the input.
 type recoveryProblem struct {
 	Layout      *falcon.Layout              `json:"layout" need:"give tp, dp and pp"`
@@ -23,25 +19,15 @@ type recoveryProblem struct {
 	GPUsPerNode int                         `json:"gpus_per_node"`
 	Placement   falcon.Placement            `json:"placement"`
 	Racks       map[string][]falcon.Node    `json:"racks"`
-	Switches    map[string][]falcon.Node    `json:"switches"`
 	Failed      []string                    `json:"failed"`
 	Holds       map[falcon.Rank]holdProblem `json:"holds"`
-	Chance      *chanceProblem              `json:"chance"`
 
-	lost     []falcon.Rank // on what failed
-	switches []replica.Domain
+	lost []falcon.Rank // on what failed
 }
 
 type holdProblem struct {
 	Steps []int64  `json:"steps"`
 	Sums  []uint64 `json:"sums"`
-}
-
-type chanceProblem struct {
-	Node   float64 `json:"node"`
-	Domain float64 `json:"domain"`
-	Trials *int    `json:"trials"`
-	Seed   *uint64 `json:"seed"`
 }
 
 // shardQuery is the job that the input describes, after its faults.
@@ -59,9 +45,6 @@ func (in *recoveryProblem) shardQuery() (replica.Query, error) {
 	}
 	q := replica.Query{Layout: *in.Layout, ZeRO: in.ZeRO, Placement: place}
 	if q.Domains, err = in.rackByNode(job.known); err != nil {
-		return q, err
-	}
-	if in.switches, err = domainsOf(replica.KindSwitch, in.Switches, job.known); err != nil {
 		return q, err
 	}
 	if in.lost, err = in.failedRanks(place, job.known); err != nil {
@@ -86,36 +69,25 @@ func (in *recoveryProblem) gpusPerNode() int {
 	return most
 }
 
-// domainsOf checks the members of racks or switches, in the order of their names.
-func domainsOf(kind string, named map[string][]falcon.Node, known map[falcon.Node]bool) ([]replica.Domain, error) {
-	var out []replica.Domain
-	for _, name := range slices.Sorted(maps.Keys(named)) {
-		if name == "" || len(named[name]) == 0 {
-			return nil, fmt.Errorf("%s %q has no name or no nodes", kind, clean.String(name))
-		}
-		for _, n := range named[name] {
-			if !known[n] {
-				return nil, fmt.Errorf("%s %q has node %q, which is not in nodes", kind, clean.String(name), clean.String(string(n)))
-			}
-		}
-		out = append(out, replica.Domain{Kind: kind, Name: name, Nodes: named[name]})
-	}
-	return out, nil
-}
-
 // rackByNode is the rack of every node that is in one.
 func (in *recoveryProblem) rackByNode(known map[falcon.Node]bool) (map[falcon.Node]string, error) {
-	racks, err := domainsOf(replica.KindRack, in.Racks, known)
-	out := map[falcon.Node]string{}
-	for _, d := range racks {
-		for _, n := range d.Nodes {
-			if out[n] != "" {
-				return nil, fmt.Errorf("node %q is in racks %q and %q", clean.String(string(n)), clean.String(out[n]), clean.String(d.Name))
+	rackOf := map[falcon.Node]string{}
+	for _, rack := range slices.Sorted(maps.Keys(in.Racks)) {
+		if rack == "" || len(in.Racks[rack]) == 0 {
+			return nil, fmt.Errorf("rack %q has no name or no nodes", clean.String(rack))
+		}
+		for _, n := range in.Racks[rack] {
+			node := clean.String(string(n))
+			if !known[n] {
+				return nil, fmt.Errorf("rack %q has node %q, which is not in nodes", clean.String(rack), node)
 			}
-			out[n] = d.Name
+			if rackOf[n] != "" {
+				return nil, fmt.Errorf("node %q is in racks %q and %q", node, clean.String(rackOf[n]), clean.String(rack))
+			}
+			rackOf[n] = rack
 		}
 	}
-	return out, err
+	return rackOf, nil
 }
 
 // failedRanks lists the ranks on the nodes and devices that failed, ascending.

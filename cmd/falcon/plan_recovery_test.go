@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/recovery/replica"
 )
 
 // lostNode is a job with ZeRO of two instances that lost one of its nodes.
@@ -21,19 +20,6 @@ func recoveryOf(t *testing.T, in string) recoveryPlan {
 		t.Fatal(err)
 	}
 	var out recoveryPlan
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return out
-}
-
-func mapOf(t *testing.T, in string) recoveryMap {
-	t.Helper()
-	text, err := planArgs(in, "recovery", "--map", "-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out recoveryMap
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -75,27 +61,6 @@ func TestPlanRecoveryByWord(t *testing.T) {
 	}
 }
 
-func TestPlanRecoveryMap(t *testing.T) {
-	in := strings.Replace(lostNode, `,"failed":["n3"]`, `,"switches":{"s":["n2","n3"]},"chance":{"node":0.01,"domain":0.001,"trials":100000}`, 1)
-	out := mapOf(t, in)
-	if len(out.Domains) != 7 || out.Unrecoverable != 3 || out.Domains[0].Shards != 2 || out.Domains[6].Kind != replica.KindNode || len(out.Domains[6].Lost) != 0 {
-		t.Fatalf("%+v", out)
-	}
-	// n0-n1 hold stage 0 in two copies, n2-n3 stage 1: 2·0.01² of nodes alone.
-	c := out.Chance
-	if c == nil || c.NodesAlone == nil || *c.NodesAlone < 1.99e-4 || *c.NodesAlone > 2e-4 || c.Sampled.Chance < 0.002 || c.Sampled.Chance > 0.005 {
-		t.Errorf("%+v", c)
-	}
-	spread := mapOf(t, strings.Replace(in, `"racks"`, `"placement":["n0.g0","n0.g1","n2.g0","n2.g1","n1.g0","n1.g1","n3.g0","n3.g1"],"racks"`, 1))
-	if spread.Unrecoverable != 0 {
-		t.Errorf("copies on both racks and no switch in common: %+v", spread)
-	}
-	after := mapOf(t, strings.Replace(lostNode, `"failed"`, `"gpus_per_node":2,"failed"`, 1))
-	if after.Unrecoverable != 3 {
-		t.Errorf("with n3 gone, n2 holds the only copies of stage 1 beside the racks: %+v", after)
-	}
-}
-
 func TestPlanRecoveryOnBadInput(t *testing.T) {
 	for in, want := range map[string]string{
 		``:                                  "empty",
@@ -108,7 +73,7 @@ func TestPlanRecoveryOnBadInput(t *testing.T) {
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"racks":{"r":["b"]}}`:                            `rack "r" has node "b"`,
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"racks":{"r":["a"],"s":["a"]}}`:                  `in racks "r" and "s"`,
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"racks":{"r":[]}}`:                               "no nodes",
-		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"switches":{"r":["a"]}}`:                         "--map",
+		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"switches":{"r":["a"]}}`:                         `no field "switches"`,
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"holds":{"0":{"steps":[1]}}}`:                    "1 steps and 0 sums",
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"holds":{"7":{"steps":[1],"sums":[1]}}}`:         "no rank 7",
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"spares":1}`:                                     `no field "spares"`,
@@ -122,20 +87,10 @@ func TestPlanRecoveryOnBadInput(t *testing.T) {
 			t.Errorf("%q: output %q, error %v; want one sentence with %q and exit 2", in, out, err, want)
 		}
 	}
-	for chance, want := range map[string]string{
-		`{"node":1}`: "below 1", `{"domain":-1}`: "at least 0", `{"node":0.1,"trials":0}`: "chance.trials is 0", `{"node":0.1,"trials":100000000}`: "chance.trials",
-	} {
-		in := `{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"chance":` + chance + `}`
-		if out, err := planArgs(in, "recovery", "--map", "-"); err == nil || out != "" || !strings.Contains(err.Error(), want) || !errors.Is(err, errUsage) {
-			t.Errorf("%q: output %q, error %v; want %q", in, out, err, want)
-		}
-	}
 }
 
 func FuzzPlanRecovery(f *testing.F) {
-	f.Add(lostNode, true)
-	f.Add(`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a","b"],"holds":{"0":{"steps":[4,3],"sums":[1,2]}},"chance":{"node":0.1,"trials":9}}`, false)
-	f.Fuzz(func(t *testing.T, in string, asMap bool) {
-		oneAnswer(t, in, func(in *recoveryProblem) (any, error) { return planRecovery(in, asMap) })
-	})
+	f.Add(lostNode)
+	f.Add(`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a","b"],"holds":{"0":{"steps":[4,3],"sums":[1,2]}}}`)
+	f.Fuzz(func(t *testing.T, in string) { oneAnswer(t, in, planRecovery) })
 }

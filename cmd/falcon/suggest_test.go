@@ -14,6 +14,7 @@ func TestDidYouMean(t *testing.T) {
 		"incidnt list":                         `falcon has no command "incidnt"; see falcon --help; did you mean incident?`,
 		"incident lst":                         `falcon incident has no command "lst"; see falcon incident --help; did you mean list?`,
 		"plan checkpoint job.json":             "least time is lost at an interval of the root of 2 * period * time to save / failures; docs/recovery.md has the model",
+		"plan recovery --map job.json":         "unknown flag: --map; it is gone: the console shows of a running job what the loss of each node and rack would cost (page 7)",
 		"plan replace job.json":                "give mitigate.run_iterations, and the ladder of a running job weighs a drop and a replacement by what is left of the run",
 		"plan volumes job.json":                `falcon plan has no command "volumes" any more: appendix 9.2 of the FALCON paper has the formulas`,
 		"xyzzy":                                `falcon has no command "xyzzy"; see falcon --help`,

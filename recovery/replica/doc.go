@@ -12,5 +12,5 @@
 // checksum more than half of the shard's survivors at that step share; the same
 // query has the same answer. It trusts its input: holds must be fresh,
 // and those of ranks that parked inside the optimizer left out. It is pure
-// arithmetic: no I/O, no time, no goroutine; random numbers come from a seed.
+// arithmetic: no I/O, no time, no goroutine.
 package replica

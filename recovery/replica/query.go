@@ -15,7 +15,7 @@ type Query struct {
 	Layout falcon.Layout
 	ZeRO   falcon.ZeRO
 	// Holds is what survivors have just reported to hold. Every other rank needs its
-	// state. In Map and the chances of loss nil means all ranks.
+	// state. In Map nil means all ranks.
 	Holds     map[falcon.Rank]falcon.RankHold
 	Placement falcon.Placement       // device by rank; empty = unknown, then all domains look alike
 	Domains   map[falcon.Node]string // rack of a node; absent = the node's own

@@ -5,24 +5,26 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// Bounds of what one reader can hold.
+// Bounds of what one reader can hold. The methods of a type and the lines of a file are not
+// among them: they would be met by moving code, which makes it no easier to read.
 const (
-	methodsMost  = 60 // of one type
-	fieldsMost   = 30 // of one struct
-	linesMost    = 70 // of one function
-	fileMost     = 500
-	letterMedian = 9 // of the names of private functions
-	shortMost    = 8 // percent of them with four letters or fewer
-	shortLetters = 4
+	fieldsMost     = 30 // of one struct
+	statementsMost = 60 // of one function
+	columnsMost    = 110
+	tabColumns     = 4
+	shortLetters   = 4 // of the names of private functions
 )
 
 // oversized lists what is still over a bound, with its present size: it may
@@ -40,7 +42,6 @@ type sizes struct {
 func measure(t *testing.T) sizes {
 	t.Helper()
 	s := sizes{over: map[string]int{}}
-	methods := map[string]int{}
 	for _, g := range tree(t) {
 		if g.test || strings.HasSuffix(g.dir, "test") || ast.IsGenerated(g.ast) {
 			continue
@@ -50,9 +51,7 @@ func measure(t *testing.T) sizes {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := bytes.Count(text, []byte("\n"))
-		s.lines += n
-		s.note(path, n, fileMost)
+		s.lines += bytes.Count(text, []byte("\n"))
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, path, text, parser.SkipObjectResolution)
 		if err != nil {
@@ -62,10 +61,7 @@ func measure(t *testing.T) sizes {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				name := d.Name.Name
-				if d.Recv != nil {
-					methods[g.dir+"."+receiver(d.Recv.List[0].Type)]++
-				}
-				s.note(path+":"+name, fset.Position(d.End()).Line-fset.Position(d.Pos()).Line+1, linesMost)
+				s.note(path+":"+name, countStatements(d), statementsMost)
 				if !ast.IsExported(name) && name != "main" && name != "init" && name != "_" {
 					s.names = append(s.names, len(name))
 				}
@@ -73,9 +69,6 @@ func measure(t *testing.T) sizes {
 				s.structs(g.dir, d)
 			}
 		}
-	}
-	for typ, n := range methods {
-		s.note(typ+" methods", n, methodsMost)
 	}
 	slices.Sort(s.names)
 	return s
@@ -121,7 +114,21 @@ func receiver(e ast.Expr) string {
 	return fmt.Sprintf("%T", e)
 }
 
-// No type, function or file grows past what one reader can hold.
+// countStatements counts the statements of a function, those inside of others included.
+func countStatements(d *ast.FuncDecl) int {
+	n := 0
+	ast.Inspect(d, func(node ast.Node) bool {
+		switch node.(type) {
+		case *ast.BlockStmt, *ast.EmptyStmt:
+		case ast.Stmt:
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// No struct and no function grows past what one reader can hold.
 func TestSizes(t *testing.T) {
 	s := measure(t)
 	for _, what := range slices.Sorted(maps.Keys(s.over)) {
@@ -143,7 +150,8 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	t.Logf("%d lines; %d private functions: median %d letters, %.1f %% with %d or fewer",
-		s.lines, len(s.names), s.names[len(s.names)/2], 100*float64(short)/float64(len(s.names)), shortLetters)
+		s.lines, len(s.names), s.names[len(s.names)/2], 100*float64(short)/float64(len(s.names)),
+		shortLetters)
 	if testing.Verbose() {
 		t.Logf("over their bounds:\n%s", strings.Join(listed(s.over), "\n"))
 	}
@@ -155,4 +163,63 @@ func listed(over map[string]int) []string {
 		out = append(out, fmt.Sprintf("\t%q: %d,", what, over[what]))
 	}
 	return out
+}
+
+// unbroken is a line that can't be shorter: a text, a directive, or an indented comment.
+var unbroken = regexp.MustCompile("[\"`]|//(go:|nolint)|^\\s*//(\\S|\\t)|https?://|^#cgo")
+
+// A line is read at once: at most 110 columns, but for texts, which are one thing.
+func TestColumns(t *testing.T) {
+	for _, g := range tree(t) {
+		if ast.IsGenerated(g.ast) {
+			continue
+		}
+		path := filepath.Join(g.dir, g.name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inText := textLines(text)
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			line = strings.TrimRight(line, "\n")
+			if n := columns(line); n > columnsMost && !inText[number] && !unbroken.MatchString(line) {
+				t.Errorf("%s:%d has %d columns, %d are allowed", path, number, n, columnsMost)
+			}
+		}
+	}
+}
+
+// textLines are the lines of a file that lie inside of a text of several lines.
+func textLines(src []byte) map[int]bool {
+	out := map[int]bool{}
+	file := token.NewFileSet().AddFile("", 1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	for {
+		pos, tok, text := s.Scan()
+		if tok == token.EOF {
+			return out
+		}
+		if tok != token.STRING {
+			continue
+		}
+		for i := range strings.Count(text, "\n") {
+			out[file.Line(pos)+1+i] = true
+		}
+	}
+}
+
+func columns(line string) int {
+	return utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
+}
+
+// The measure of a line counts characters, and tabs as four.
+func TestColumnsOfALine(t *testing.T) {
+	for line, want := range map[string]int{"": 0, "abc": 3, "\ta": 5, "\t\té…": 10} {
+		if got := columns(line); got != want {
+			t.Errorf("%q has %d columns, want %d", line, got, want)
+		}
+	}
 }

@@ -298,7 +298,8 @@ func nodesInOrder(snap *falconv1.SnapshotReply) []string {
 	}
 	for _, part := range snap.GetHang().GetCulprits() {
 		for _, device := range part.GetDevices() {
-			suspect[string(falcon.Device(device).Node())] += suspicion[falconv1.RankHealth_RANK_HEALTH_CULPRIT]
+			node := string(falcon.Device(device).Node())
+			suspect[node] += suspicion[falconv1.RankHealth_RANK_HEALTH_CULPRIT]
 		}
 	}
 	var out []string

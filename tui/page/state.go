@@ -25,7 +25,8 @@ type State struct {
 	*Selection
 	Filter string // of the events page
 
-	Keys *key.Map // whose keys texts name; never nil
+	Keys   *key.Map // whose keys texts name; never nil
+	Course *Course  // of the run, as far as this console has seen it; never nil
 
 	rankFilter filter.Filter // of the ranks page
 	matched    []int32       // ranks that match it, ascending
@@ -44,7 +45,7 @@ type State struct {
 
 // NewState starts with nothing known, following the worst rank.
 func NewState(f *feed.State) *State {
-	s := &State{Keys: key.Default(), following: true, Selection: &Selection{ranks: map[int32]bool{}}}
+	s := &State{Keys: key.Default(), Course: &Course{}, following: true, Selection: &Selection{ranks: map[int32]bool{}}}
 	s.Update(f)
 	return s
 }
@@ -60,6 +61,7 @@ func (s *State) Update(f *feed.State) {
 	if derived == s.Roster {
 		return
 	}
+	s.Course.take(f.Snap, derived)
 	s.Roster = derived
 	s.Layout = layoutOfRoster(derived)
 	s.resizeTo(derived.World())

@@ -11,6 +11,7 @@ import (
 // the event loop finds the work done.
 func Prepare(f *feed.State, ranks ...filter.Filter) {
 	t := rosterOfState(f)
+	t.Spreads()
 	for _, by := range ranks {
 		searchAll(t, by)
 	}

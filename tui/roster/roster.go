@@ -56,6 +56,7 @@ type Roster struct {
 	ends      map[int32]bool  // ranks that open incidents name for their links alone
 	codes     [metrics]lazyCodes
 	clock     lazyClock
+	spreads   lazySpreads
 	found     found
 	hosts     lazyHosts
 }

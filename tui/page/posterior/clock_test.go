@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -15,11 +16,11 @@ func TestTimeOfAnIteration(t *testing.T) {
 	}}
 	v := newSeriesView(widget.Rect{W: 80, H: 20}, s, following)
 	for iteration, want := range map[int64]int64{10: 0, 11: 1e9, 12: 2e9, 13: 3e9, 14: 3.25e9, 15: 3.5e9, 99: 3.5e9} {
-		if got := v.timeOf(iteration); got != want {
+		if got := page.TimeOf(v.s, iteration); got != want {
 			t.Errorf("iteration %d at %d, want %d", iteration, got, want)
 		}
 	}
-	if got := newSeriesView(widget.Rect{W: 80}, nil, following).timeOf(3); got != 0 {
+	if got := page.TimeOf(nil, 3); got != 0 {
 		t.Errorf("at %d where nothing is known", got)
 	}
 }

@@ -21,10 +21,14 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 	_, plot := r.Columns(LabelWidth)
 	values := v.columnTimes()
 	top, _ := v.chartScale()
-	c.Bars(plot, widget.Bars{
-		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
-		Style: func(i int) themes.Style { return v.styleOfMs(c, values[i]) },
-	})
+	if r.H >= lineMin {
+		v.drawLine(c, plot, values, top, hair)
+	} else {
+		c.Bars(plot, widget.Bars{
+			Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
+			Style: func(i int) themes.Style { return v.styleOfMs(c, values[i]) },
+		})
+	}
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+LabelWidth-1, r.Y, fmt.Sprintf("%.0f", top), dim)
 	if line := r.Y + r.H - 1 - min(r.H-1, int(v.s.BaselineMs/top*float64(r.H))); v.s.BaselineMs > 0 && line > r.Y {
@@ -33,6 +37,24 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.H > 2 {
 		c.Right(r.X+LabelWidth-1, r.Y+r.H-1, "0 ms", dim)
 	}
+}
+
+// lineMin is from how many rows on a line shows more than columns, which would fill the screen.
+const lineMin = 8
+
+// drawLine draws the same as columns would, as a line.
+func (v view) drawLine(c *widget.Canvas, plot widget.Rect, values []float64, top float64, hair int64) {
+	n := c.DotColumns()
+	means := make([]float64, 0, n*len(values))
+	for _, x := range values {
+		for range n {
+			means = append(means, x)
+		}
+	}
+	c.Trace(plot, widget.Trace{
+		Mean: means, To: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
+		Style: func(i int) themes.Style { return v.styleOfMs(c, means[i]) },
+	})
 }
 
 const (

@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/charts"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -46,6 +47,9 @@ type Page struct {
 	hair int64 // iteration under the hairline, -1 = none
 	end  int64 // newest iteration on screen; following = the newest there is
 	past int   // iterations between what is to be on screen and the newest
+
+	run    charts.View
+	charts bool // the course of the run is shown in place of the newest iterations
 }
 
 // New makes the page.
@@ -84,8 +88,19 @@ func (p *Page) seriesView(r widget.Rect, s *page.State) view {
 	return v
 }
 
-// Act moves the hairline, the time on screen and the rank.
+// Act moves the hairline, the time on screen and the rank, or what of the run is on screen.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	switch {
+	case a == key.Metric:
+		p.charts = !p.charts
+		return ""
+	case a == key.ZoomOut && !p.charts: // out of the newest iterations lies the run
+		p.charts = true
+		return ""
+	case p.charts:
+		p.run.Act(a, s, r)
+		return ""
+	}
 	v := p.seriesView(r, s)
 	switch a {
 	case key.Left:
@@ -216,6 +231,10 @@ func splitRows(r widget.Rect, lengths int) parts {
 
 // Draw draws chart, marks, posterior, strip and numbers from top to bottom.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	if p.charts {
+		p.run.Draw(c, r, s)
+		return
+	}
 	v := p.seriesView(r, s)
 	c.HitEach(r, func(x, _ int) widget.Target { return v.targetAt(x) })
 	at := splitRows(r, int(v.s.RunLengths))
@@ -232,6 +251,9 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 
 // Panes are the parts that can fill the page alone, each with the hairline.
 func (p *Page) Panes(s *page.State) []page.Pane {
+	if p.charts {
+		return p.run.Panes()
+	}
 	if len(s.Snap().GetSeries().GetMs()) == 0 {
 		return nil
 	}
@@ -253,8 +275,20 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	return panes
 }
 
-// Chart draws the iteration time of the series for other pages.
+// Rows of the chart on other pages at most, and those that are left over for the run at least.
+const (
+	chartMost = 14
+	runLeast  = 10
+)
+
+// Chart draws the iteration time of the series for other pages, and where there is much room the course
+// of the run below it.
 func Chart(c *widget.Canvas, r widget.Rect, s *page.State) {
+	if r.H >= chartMost+runLeast {
+		var run widget.Rect
+		r, run = r.Rows(chartMost)
+		charts.Beside(c, run, s)
+	}
 	v := newSeriesView(r, s.Snap().GetSeries(), following)
 	New().drawChart(c, r, v, s)
 }

@@ -1,7 +1,6 @@
 package posterior
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -121,30 +120,9 @@ func (v view) columnTimes() []float64 {
 	return out
 }
 
-// timeOf is when an iteration was complete, Unix ns: between two that have a time in
-// proportion, after the newest of them by the iterations' own times; 0 where that is not known.
-func (v view) timeOf(iteration int64) int64 {
-	m := v.s.GetMoments()
-	i, found := slices.BinarySearchFunc(m, iteration, func(m *falconv1.Moment, i int64) int { return cmp.Compare(m.GetIteration(), i) })
-	switch {
-	case found:
-		return m[i].UnixNs
-	case i == 0:
-		return 0
-	case i < len(m):
-		share := float64(iteration-m[i-1].Iteration) / float64(m[i].Iteration-m[i-1].Iteration)
-		return m[i-1].UnixNs + int64(share*float64(m[i].UnixNs-m[i-1].UnixNs))
-	}
-	at := float64(m[i-1].UnixNs)
-	for k := m[i-1].Iteration + 1; k <= iteration && k <= v.lastKnownIteration(); k++ {
-		at += 1e6 * float64(v.s.Ms[max(0, v.indexOfIteration(k))])
-	}
-	return int64(at)
-}
-
 // clockOf is the time of an iteration by the clock, "" where that is not known.
 func (v view) clockOf(iteration int64, s *page.State) string {
-	at := v.timeOf(iteration)
+	at := page.TimeOf(v.s, iteration)
 	if at == 0 {
 		return ""
 	}

@@ -117,51 +117,50 @@ func markGlyph(kind string) rune {
 	return '╎'
 }
 
-// drawMarks draws the iterations at both ends, and each mark with its iteration if it fits.
+// drawMarks draws the iterations at both ends, and each mark with its iteration if it fits. Signs come
+// first; a label stands where it touches nothing but its own sign.
 func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	if r.Empty() {
 		return
 	}
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+LabelWidth-1, r.Y, "iter", dim)
-	left := fmt.Sprintf("%d", v.oldestIteration())
-	free := v.width - v.n // first empty column
-	if !v.isMarkedFrom(v.oldestIteration(), v.oldestIteration()+int64(len(left))) {
-		free += c.Text(r.X+LabelWidth+free, r.Y, v.n, left, dim)
-	}
-	end := v.width
-	right := fmt.Sprintf("%d", v.newestIteration())
-	if v.n > len(left)+len(right)+2 && !v.isMarkedFrom(v.newestIteration()-int64(len(right)), v.newestIteration()+1) {
-		end -= len(right) + 1
-		c.Right(r.X+LabelWidth+v.width, r.Y, right, dim)
-	}
+	_, axis := r.Columns(LabelWidth)
 	v.drawDecisions(c, r)
 	marks := slices.SortedStableFunc(slices.Values(v.s.Marks), func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
-	for i, m := range marks {
-		x := v.columnOf(m.Iteration)
-		if x < 0 {
-			continue
+	for _, m := range marks {
+		if x := v.columnOf(m.Iteration); x >= 0 {
+			c.Set(axis.X+x, axis.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
 		}
-		c.Set(r.X+LabelWidth+x, r.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
-		next := end
-		if i+1 < len(marks) {
-			if y := v.columnOf(marks[i+1].Iteration); y >= 0 {
-				next = min(next, y)
-			}
-		}
-		label, at := fmt.Sprintf("%d", m.Iteration), x+1
-		switch {
-		case m.Kind == "jitter":
-			continue
-		case x >= free && at+len(label)+1 <= next:
-		case x-len(label) > free:
-			at = x - len(label)
-		default:
-			continue
-		}
-		c.Text(r.X+LabelWidth+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
-		free = max(at+len(label), x+1) + 1
 	}
+	left, right := fmt.Sprintf("%d", v.oldestIteration()), fmt.Sprintf("%d", v.newestIteration())
+	drawLabel(c, axis, left, v.width-v.n, -1, dim)
+	if v.n > len(left)+len(right)+2 {
+		drawLabel(c, axis, right, v.width-len(right), -1, dim)
+	}
+	for _, m := range marks {
+		x, label := v.columnOf(m.Iteration), fmt.Sprintf("%d", m.Iteration)
+		if x < 0 || m.Kind == "jitter" {
+			continue
+		}
+		style := c.Pal.Style(themes.Accent)
+		if !drawLabel(c, axis, label, x+1, x, style) {
+			drawLabel(c, axis, label, x-len(label), x, style)
+		}
+	}
+}
+
+// drawLabel draws a label where nothing is drawn so far, beside nothing but the sign in its own column,
+// -1 for none; ok tells whether it did.
+func drawLabel(c *widget.Canvas, axis widget.Rect, label string, at, own int, s themes.Style) (ok bool) {
+	free := func(x int) bool {
+		return x < 0 || x >= axis.W || x == own || c.Blank(widget.Rect{X: axis.X + x, Y: axis.Y, W: 1, H: 1})
+	}
+	if at < 0 || at+len(label) > axis.W || !c.Blank(widget.Rect{X: axis.X + at, Y: axis.Y, W: len(label), H: 1}) || !free(at-1) || !free(at+len(label)) {
+		return false
+	}
+	c.Text(axis.X+at, axis.Y, len(label), label, s)
+	return true
 }
 
 // deciderGlyphs mark where something else than the filter decided; removed is an iteration of a
@@ -207,11 +206,6 @@ func (v view) drawClock(c *widget.Canvas, r widget.Rect, s *page.State) {
 	if at := from + v.n/2 - widget.Width(middle)/2; middle != "" && left != right && most-w > 3*widget.Width(middle) {
 		c.Text(r.X+LabelWidth+at, r.Y, widget.Width(middle), middle, dim)
 	}
-}
-
-// isMarkedFrom reports whether there is a mark from one iteration up to before another.
-func (v view) isMarkedFrom(from, to int64) bool {
-	return slices.ContainsFunc(v.s.Marks, func(m *falconv1.Mark) bool { return m.Iteration >= from && m.Iteration < to })
 }
 
 // changeLines draws a change decided as a line through a part of the page.

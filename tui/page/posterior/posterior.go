@@ -14,8 +14,6 @@ package posterior
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -341,12 +339,15 @@ func (p *Page) whereWords(v view) string {
 }
 
 func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
-	right := p.whereWords(v)
-	right += markWords(v)
+	title, before := fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()), p.whereWords(v)
 	if _, beyond := v.chartScale(); beyond > 0 {
-		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
+		before = "↑ up to " + phrase.Ms(beyond) + "  " + before
 	}
-	body := c.Rule(r, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()), right)
+	right := before + markWords(v, false)
+	if widget.Width(title+right) > r.W-ruleRoom {
+		right = before + markWords(v, true)
+	}
+	body := c.Rule(r, title, right)
 	if v.n == 0 {
 		page.Empty(c, body, "no iterations yet: the series starts when agents report samples")
 		return
@@ -359,38 +360,6 @@ func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State)
 	body, marks := body.Rows(body.H - 1)
 	v.drawBars(c, body, p.hair)
 	v.drawMarks(c, marks)
-}
-
-// markWords explain the marks that are on screen.
-func markWords(v view) string {
-	var words []string
-	for _, x := range []struct{ kind, text string }{
-		{"onset", "▼ onset"}, {"applied", "A applied"}, {"reverted", "R reverted"}, {"relief", "✓ relief"}, {"epoch", "E new epoch"}, {"engine", "e engine restart"},
-	} {
-		if slices.ContainsFunc(v.s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == x.kind && v.holdsIteration(m.Iteration) }) {
-			words = append(words, x.text)
-		}
-	}
-	return strings.TrimPrefix(strings.Join(words, "  ")+decisionWords(v.s), "  ")
-}
-
-// decisionWords explain the marks of decisions that there are.
-func decisionWords(s *falconv1.Series) (text string) {
-	for _, x := range []struct{ by, text string }{
-		{"shift", "  s small shift"},
-		{"early", "  w early window"},
-		{"reference", "  r held against the level"},
-		{"throughput", "  t throughput"},
-		{"windows", "  p profiles"},
-	} {
-		if slices.ContainsFunc(s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return d.By == x.by }) {
-			text += x.text
-		}
-	}
-	if slices.ContainsFunc(s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return len(d.GetFilter().GetRemoved()) > 0 }) {
-		text += "  × removed"
-	}
-	return text
 }
 
 // drawText explains the column under the hairline, or the newest.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -222,4 +223,28 @@ func BenchmarkKeyToScreen(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "p95-ms")
+}
+
+// The charts of a run of a day, of 100,000 ranks.
+func BenchmarkComposeCharts100k(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
+			m := loaded(b, &still{state: stateAt(b, huge, firstIteration, 0, wide)})
+			m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+			snap := m.work.live.Snap()
+			for i := range 24 * 60 * 60 {
+				at := time.Unix(0, snap.GetAtUnixNs()).Add(time.Duration(i-24*60*60) * time.Second)
+				for k := range page.Measures {
+					m.work.live.Course.Of(k).AddSpread(at, 100, 150+float64(i%50), 210)
+				}
+			}
+			m.work.showPage(key.Posterior)
+			m.Update(keyMsg("m"))
+			b.ReportAllocs()
+			for b.Loop() {
+				m.screen.dirty = true
+				m.View()
+			}
+		})
+	}
 }

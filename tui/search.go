@@ -23,6 +23,7 @@ type rankSearch struct {
 	keep   bool          // it is to filter the page
 	busy   bool          // a command is under way
 	next   atomic.Pointer[filters]
+	step   atomic.Int64 // of the course, that was made ready last
 }
 
 // filters are those that a new state is prepared for: in force, and to come.
@@ -32,6 +33,9 @@ type searchedMsg struct{}
 
 // prepareState makes a new state ready for the present filters. It runs in a command.
 func (r *rankSearch) prepareState(s *feed.State) {
+	if step := page.CourseStep(s.Snap); r.step.Swap(step) != step {
+		page.PrepareCourse(s)
+	}
 	if by := r.next.Load(); by != nil {
 		page.Prepare(s, by[:]...)
 		return

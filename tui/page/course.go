@@ -25,8 +25,11 @@ const (
 	Measures
 )
 
-// courseStep is how often what is measured of all ranks is added.
+// courseStep is how often what is measured of all ranks is added: with the first picture of a second.
 const courseStep = time.Second
+
+// CourseStep numbers the steps of the course by an engine's clock.
+func CourseStep(snap *falconv1.SnapshotReply) int64 { return snap.GetAtUnixNs() / int64(courseStep) }
 
 // Course is how the run went, as far as this console has seen it: from the iterations that it was
 // sent first on. It is a picture of what engines have said, kept in bounded memory, and no truth of
@@ -35,6 +38,7 @@ type Course struct {
 	series [Measures]history.Series
 
 	at        time.Time // of the newest picture taken
+	step      int64     // of that
 	epoch     uint64    // of the job
 	iteration int64     // newest of which the time was added
 	last      time.Time // when that was
@@ -83,7 +87,9 @@ func (c *Course) take(snap *falconv1.SnapshotReply, ranks *roster.Roster) {
 	if at.Before(c.at) {
 		*c = Course{}
 	}
-	if !c.at.IsZero() && at.Sub(c.at) < courseStep {
+	if step := CourseStep(snap); c.at.IsZero() || step != c.step {
+		c.step = step
+	} else {
 		return
 	}
 	c.takeIterations(snap, at)

@@ -11,11 +11,13 @@ import (
 // the event loop finds the work done.
 func Prepare(f *feed.State, ranks ...filter.Filter) {
 	t := rosterOfState(f)
-	t.Spreads()
 	for _, by := range ranks {
 		searchAll(t, by)
 	}
 }
+
+// PrepareCourse makes ready what the course takes of a picture.
+func PrepareCourse(f *feed.State) { rosterOfState(f).Spreads() }
 
 // Ready reports whether a filter of ranks costs little in a state of this snapshot.
 func Ready(f *feed.State, ranks filter.Filter) bool { return isKnownFilter(rosterOfState(f), ranks) }

@@ -38,3 +38,27 @@ func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 		}
 	}
 }
+
+// Who is told to end while it waits for a recovery ends with success, and the job has not come to its
+// end: an engine that has lost the records of the recovery knows that from the processes.
+func TestADismissedJobHasNotFinished(t *testing.T) {
+	at := func(r falcon.Rank, park *falconv1.Park, rejoined uint64) *process {
+		return &process{rank: r, node: "n0", endedAt: time.Unix(1, 0), state: &falconv1.RankState{Exit: falconv1.ExitedNormally, Park: park, RejoinedGeneration: rejoined}}
+	}
+	for name, c := range map[string]struct {
+		ranks []*process
+		want  bool
+	}{
+		"its own end":            {[]*process{at(0, nil, 0), at(1, nil, 0)}, false},
+		"one waited when ending": {[]*process{at(0, nil, 0), at(1, &falconv1.Park{Generation: 4}, 1)}, true},
+		"it had rejoined":        {[]*process{at(0, &falconv1.Park{Generation: 4}, 4)}, false},
+	} {
+		j := newJob()
+		for _, p := range c.ranks {
+			j.ranks[p.rank], j.dead = p, j.dead+1
+		}
+		if got := j.wasDismissed(); got != c.want || !j.finishedWell() {
+			t.Errorf("%s: %t, all ended with success %t", name, got, j.finishedWell())
+		}
+	}
+}

@@ -26,6 +26,8 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 		out.How, out.By, out.Why = string(statements.Ended), r.ID, fmt.Sprintf("%s: %s", r.State, r.Reason)
 	case s.state.restart.ToldToLeave(s.state.job.Epoch):
 		out.How, out.Why = string(statements.Ended), "its processes were told to write a checkpoint and leave, and nothing was started again"
+	case s.job.wasDismissed():
+		out.How, out.Why = string(statements.Ended), "its processes were told to end while they waited for a recovery, of which this engine knows nothing more"
 	case s.job.finishedWell():
 		out.How = string(statements.Finished)
 	default:

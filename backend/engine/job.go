@@ -395,6 +395,20 @@ func (j *job) someLost(now time.Time) bool {
 // exitWait is how long an agent may take to learn how a process has ended.
 const exitWait = 3 * time.Second
 
+// wasDismissed reports whether the job has ended as a process was told to end while it waited for a
+// generation that it has not rejoined: it ends with success then, and the job has not come to its end.
+func (j *job) wasDismissed() bool {
+	if !j.ended() {
+		return false
+	}
+	for _, p := range j.ranks {
+		if s := p.state; falconv1.ExitedWell(s.GetExit()) && s.GetPark().GetGeneration() > s.GetRejoinedGeneration() {
+			return true
+		}
+	}
+	return false
+}
+
 func (j *job) finishedWell() bool {
 	if !j.ended() {
 		return false

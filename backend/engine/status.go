@@ -30,6 +30,8 @@ func (s *jobStatus) current(now time.Time) falcon.JobState {
 		return falcon.JobLost // processes that are told to end may do so with success
 	case s.job.ended() && s.state.restart.ToldToLeave(s.state.job.Epoch):
 		return falcon.JobLost // they wrote a checkpoint, and nothing was started again
+	case s.job.wasDismissed():
+		return falcon.JobLost
 	case s.job.finishedWell(): // a job that has ended needs no agents
 		return falcon.JobFinished
 	case s.job.someLost(now) || s.nodeLost(now):

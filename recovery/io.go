@@ -25,6 +25,7 @@ type Job struct {
 	Splits     []int32                // micro-batches per replica in force
 	Unit       int                    // that every replica's micro-batches must be a multiple of; 0 = 1
 	Checkpoint int64                  // newest iteration that storage holds; NoIteration = none known
+	Unbegun    bool                   // all its processes had ended before it was described
 }
 
 // Process is one training process as its agent describes it; stepped on change.

@@ -142,7 +142,8 @@ func (s *script) jobInput(w words) []Input {
 		Epoch: uint64(s.num(w, "epoch", int64(s.job.Epoch))), Generation: uint64(s.num(w, "generation", 0)), StateMB: 100,
 		Layout: falcon.Layout{TP: int(s.num(w, "tp", 1)), DP: int(s.num(w, "dp", 2)), PP: int(s.num(w, "pp", 2))},
 		Parks:  w["adapter"] != "false", Checkpoint: s.num(w, "checkpoint", falcon.NoIteration), CanLaunch: map[falcon.Node]bool{},
-		Unit: int(s.num(w, "unit", 0)), ZeRO: falcon.ZeRO{Stage: int(s.num(w, "zero", 0)), Instances: int(s.num(w, "instances", 0))},
+		Unbegun: w["unbegun"] == "true",
+		Unit:    int(s.num(w, "unit", 0)), ZeRO: falcon.ZeRO{Stage: int(s.num(w, "zero", 0)), Instances: int(s.num(w, "instances", 0))},
 	}
 	on := list(w["on"])
 	for r := range j.Layout.World() {
@@ -239,7 +240,10 @@ func (s *script) up(w words) []Input {
 func (s *script) exit(w words) []Input {
 	var out []Input
 	for _, r := range s.ranks(w) {
-		p := s.procs[r]
+		p, lived := s.procs[r]
+		if !lived { // its end is the first that is heard of it
+			p = Process{Rank: r, Node: s.job.Placement[r].Node(), Pid: 100 + int(r)}
+		}
 		if v, ok := w["generation"]; ok {
 			p.Generation, _ = strconv.ParseUint(v, 10, 64)
 		}

@@ -106,7 +106,7 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 	all := w.ranks.worldSize()
 	switch {
-	case heard && w.pace.Newest() < 0: // of who was never heard it is not known how far it came
+	case (heard || w.job.Unbegun) && w.pace.Newest() < 0: // of who was never heard it is not known how far it came
 		return falcon.EndsUnbegun
 	case s.ordered == all:
 		return falcon.EndsStopped
@@ -188,6 +188,9 @@ func (w together) noteTogether(now time.Time) bool {
 // may still end with it, or that what they printed last is still to come.
 func (w together) mayEndTogether(now time.Time) bool {
 	c := w.op.rec
+	if w.job.Unbegun && c.Together == "" && onlyEnds(c) {
+		return true // the other ends are on their way
+	}
 	return !w.job.Parks && now.Sub(time.Unix(0, c.StartedNs)) < togetherWait && onlyEnds(c) && (w.ranks.anyProcessAlive() || w.mayBeAlike())
 }
 

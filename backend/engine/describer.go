@@ -25,6 +25,7 @@ type jobDescriber struct {
 	machine epoch.Machine
 	recheck bool // the description must not change for longer
 
+	unbegun        uint64 // the newest epoch all of whose processes had ended before it was described
 	outside        uint64 // the newest epoch that was begun by others than Falcon, with other processes
 	described      bool   // the machines know the job
 	detectorLater  bool   // the detector gets the job after the action that changed it
@@ -44,7 +45,8 @@ type jobDescriber struct {
 // view is what is seen of the job now.
 func (d *jobDescriber) view() epoch.View {
 	v := epoch.View{Job: d.state.job, Frozen: d.cluster.descriptionFrozen(), Configured: d.configuredLayout()}
-	if v.Frozen || !d.job.complete() {
+	v.Ended = !v.Frozen && d.job.diedUndescribed()
+	if v.Frozen || !d.job.complete() && !v.Ended {
 		return v
 	}
 	if v.Configured == (falcon.Layout{}) && d.job.needsInference(v.Job) {
@@ -67,8 +69,13 @@ func (d *jobDescriber) configuredLayout() falcon.Layout {
 
 // commit makes a changed description durable and steps it.
 func (d *jobDescriber) commit(now time.Time, rec jobRecord) {
-	if rec.Epoch != d.state.job.Epoch && rec.FromOutside(d.state.job) {
-		d.outside = rec.Epoch
+	if rec.Epoch != d.state.job.Epoch {
+		if rec.FromOutside(d.state.job) {
+			d.outside = rec.Epoch
+		}
+		if d.job.diedUndescribed() {
+			d.unbegun = rec.Epoch
+		}
 	}
 	d.record(now, rec)
 	d.announce(now, rec)
@@ -178,6 +185,7 @@ func (d *jobDescriber) announceToRecovery(now time.Time) {
 	}
 	d.recoveryAt = now
 	in := d.cluster.recoveryJob()
+	in.Unbegun = in.Epoch == d.unbegun
 	fresh := in.Epoch != d.recoveryKnows.Epoch || !slices.Equal(in.Placement, d.recoveryKnows.Placement)
 	if !fresh && sameRecoveryJob(in, d.recoveryKnows) {
 		return

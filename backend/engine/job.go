@@ -34,6 +34,7 @@ type process struct {
 	device   falcon.Device
 	lastSeen time.Time // last sample; zero before the first
 	endedAt  time.Time // when its end was reported; zero while it lives
+	lived    bool      // it was heard of while it lived
 }
 
 // processName identifies a process: pids come again, with another launch.
@@ -218,7 +219,7 @@ func (j *job) putState(p *process, s *falconv1.RankState) {
 	if !sameChoices(p.state, s) {
 		j.choices++
 	}
-	p.state = s
+	p.state, p.lived = s, p.lived || s.GetAlive()
 	j.count(p, 1)
 	j.changes++
 	j.ranks[p.rank], j.named[p.name], j.dirty = p, p, true
@@ -394,6 +395,21 @@ func (j *job) someLost(now time.Time) bool {
 
 // exitWait is how long an agent may take to learn how a process has ended.
 const exitWait = 3 * time.Second
+
+// diedUndescribed reports whether all ranks were heard of while they lived and have ended, none with
+// success, and none of them is of the description in force: they failed before there was another.
+func (j *job) diedUndescribed() bool {
+	if !j.ended() || j.claimed == 0 || len(j.ranks) != j.claimed {
+		return false
+	}
+	for r, p := range j.ranks {
+		_, described := j.known[p.name]
+		if int(r) >= j.claimed || !p.lived || described || falconv1.ExitedWell(p.state.GetExit()) {
+			return false
+		}
+	}
+	return true
+}
 
 // wasDismissed reports whether the job has ended as a process was told to end while it waited for a
 // generation that it has not rejoined: it ends with success then, and the job has not come to its end.

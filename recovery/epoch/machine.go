@@ -84,6 +84,7 @@ type View struct {
 	Job       Job    // in force
 	Frozen    bool   // a recovery is at work: nothing is believed
 	Ranks     []Rank // nil = some are missing or have ended
+	Ended     bool   // Ranks are all, and all have ended: nothing of them changes any more
 	Unsettled bool   // an order is out, or a rank has not reported its new place: splits are not believed
 	Recovered *Recovered
 
@@ -155,6 +156,9 @@ func (m *Machine) Step(now time.Time, v View) Decision {
 	job, wait, doubt := v.candidate()
 	if !job.Equal(m.seen) {
 		m.Committed(now, job)
+	}
+	if v.Ended {
+		wait, doubt = 0, m.doubt
 	}
 	if now.Sub(m.since) < wait {
 		return Decision{Kind: Wait}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/failslow/falcon/backend/api/netaddr"
@@ -63,6 +64,7 @@ type Door struct {
 	guests  *guests
 	agents  *Queue
 	people  *Queue
+	failed  *rate.Limiter // lines about handshakes that failed: strangers cause them
 	running sync.WaitGroup
 	stop    chan struct{}
 	once    sync.Once
@@ -80,6 +82,7 @@ func Open(cfg Config) *Door {
 	cfg.TLS = secured(cfg.TLS)
 	d := &Door{
 		cfg: cfg, waiting: strangers.NewRoom(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace), guests: newGuests(cfg.Limits),
+		failed: rate.NewLimiter(1, 10),
 		agents: NewQueue(cfg.Listener.Addr()), people: NewQueue(cfg.Listener.Addr()), stop: make(chan struct{}),
 	}
 	d.running.Go(d.accept)
@@ -161,6 +164,7 @@ func (d *Door) prove(s *strangers.Stranger) {
 	err := conn.HandshakeContext(ctx)
 	cancel()
 	if !d.waiting.Leave(s) || err != nil {
+		d.noteFailed(s.RemoteAddr(), err)
 		_ = s.Close()
 		return
 	}
@@ -171,6 +175,25 @@ func (d *Door) prove(s *strangers.Stranger) {
 	if err != nil {
 		d.cfg.Log.Warn("a caller with a certificate was turned away", slog.String("from", conn.RemoteAddr().String()), slog.Any("err", err))
 		_ = conn.Close()
+	}
+}
+
+// noteFailed says why a handshake failed where a certificate is the reason: its caller is told what to do,
+// and so is who reads the engine's log. Who only knocks is no line.
+func (d *Door) noteFailed(from net.Addr, err error) {
+	var refused *tls.CertificateVerificationError
+	var alert *net.OpError
+	what := ""
+	switch {
+	case errors.As(err, &refused):
+		what = "the certificate of a caller was refused"
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		what = "a caller has refused the engine's certificate, or offers none: does it name the address by which it was called?"
+	default:
+		return
+	}
+	if d.failed.Allow() {
+		d.cfg.Log.Warn(what, slog.String("from", from.String()), slog.Any("err", err))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,6 +108,57 @@ func TestGuide(t *testing.T) {
 	if err != nil || !strings.Contains(string(said), "kind=agent about=n1") || !strings.Contains(string(said), "4 ranks") {
 		t.Errorf("an event is no line of the engine's log, %v:\n%s", err, said)
 	}
+	t.Run("a name that the certificate lacks", g.otherName)
+	t.Run("a revoked agent", g.revoked)
+}
+
+// otherName calls the engine by a name that its certificate lacks: the caller says which names it has
+// and what to do, and the engine that a caller has gone.
+func (g *guide) otherName(t *testing.T) {
+	for _, machine := range []string{"laptop", "n3"} {
+		g.must(machine, "echo 10.77.0.1 head2 >> /etc/hosts")
+	}
+	g.must("head", "export FALCON_STATE_DIR=/var/lib/falcon; /opt/falcon/falcon certs issue --role viewer --name lee --for head2:7440; scp /var/lib/falcon/certs/lee.falcon laptop:/root/")
+	out, err := g.shell("laptop", "/opt/falcon/falcon context join /root/lee.falcon; /opt/falcon/falcon console --connect head2:7440 --once").CombinedOutput()
+	g.says(t, "the laptop", string(out), "certificate is valid for ", "not head2", "--host", "--server-name")
+	if err == nil {
+		t.Error("a console that reaches nobody ends with success")
+	}
+	out, _ = g.shell("n3", "mkdir -m 0700 /opt/shm; sed 's/head:/head2:/; $a shm_dir: /opt/shm' /etc/falcon/agent.yaml > /opt/agent.yaml; timeout 5 /opt/falcon/falcon-agent --config /opt/agent.yaml").CombinedOutput()
+	g.says(t, "the agent", string(out), "certificate is valid for ", "not head2", "server_name in agent.yaml")
+	g.awaitLog(t, "head", "10.77.0.", "bad certificate")
+}
+
+// revoked takes an agent's certificate back: it is told, and so is whoever reads the engine's log.
+func (g *guide) revoked(t *testing.T) {
+	g.must("head", "/opt/falcon/falcon certs revoke n4 --dir /var/lib/falcon/certs")
+	g.awaitLog(t, "n4", "revoked", "falcon certs issue --role agent")
+	g.awaitLog(t, "head", "n4", "revoked")
+}
+
+// says wants all of some words in what was said.
+func (g *guide) says(t *testing.T, who, said string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(said, w) {
+			t.Errorf("%s does not say %q:\n%s", who, w, said)
+		}
+	}
+}
+
+// awaitLog waits for a line of a machine's log that has all of some words.
+func (g *guide) awaitLog(t *testing.T, machine string, words ...string) {
+	t.Helper()
+	waitFor(t, 30*time.Second, machine+" says "+strings.Join(words, ", "), func() bool {
+		said, _ := os.ReadFile(filepath.Join(g.dir, machine+".log"))
+		for line := range strings.Lines(string(said)) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+				t.Logf("%s: %s", machine, line)
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func (g *guide) machines(on string) []string {

@@ -14,6 +14,7 @@ var hints = []struct{ has, hint string }{
 	{"signed by unknown authority", "the engine's certificate is not of the authority in ca: copy ca.crt from the engine's folder of certificates"},
 	{"certificate has expired", "a certificate is over, or a clock is wrong: issue it again, and compare the clocks"},
 	{"reading server preface: EOF", "the engine ended the connection once it saw the certificate: it is revoked, over, or of another authority; the engine's log says which"},
+	{"certificate is revoked", "this certificate was taken back: once the name is off the engine's list of revoked ones, or by its serial number alone on it, issue another (falcon certs issue --role agent --name NODE, or --role ROLE --name PERSON) and put it in the old one's place"},
 	{"bad certificate", "the engine refuses this certificate: it is revoked, over, or of another authority; the engine's log says which"},
 	{"certificate required", "the engine wants a certificate: falcon certs issue makes one"},
 	{"connection refused", "nothing listens there: is the engine started, and does its listen name an address that others reach (0.0.0.0:7440)?"},

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon/agent/peek"
@@ -65,15 +66,22 @@ func (q *questions) readWords(p *process, st *falconv1.RankState) {
 	}()
 }
 
-// wordsOf is what an ended process has printed of why. One that was killed prints nothing of that: the last
-// line would be of something else.
+// wordsOf is what an ended process has printed of why. One that others have killed prints nothing of that: an error
+// among its lines is of before. Of another signal an error alone tells, and no last line.
 func wordsOf(end *falconv1.RankState, parts []*falconv1.PeekPart) string {
+	signal := unix.Signal(convert.EndingOf(end).Signal)
+	if slices.Contains(sentByOthers, signal) {
+		return ""
+	}
 	line, tells := tellingLine(parts)
-	if !tells && convert.EndingOf(end).Signal != 0 {
+	if signal != 0 && !tells {
 		return ""
 	}
 	return line
 }
+
+// sentByOthers are signals that a process does not end itself by.
+var sentByOthers = []unix.Signal{unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT}
 
 // tellingLine returns the line that says best why a program ended, of the newest error, else the last one;
 // tells reports whether it is of an error.

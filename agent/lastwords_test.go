@@ -33,12 +33,14 @@ func TestTellingLine(t *testing.T) {
 	}
 }
 
-// Of a killed process the last line says nothing of its end, but an error that it printed may.
+// What a process printed says nothing of why others have killed it; an abort of its own it may explain.
 func TestWordsOfAKilledProcess(t *testing.T) {
 	for _, c := range []struct{ exit, line, want string }{
 		{"exited with status 1", "bad --config", "bad --config"},
 		{"killed by signal 9 (SIGKILL)", "  Variable._execution_engine.run_backward(", ""},
-		{"killed by signal 9 (SIGKILL)", "MemoryError: no more", "MemoryError: no more"},
+		{"killed by signal 9 (SIGKILL)", "ncclRemoteError: a peer of the generation before has ended", ""},
+		{"killed by signal 6 (SIGABRT)", "terminate called after throwing an instance of 'c10::Error'", "terminate called after throwing an instance of 'c10::Error'"},
+		{"killed by signal 11 (SIGSEGV)", "step 41", ""},
 	} {
 		parts := []*falconv1.PeekPart{{Source: "stderr", Lines: []string{c.line}}}
 		if got := wordsOf(&falconv1.RankState{Exit: c.exit}, parts); got != c.want {

@@ -91,7 +91,8 @@ const (
 	VariantRestart Variant = "restart" // checkpoint, and all ranks again on healthy nodes
 	VariantReplace Variant = "replace" // one node fenced, a spare in its place
 	VariantDrop    Variant = "drop"    // a replica given up, the batch rescaled
-	VariantFence   Variant = "fence"   // one node fenced, a spare in its place by a recovery: no checkpoint, all other processes stay
+	// one node fenced, a spare in its place by a recovery: no checkpoint, all other processes stay
+	VariantFence Variant = "fence"
 )
 
 // Action is one rung proposed for one incident, and what became of it. A copy of
@@ -109,14 +110,16 @@ type Action struct {
 
 // Plan is what an action would change, and what that was predicted to be worth.
 type Plan struct {
-	PlanHash          string    `json:"plan_hash"`         // decisions name it; a stale one is refused
-	Variant           Variant   `json:"variant,omitempty"` // of S4
-	MicroBatches      []int32   `json:"micro_batches,omitempty"`
-	Previous          []int32   `json:"previous,omitempty"`  // what a revert goes back to
-	Base              []int32   `json:"base,omitempty"`      // split before any action of the epoch: what reverts end at
-	Preview           *Preview  `json:"preview,omitempty"`   // S3: what would change
-	Placement         Placement `json:"placement,omitempty"` // S3, S4: device by rank, once in force
-	Home              Placement `json:"home,omitempty"`      // S3: device by rank before, what a revert goes back to
+	PlanHash     string  `json:"plan_hash"`         // decisions name it; a stale one is refused
+	Variant      Variant `json:"variant,omitempty"` // of S4
+	MicroBatches []int32 `json:"micro_batches,omitempty"`
+	Previous     []int32 `json:"previous,omitempty"` // what a revert goes back to
+	// split before any action of the epoch: what reverts end at
+	Base      []int32   `json:"base,omitempty"`
+	Preview   *Preview  `json:"preview,omitempty"`   // S3: what would change
+	Placement Placement `json:"placement,omitempty"` // S3, S4: device by rank, once in force
+	// S3: device by rank before, what a revert goes back to
+	Home              Placement `json:"home,omitempty"`
 	JobEpoch          uint64    `json:"job_epoch,omitempty"` // that it was planned for
 	ProposedIteration int64     `json:"proposed_iteration"`
 	BeforeMs          float64   `json:"before_ms"`
@@ -143,23 +146,28 @@ type Decision struct {
 
 // Execution is how far an action has been carried out.
 type Execution struct {
-	OrderID          uint64 `json:"order_id,omitempty"`         // newest order sent for it
-	AppliedIteration int64  `json:"applied_iteration"`          // NoIteration until it is in force
-	Phase            string `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
-	Swap             *Swap  `json:"swap,omitempty"`             // S3: how it went
-	Generation       uint64 `json:"generation,omitempty"`       // S4: newest launch made for it
-	Launches         int    `json:"launches,omitempty"`         // S4: launches made for it
-	Resume           int64  `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
-	StoppedUnixNs    int64  `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
-	Recovery         string `json:"recovery,omitempty"`         // S4 fence: the recovery that replaced the node
+	OrderID          uint64 `json:"order_id,omitempty"` // newest order sent for it
+	AppliedIteration int64  `json:"applied_iteration"`  // NoIteration until it is in force
+	// of an action under way that takes several steps: PhasePlacement, …
+	Phase      string `json:"phase,omitempty"`
+	Swap       *Swap  `json:"swap,omitempty"`       // S3: how it went
+	Generation uint64 `json:"generation,omitempty"` // S4: newest launch made for it
+	Launches   int    `json:"launches,omitempty"`   // S4: launches made for it
+	// S4: the iteration that the restart begins with
+	Resume int64 `json:"resume_iteration,omitempty"`
+	// S4: when the job's last iteration before it was seen
+	StoppedUnixNs int64 `json:"stopped_unix_ns,omitempty"`
+	// S4 fence: the recovery that replaced the node
+	Recovery string `json:"recovery,omitempty"`
 }
 
 // Outcome is what came of an action.
 type Outcome struct {
-	MeasuredMs        float64 `json:"measured_ms"`             // 0 until measured
-	ErrorShare        float64 `json:"error_share,omitempty"`   // measured over predicted − 1, once measured
-	RevertedIteration int64   `json:"reverted_iteration"`      // NoIteration until it is undone
-	RevertReason      string  `json:"revert_reason,omitempty"` // why it is or was undone; set from the moment it has to go
+	MeasuredMs        float64 `json:"measured_ms"`           // 0 until measured
+	ErrorShare        float64 `json:"error_share,omitempty"` // measured over predicted − 1, once measured
+	RevertedIteration int64   `json:"reverted_iteration"`    // NoIteration until it is undone
+	// why it is or was undone; set from the moment it has to go
+	RevertReason string `json:"revert_reason,omitempty"`
 	// RevertKind is what the reason says, for programs; "" as long as there is none.
 	RevertKind RevertKind `json:"revert_kind,omitempty"`
 }
@@ -172,8 +180,9 @@ const (
 	RevertUnhelpful RevertKind = "unhelpful" // it did not help enough
 	RevertUndone    RevertKind = "undone"    // a person asked for it
 	RevertCleared   RevertKind = "cleared"   // the fault has cleared, or left the job
-	RevertReplaced  RevertKind = "replaced"  // a newer action of the incident took its place: nothing was undone
-	RevertJob       RevertKind = "job"       // the job has changed
+	// a newer action of the incident took its place: nothing was undone
+	RevertReplaced RevertKind = "replaced"
+	RevertJob      RevertKind = "job" // the job has changed
 )
 
 // Approval is one person's approval of an action.
@@ -185,7 +194,9 @@ type Approval struct {
 }
 
 // Waits reports whether one person has approved what a second has to approve, too.
-func (a Action) Waits() bool { return a.State == ActionProposed && len(a.Approvals) > 0 }
+func (a Action) Waits() bool {
+	return a.State == ActionProposed && len(a.Approvals) > 0
+}
 
 // Phases of actions that take several steps.
 const (
@@ -195,45 +206,57 @@ const (
 	PhaseLeaving    = "leaving"    // S4: it is written; the processes are ending
 	PhaseLaunching  = "launching"  // S4: processes are being started on the new nodes
 	PhaseRelaunch   = "relaunch"   // S4: that failed; they are being started on the old nodes
-	PhaseMeasuring  = "measuring"  // S4 fence: it is approved; the ranks are measured once more before it goes out
-	PhaseFencing    = "fencing"    // S4 fence: a recovery replaces the node
+	// S4 fence: it is approved; the ranks are measured once more before it goes out
+	PhaseMeasuring = "measuring"
+	PhaseFencing   = "fencing" // S4 fence: a recovery replaces the node
 )
 
 // Preview is what a placement would change, for people.
 type Preview struct {
-	Swaps    [][2]Node             `json:"swaps"`            // nodes that change places, in order
-	Groups   [][2]Device           `json:"groups,omitempty"` // tensor-parallel groups that do instead, by the first devices of their places, in order
-	Left     map[Dimension][]Link  `json:"left"`             // links that no group of the dimension uses any more
-	Joined   map[Dimension][]Link  `json:"joined"`
-	MovedMB  float64               `json:"moved_mb"`
-	CopyMs   float64               `json:"copy_ms"`              // predicted dump + swap + restore
-	Stages   []int                 `json:"stages,omitempty"`     // pipeline stages that hold a slow device afterwards
-	Replicas []int                 `json:"replicas,omitempty"`   // replicas that hold one
-	Splits   []int32               `json:"splits,omitempty"`     // micro-batches that would be best there (a later S2)
-	Traffic  map[Dimension]float64 `json:"traffic_mb,omitempty"` // per iteration over inter-node links, afterwards
+	Swaps [][2]Node `json:"swaps"` // nodes that change places, in order
+	// tensor-parallel groups that do instead, by the first devices of their places, in order
+	Groups [][2]Device `json:"groups,omitempty"`
+	// links that no group of the dimension uses any more
+	Left    map[Dimension][]Link `json:"left"`
+	Joined  map[Dimension][]Link `json:"joined"`
+	MovedMB float64              `json:"moved_mb"`
+	CopyMs  float64              `json:"copy_ms"` // predicted dump + swap + restore
+	// pipeline stages that hold a slow device afterwards
+	Stages   []int `json:"stages,omitempty"`
+	Replicas []int `json:"replicas,omitempty"` // replicas that hold one
+	// micro-batches that would be best there (a later S2)
+	Splits []int32 `json:"splits,omitempty"`
+	// per iteration over inter-node links, afterwards
+	Traffic map[Dimension]float64 `json:"traffic_mb,omitempty"`
 }
 
 // RungView is one line of the ladder as the operator sees it.
 type RungView struct {
-	Rung         Rung     `json:"rung"`
-	Applicable   bool     `json:"applicable"`
-	Reason       string   `json:"reason"` // why not, or what it does
-	OverheadMs   float64  `json:"overhead_ms"`
-	GainMs       float64  `json:"gain_ms"`      // predicted, per iteration
-	BreakEven    int64    `json:"break_even"`   // iterations: see Rented for plan ladder; else after which GainMs has repaid OverheadMs; NoIteration if never
-	ImpactMs     float64  `json:"impact_ms"`    // accumulated so far
-	PredictMs    float64  `json:"predicted_ms"` // iteration time with it
-	Current      bool     `json:"current"`
-	PlanHash     string   `json:"plan_hash,omitempty"` // of the plan that taking it now would carry out
-	Variant      Variant  `json:"variant,omitempty"`
-	ClockMs      float64  `json:"clock_ms"`           // impact still to come until it is proposed (ski-rental), 0 = due
-	DueInMs      float64  `json:"due_in_ms"`          // the same by the clock, at the present loss; 0 = due, or nothing is lost now
-	Approval     string   `json:"approval"`           // what policy says: ApprovalAuto, ApprovalPerson, ApprovalNever
+	Rung       Rung    `json:"rung"`
+	Applicable bool    `json:"applicable"`
+	Reason     string  `json:"reason"` // why not, or what it does
+	OverheadMs float64 `json:"overhead_ms"`
+	GainMs     float64 `json:"gain_ms"` // predicted, per iteration
+	// iterations: see Rented for plan ladder; else after which GainMs has repaid
+	// OverheadMs; NoIteration if never
+	BreakEven int64   `json:"break_even"`
+	ImpactMs  float64 `json:"impact_ms"`    // accumulated so far
+	PredictMs float64 `json:"predicted_ms"` // iteration time with it
+	Current   bool    `json:"current"`
+	PlanHash  string  `json:"plan_hash,omitempty"` // of the plan that taking it now would carry out
+	Variant   Variant `json:"variant,omitempty"`
+	// impact still to come until it is proposed (ski-rental), 0 = due
+	ClockMs float64 `json:"clock_ms"`
+	// the same by the clock, at the present loss; 0 = due, or nothing is lost now
+	DueInMs float64 `json:"due_in_ms"`
+	// what policy says: ApprovalAuto, ApprovalPerson, ApprovalNever
+	Approval     string   `json:"approval"`
 	Next         bool     `json:"next,omitempty"`     // the rung that the clock runs for
 	IfWrong      string   `json:"if_wrong,omitempty"` // what happens when it does not help
 	Preview      *Preview `json:"preview,omitempty"`
 	MicroBatches []int32  `json:"micro_batches,omitempty"`
-	TakenHour    int      `json:"taken_hour,omitempty"` // how often it was ordered within the last hour, whoever decided
+	// how often it was ordered within the last hour, whoever decided
+	TakenHour int `json:"taken_hour,omitempty"`
 }
 
 // Ladder is the state of mitigation for one incident.
@@ -246,5 +269,6 @@ type Ladder struct {
 	Actions  []Action   `json:"actions"`
 
 	LossPerMinuteGPUh float64 `json:"loss_per_minute_gpu_hours"` // at the present pace
-	Model             string  `json:"model,omitempty"`           // one sentence: what the prices rest on, and how well it predicted so far
+	// one sentence: what the prices rest on, and how well it predicted so far
+	Model string `json:"model,omitempty"`
 }

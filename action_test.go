@@ -65,7 +65,10 @@ func TestEmptyActionJSON(t *testing.T) {
 	for _, name := range []string{"id", "incident", "rung", "state", "plan_hash", "decided_by", "why"} {
 		want[name] = ""
 	}
-	for _, name := range []string{"proposed_iteration", "applied_iteration", "reverted_iteration", "before_ms", "predicted_ms", "measured_ms", "overhead_ms"} {
+	for _, name := range []string{
+		"proposed_iteration", "applied_iteration", "reverted_iteration", "before_ms",
+		"predicted_ms", "measured_ms", "overhead_ms",
+	} {
 		want[name] = 0.0
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -20,12 +20,18 @@ const (
 	AlgorithmPAT
 )
 
-var algorithmNames = [...]string{"unknown", "tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-tree", "pat"}
+var algorithmNames = [...]string{
+	"unknown", "tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-tree", "pat",
+}
 
-func (a Algorithm) String() string { return nameAt(algorithmNames[:], int(a)) }
+func (a Algorithm) String() string {
+	return nameAt(algorithmNames[:], int(a))
+}
 
 // MarshalText writes the algorithm's name.
-func (a Algorithm) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+func (a Algorithm) MarshalText() ([]byte, error) {
+	return []byte(a.String()), nil
+}
 
 // UnmarshalText reads a name; one that it does not know is unknown.
 func (a *Algorithm) UnmarshalText(b []byte) error {
@@ -46,10 +52,14 @@ const (
 
 var protocolNames = [...]string{"unknown", "ll", "ll128", "simple"}
 
-func (p Protocol) String() string { return nameAt(protocolNames[:], int(p)) }
+func (p Protocol) String() string {
+	return nameAt(protocolNames[:], int(p))
+}
 
 // MarshalText writes the protocol's name.
-func (p Protocol) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+func (p Protocol) MarshalText() ([]byte, error) {
+	return []byte(p.String()), nil
+}
 
 // UnmarshalText reads a name; one that it does not know is unknown.
 func (p *Protocol) UnmarshalText(b []byte) error {
@@ -71,10 +81,14 @@ const (
 
 var choiceSources = [...]string{"assumed", "declared", "environment", "debug", "profiler"}
 
-func (s ChoiceSource) String() string { return nameAt(choiceSources[:], int(s)) }
+func (s ChoiceSource) String() string {
+	return nameAt(choiceSources[:], int(s))
+}
 
 // MarshalText writes the source's name.
-func (s ChoiceSource) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s ChoiceSource) MarshalText() ([]byte, error) {
+	return []byte(s.String()), nil
+}
 
 // UnmarshalText reads a name; one that it does not know is assumed.
 func (s *ChoiceSource) UnmarshalText(b []byte) error {
@@ -92,7 +106,9 @@ type Choice struct {
 }
 
 // Known reports whether something shows the algorithm.
-func (c Choice) Known() bool { return c.Algorithm != AlgorithmUnknown && c.Source != ChoiceAssumed }
+func (c Choice) Known() bool {
+	return c.Algorithm != AlgorithmUnknown && c.Source != ChoiceAssumed
+}
 
 // Choices are those of one communicator, by operation.
 type Choices [OpBroadcast + 1]Choice

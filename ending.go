@@ -40,7 +40,11 @@ func (r Raised) IsZero() bool { return r == Raised{} }
 // SameError reports whether two programs failed by one error of their own: of a type, at a line.
 // Messages may name ranks.
 func (r Raised) SameError(o Raised) bool {
-	return !r.IsZero() && !r.OfPeers && !o.OfPeers && r.Kind == o.Kind && r.Where == o.Where
+	return !r.IsZero() &&
+		!r.OfPeers &&
+		!o.OfPeers &&
+		r.Kind == o.Kind &&
+		r.Where == o.Where
 }
 
 func (r Raised) String() string {
@@ -69,7 +73,10 @@ var (
 )
 
 // notOwn are words of errors that a peer's end, a network or a device may explain.
-var notOwn = []string{"cuda", "nccl", "gloo", "ecc", "xid", "connection", "socket", "timeout", "timed out", "broken pipe", "memory"}
+var notOwn = []string{
+	"cuda", "nccl", "gloo", "ecc", "xid", "connection", "socket", "timeout", "timed out",
+	"broken pipe", "memory",
+}
 
 // SameError reports whether two programs failed by one error of their own: as their adapters report
 // it, or, without, by the same last line of a traceback but for the numbers in it.
@@ -87,7 +94,9 @@ func (e Ending) SameError(o Ending) bool {
 // device nor a network explains.
 func (e Ending) OwnError() bool {
 	if !e.Raised.IsZero() {
-		return !e.Raised.OfPeers && !e.Ordered() && !namesOther(e.Raised.Kind+" "+e.Raised.Text)
+		return !e.Raised.OfPeers &&
+			!e.Ordered() &&
+			!namesOther(e.Raised.Kind+" "+e.Raised.Text)
 	}
 	return ownError.MatchString(e.Said) && !namesOther(e.Said)
 }
@@ -95,7 +104,9 @@ func (e Ending) OwnError() bool {
 // namesOther reports whether an error names what a peer's end, a network or a device may explain.
 func namesOther(text string) bool {
 	text = strings.ToLower(text)
-	return slices.ContainsFunc(notOwn, func(word string) bool { return strings.Contains(text, word) })
+	return slices.ContainsFunc(notOwn, func(word string) bool {
+		return strings.Contains(text, word)
+	})
 }
 
 // Ordered reports whether SIGTERM or SIGINT has ended the process, as scancel, a time limit and
@@ -114,7 +125,8 @@ func (e Ending) Ordered() bool {
 
 // Interrupted reports whether SIGINT has ended the process.
 func (e Ending) Interrupted() bool {
-	return e.Ordered() && (e.Raised.Kind == raisedOfInt || e.Signal == sigInt || e.Signal == 0 && e.Status == statusOfInt)
+	return e.Ordered() &&
+		(e.Raised.Kind == raisedOfInt || e.Signal == sigInt || e.Signal == 0 && e.Status == statusOfInt)
 }
 
 // EndsTogether is what the ends of all of a job's ranks within moments of each other mean, or of some
@@ -124,11 +136,15 @@ type EndsTogether string
 // Meanings; nothing of it is a loss of nodes.
 const (
 	EndsStopped EndsTogether = "stopped" // SIGTERM or SIGINT ended all of them: somebody has stopped the job
-	EndsAtOnce  EndsTogether = "at once" // the same, or how is not told: none of them parked, as those do whose peer has died
-	EndsUnbegun EndsTogether = "unbegun" // all failed before the first iteration: the program, or its start, is at fault
-	EndsErred   EndsTogether = "erred"   // some failed before the first iteration by an error of the program: it would fail again
-	EndsAlike   EndsTogether = "alike"   // all ended with the same error, which is not of communication: the program is at fault
-	// Of ranks that SIGINT has ended, as nothing but a person and a launcher send it. Others that wait for them in
-	// a call can't take it, and live.
+	// the same, or how is not told: none of them parked, as those do whose peer has died
+	EndsAtOnce EndsTogether = "at once"
+	// all failed before the first iteration: the program, or its start, is at fault
+	EndsUnbegun EndsTogether = "unbegun"
+	// some failed before the first iteration by an error of the program: it would fail again
+	EndsErred EndsTogether = "erred"
+	// all ended with the same error, which is not of communication: the program is at fault
+	EndsAlike EndsTogether = "alike"
+	// Of ranks that SIGINT has ended, as nothing but a person and a launcher send it. Others that
+	// wait for them in a call can't take it, and live.
 	EndsInterrupted EndsTogether = "interrupted"
 )

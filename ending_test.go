@@ -22,33 +22,51 @@ func TestOrderedEnds(t *testing.T) {
 		if e.Ordered() != want {
 			t.Errorf("%+v: ordered %t", e, !want)
 		}
-		if interrupted := want && (e.Signal == 2 || e.Status == 130 || e.Raised.Kind != ""); e.Interrupted() != interrupted {
+		interrupted := want && (e.Signal == 2 || e.Status == 130 || e.Raised.Kind != "")
+		if e.Interrupted() != interrupted {
 			t.Errorf("%+v: interrupted %t", e, !interrupted)
 		}
 	}
 }
 
-// Without an adapter what ranks printed last tells whether they failed by one error; what others may have caused
-// is none.
+// Without an adapter what ranks printed last tells whether they failed by one error; what others
+// may have caused is none.
 func TestSameErrorByWords(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
 	}{
 		{"ValueError: rank 1 can't read shard 17", "ValueError: rank 0 can't read shard 3", true},
-		{"json.decoder.JSONDecodeError: Expecting value", "json.decoder.JSONDecodeError: Expecting value", true},
+		{
+			"json.decoder.JSONDecodeError: Expecting value",
+			"json.decoder.JSONDecodeError: Expecting value",
+			true,
+		},
 		{"ValueError: rank 1 can't read", "KeyError: 'a'", false},
 		{"ValueError: boom", "ValueError: bang", false},
 		{"ValueError: boom", "", false},
 		{"", "", false},
 		{"step 41", "step 41", false},
-		{"torch.AcceleratorError: CUDA error: an operation failed", "torch.AcceleratorError: CUDA error: an operation failed", false},
-		{"torch.distributed.DistBackendError: NCCL error in X", "torch.distributed.DistBackendError: NCCL error in X", false},
-		{"RuntimeError: Connection closed by peer [127.0.0.1]:1", "RuntimeError: Connection closed by peer [127.0.0.1]:2", false},
+		{
+			"torch.AcceleratorError: CUDA error: an operation failed",
+			"torch.AcceleratorError: CUDA error: an operation failed",
+			false,
+		},
+		{
+			"torch.distributed.DistBackendError: NCCL error in X",
+			"torch.distributed.DistBackendError: NCCL error in X",
+			false,
+		},
+		{
+			"RuntimeError: Connection closed by peer [127.0.0.1]:1",
+			"RuntimeError: Connection closed by peer [127.0.0.1]:2",
+			false,
+		},
 		{"torch.OutOfMemoryError: no room", "torch.OutOfMemoryError: no room", false},
 		{"TimeoutError: [Errno 110]", "TimeoutError: [Errno 110]", false},
 	} {
-		a, b := Ending{Known: true, Status: 1, Said: c.a}, Ending{Known: true, Status: 1, Said: c.b}
+		a := Ending{Known: true, Status: 1, Said: c.a}
+		b := Ending{Known: true, Status: 1, Said: c.b}
 		if a.SameError(b) != c.want || b.SameError(a) != c.want {
 			t.Errorf("%q and %q: same is %t", c.a, c.b, !c.want)
 		}

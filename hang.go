@@ -27,7 +27,9 @@ type HangPart struct {
 }
 
 // Sure reports whether a rank is named.
-func (h *Hang) Sure() bool { return h != nil && len(h.Culprits) > 0 }
+func (h *Hang) Sure() bool {
+	return h != nil && len(h.Culprits) > 0
+}
 
 // Named are the ranks that hold the job up, ascending within each part.
 func (h *Hang) Named() []Rank {

@@ -56,8 +56,13 @@ type Layout struct {
 // LayoutOf is the layout of a mesh. One of tp, dp and pp alone in their usual order
 // needs no mesh.
 func LayoutOf(m Mesh) Layout {
-	l := Layout{TP: m.product(axisInner), DP: m.product(axisUnit), PP: m.product(axisStage)}
-	if plain, err := NewMesh(Dim{DimTP, l.TP}, Dim{DimDP, l.DP}, Dim{DimPP, l.PP}); err == nil && plain == m {
+	l := Layout{
+		TP: m.product(axisInner),
+		DP: m.product(axisUnit),
+		PP: m.product(axisStage),
+	}
+	plain, err := NewMesh(Dim{DimTP, l.TP}, Dim{DimDP, l.DP}, Dim{DimPP, l.PP})
+	if err == nil && plain == m {
 		return l
 	}
 	l.Mesh = m
@@ -73,7 +78,9 @@ func LayoutOf(m Mesh) Layout {
 // Usual reports whether TP, DP and PP alone say which ranks are where, as they do for
 // programs that know no mesh.
 func (l Layout) Usual() bool {
-	return slices.IsSortedFunc(l.Mesh.parts[:l.Mesh.partCount()], func(a, b meshPart) int { return int(a.of) - int(b.of) })
+	return slices.IsSortedFunc(l.Mesh.parts[:l.Mesh.partCount()], func(a, b meshPart) int {
+		return int(a.of) - int(b.of)
+	})
 }
 
 // Validate reports, in one sentence, why the layout can't exist.
@@ -81,14 +88,18 @@ func (l Layout) Validate() error {
 	if l.TP < 1 || l.DP < 1 || l.PP < 1 {
 		return fmt.Errorf("%w: tp %d, dp %d and pp %d must each be at least 1", ErrLayout, l.TP, l.DP, l.PP)
 	}
-	if m := LayoutOf(l.Mesh); l.Mesh != (Mesh{}) && (m.TP != l.TP || m.DP != l.DP || m.PP != l.PP) {
-		return fmt.Errorf("%w: tp %d, dp %d and pp %d are not those of the mesh %s: %d, %d and %d", ErrLayout, l.TP, l.DP, l.PP, l.Mesh, m.TP, m.DP, m.PP)
+	m := LayoutOf(l.Mesh)
+	if l.Mesh != (Mesh{}) && (m.TP != l.TP || m.DP != l.DP || m.PP != l.PP) {
+		return fmt.Errorf("%w: tp %d, dp %d and pp %d are not those of the mesh %s: %d, %d and %d",
+			ErrLayout, l.TP, l.DP, l.PP, l.Mesh, m.TP, m.DP, m.PP)
 	}
 	return nil
 }
 
 // World is the number of ranks.
-func (l Layout) World() int { return l.TP * l.DP * l.PP }
+func (l Layout) World() int {
+	return l.TP * l.DP * l.PP
+}
 
 // Coord is the position of rank r; r must be in [0, World).
 func (l Layout) Coord(r Rank) Coord {
@@ -96,7 +107,11 @@ func (l Layout) Coord(r Rank) Coord {
 		return l.Mesh.coord(r)
 	}
 	n := int(r)
-	return Coord{TP: n % l.TP, DP: n / l.TP % l.DP, PP: n / (l.TP * l.DP)}
+	return Coord{
+		TP: n % l.TP,
+		DP: n / l.TP % l.DP,
+		PP: n / (l.TP * l.DP),
+	}
 }
 
 // RankOf is the inverse of Coord.

@@ -17,8 +17,10 @@ func TestDeal(t *testing.T) {
 		{16, 3, 2, []int32{6, 6, 4}},
 		{3, 3, 1, []int32{1, 1, 1}},
 	} {
-		if got := falcon.Deal(c.total, c.replicas, c.unit); !slices.Equal(got, c.want) {
-			t.Errorf("%d micro-batches in units of %d over %d replicas: %v, want %v", c.total, c.unit, c.replicas, got, c.want)
+		got := falcon.Deal(c.total, c.replicas, c.unit)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d micro-batches in units of %d over %d replicas: %v, want %v",
+				c.total, c.unit, c.replicas, got, c.want)
 		}
 	}
 }
@@ -26,7 +28,10 @@ func TestDeal(t *testing.T) {
 // Ranks move up, and keep tensor coordinate, stage and device.
 func TestKeepReplicas(t *testing.T) {
 	l := falcon.Layout{TP: 2, DP: 3, PP: 2}
-	p := falcon.Placement{"a.g0", "a.g1", "b.g0", "b.g1", "c.g0", "c.g1", "d.g0", "d.g1", "e.g0", "e.g1", "f.g0", "f.g1"}
+	p := falcon.Placement{
+		"a.g0", "a.g1", "b.g0", "b.g1", "c.g0", "c.g1", "d.g0", "d.g1", "e.g0", "e.g1", "f.g0",
+		"f.g1",
+	}
 	kept := []int{0, 2}
 	now, on := l.KeepReplicas(p, kept)
 	if now != (falcon.Layout{TP: 2, DP: 2, PP: 2}) || len(on) != now.World() {

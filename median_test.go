@@ -31,7 +31,9 @@ func TestMedian(t *testing.T) {
 func TestMedianHalves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 40).Draw(t, "v")
-		below, above, m := 0, 0, falcon.Median(append([]float64(nil), v...))
+		below := 0
+		above := 0
+		m := falcon.Median(append([]float64(nil), v...))
 		for _, x := range v {
 			if x < m {
 				below++

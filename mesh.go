@@ -64,7 +64,8 @@ var meshNames = [...]Dimension{DimTP, DimCP, DimETP, DimEP, DimFSDP, DimDP, DimP
 // ParseMesh reads a mesh's text. It takes NAME=SIZE and commas, and nothing else.
 func ParseMesh(text string) (Mesh, error) {
 	if len(text) > MeshTextMost {
-		return Mesh{}, fmt.Errorf("%w: its text has %d bytes, at most %d are allowed", ErrMesh, len(text), MeshTextMost)
+		return Mesh{}, fmt.Errorf("%w: its text has %d bytes, at most %d are allowed",
+			ErrMesh, len(text), MeshTextMost)
 	}
 	var dims []Dim
 	for term := range strings.SplitSeq(text, ",") {
@@ -86,11 +87,17 @@ func NewMesh(dims ...Dim) (Mesh, error) {
 		kind := slices.Index(meshNames[:], d.Name)
 		switch {
 		case kind < 0:
-			return Mesh{}, fmt.Errorf("%w: there is no dimension %q; use tp, cp, etp, ep, fsdp, dp, pp and vpp", ErrMesh, d.Name)
-		case slices.ContainsFunc(dims[:i], func(o Dim) bool { return o.Name == d.Name }):
+			return Mesh{}, fmt.Errorf(
+				"%w: there is no dimension %q; use tp, cp, etp, ep, fsdp, dp, pp and vpp",
+				ErrMesh, d.Name,
+			)
+		case slices.ContainsFunc(dims[:i], func(o Dim) bool {
+			return o.Name == d.Name
+		}):
 			return Mesh{}, fmt.Errorf("%w: %s is given twice", ErrMesh, d.Name)
 		case d.Size < 1 || d.Size > MeshRanksMost:
-			return Mesh{}, fmt.Errorf("%w: %s=%d must be from 1 to %d", ErrMesh, d.Name, d.Size, MeshRanksMost)
+			return Mesh{}, fmt.Errorf("%w: %s=%d must be from 1 to %d",
+				ErrMesh, d.Name, d.Size, MeshRanksMost)
 		}
 		if splitsRanks(d.Name) {
 			ranks *= d.Size
@@ -108,7 +115,9 @@ func NewMesh(dims ...Dim) (Mesh, error) {
 
 // splitsRanks reports whether d is one of the dimensions whose sizes multiply to the
 // number of ranks.
-func splitsRanks(d Dimension) bool { return d != DimEP && d != DimETP && d != DimVPP }
+func splitsRanks(d Dimension) bool {
+	return d != DimEP && d != DimETP && d != DimVPP
+}
 
 // normalized drops an etp that is the default, and a dp of one rank but where it is
 // the place of edp.
@@ -132,7 +141,9 @@ func (m Mesh) without(d Dimension) Mesh {
 
 func (m Mesh) indexOf(d Dimension) int {
 	kind := uint8(slices.Index(meshNames[:], d) + 1)
-	return slices.IndexFunc(m.dims[:], func(o meshDim) bool { return o.kind == kind && kind > 0 })
+	return slices.IndexFunc(m.dims[:], func(o meshDim) bool {
+		return o.kind == kind && kind > 0
+	})
 }
 
 // withParts checks that the dimensions fit together, and derives the parts.
@@ -157,17 +168,22 @@ func (m Mesh) withParts() (Mesh, error) {
 
 // denseFactors are the dimensions of the layers without experts.
 func (m Mesh) denseFactors() []Dim {
-	return slices.DeleteFunc(m.Dims(), func(d Dim) bool { return !splitsRanks(d.Name) })
+	return slices.DeleteFunc(m.Dims(), func(d Dim) bool {
+		return !splitsRanks(d.Name)
+	})
 }
 
 // expertFactors are the dimensions of the experts, in the same order.
 func (m Mesh) expertFactors() ([]Dim, error) {
-	ep, etp, etpAt := m.Size(DimEP), m.Size(DimTP), DimTP
+	ep := m.Size(DimEP)
+	etp := m.Size(DimTP)
+	etpAt := DimTP
 	if ep == 1 {
 		return m.denseFactors(), nil
 	}
 	if m.indexOf(DimETP) >= 0 {
-		etp, etpAt = m.Size(DimETP), DimETP
+		etp = m.Size(DimETP)
+		etpAt = DimETP
 	}
 	split, rest := DimDP, DimEDP // the dimension over which experts are spread, and what is left of it
 	if m.Size(DimFSDP) > 1 {
@@ -175,7 +191,8 @@ func (m Mesh) expertFactors() ([]Dim, error) {
 	}
 	over := m.Size(DimTP) * m.Size(DimCP) * m.Size(split)
 	if over%(etp*ep) != 0 {
-		return nil, fmt.Errorf("%w: etp %d × ep %d does not divide the %d ranks of tp, cp and %s", ErrMesh, etp, ep, over, split)
+		return nil, fmt.Errorf("%w: etp %d × ep %d does not divide the %d ranks of tp, cp and %s",
+			ErrMesh, etp, ep, over, split)
 	}
 	left := Dim{rest, over / (etp * ep)}
 	var out []Dim
@@ -207,9 +224,12 @@ func (m Mesh) expertFactors() ([]Dim, error) {
 // divide as one part.
 func joinFactors(dense, expert []Dim) ([]meshPart, error) {
 	ends := []int{1}
-	for _, end := range slices.Compact(slices.Sorted(slices.Values(append(endsOf(dense), endsOf(expert)...)))) {
+	for _, end := range slices.Compact(slices.Sorted(slices.Values(append(endsOf(dense),
+		endsOf(expert)...,
+	)))) {
 		for n := len(ends); n > 1 && end%ends[n-1] != 0; n = len(ends) {
-			end, ends = commonMultiple(end, ends[n-1]), ends[:n-1]
+			end = commonMultiple(end, ends[n-1])
+			ends = ends[:n-1]
 		}
 		if end > ends[len(ends)-1] {
 			ends = append(ends, end)
@@ -220,7 +240,10 @@ func joinFactors(dense, expert []Dim) ([]meshPart, error) {
 		of, ok := axisWithin(dense, ends[i-1], ends[i])
 		and, same := axisWithin(expert, ends[i-1], ends[i])
 		if !ok || !same || (of == axisStage) != (and == axisStage) {
-			return nil, fmt.Errorf("%w: its experts are not in the pipeline stages of its other layers; put pp last", ErrMesh)
+			return nil, fmt.Errorf(
+				"%w: its experts are not in the pipeline stages of its other layers; put pp last",
+				ErrMesh,
+			)
 		}
 		out = append(out, meshPart{min(of, and), int32(ends[i] / ends[i-1])})
 	}
@@ -247,7 +270,9 @@ func axisWithin(dims []Dim, from, to int) (axis, bool) {
 		end := start * d.Size
 		if d.Size > 1 && start < to && end > from {
 			of := axisOf(d.Name)
-			out, stage, n = min(out, of), stage || of == axisStage, n+1
+			out = min(out, of)
+			stage = stage || of == axisStage
+			n++
 		}
 		start = end
 	}
@@ -293,7 +318,9 @@ func (m Mesh) Size(d Dimension) int {
 }
 
 // World is the number of ranks.
-func (m Mesh) World() int { return m.product(axisInner) * m.product(axisUnit) * m.product(axisStage) }
+func (m Mesh) World() int {
+	return m.product(axisInner) * m.product(axisUnit) * m.product(axisStage)
+}
 
 // Units is how many parts the job has between which no rank communicates inside a
 // micro-batch: work can be moved between these alone (S2).
@@ -320,7 +347,9 @@ func (m Mesh) String() string {
 }
 
 // MarshalText writes the mesh's text.
-func (m Mesh) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+func (m Mesh) MarshalText() ([]byte, error) {
+	return []byte(m.String()), nil
+}
 
 // UnmarshalText reads a mesh's text; an empty one is the zero value.
 func (m *Mesh) UnmarshalText(b []byte) error {
@@ -353,7 +382,11 @@ func (m *Mesh) coord(r Rank) Coord {
 		place[p.of] *= int(p.size)
 		n /= int(p.size)
 	}
-	return Coord{TP: at[axisInner], DP: at[axisUnit], PP: at[axisStage]}
+	return Coord{
+		TP: at[axisInner],
+		DP: at[axisUnit],
+		PP: at[axisStage],
+	}
 }
 
 // rankOf is the inverse of coord.

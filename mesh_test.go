@@ -44,7 +44,8 @@ func walk(names []falcon.Dimension, sizes []int) []place {
 
 // groupsOf are the sets of ranks that differ along d alone.
 func groupsOf(table []place, d falcon.Dimension) [][]falcon.Rank {
-	by, order := map[place][]falcon.Rank{}, []place{}
+	by := map[place][]falcon.Rank{}
+	order := []place{}
 	for r, at := range table {
 		at[slices.Index(places, d)] = 0
 		if by[at] == nil {
@@ -71,7 +72,8 @@ func newSlowMesh(order []falcon.Dimension, size map[falcon.Dimension]int) *slowM
 	}
 	for _, d := range order {
 		names = append(names, d)
-		n, x := at(d), at(d)
+		n := at(d)
+		x := at(d)
 		switch {
 		case d == falcon.DimEP:
 			n = 1
@@ -85,7 +87,8 @@ func newSlowMesh(order []falcon.Dimension, size map[falcon.Dimension]int) *slowM
 		case d == falcon.DimFSDP && n > 1:
 			x = at(falcon.DimTP) * at(falcon.DimCP) * n / etp / at(falcon.DimEP)
 		}
-		dense, expert = append(dense, n), append(expert, x)
+		dense = append(dense, n)
+		expert = append(expert, x)
 	}
 	m := &slowMesh{dense: walk(names, dense), expert: walk(names, expert)}
 	m.unit = make([]int, len(m.dense))
@@ -95,7 +98,9 @@ func newSlowMesh(order []falcon.Dimension, size map[falcon.Dimension]int) *slowM
 	for changed := true; changed; {
 		changed = false
 		for _, table := range [][]place{m.dense, m.expert} {
-			for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimCP, falcon.DimEP, falcon.DimFSDP, falcon.DimPP} {
+			for _, d := range []falcon.Dimension{
+				falcon.DimTP, falcon.DimCP, falcon.DimEP, falcon.DimFSDP, falcon.DimPP,
+			} {
 				for _, g := range groupsOf(table, d) {
 					least := m.unit[g[0]]
 					for _, r := range g {
@@ -138,7 +143,11 @@ func drawMesh(t *rapid.T) drawn {
 	if d.size["ep"] > 1 && rapid.Bool().Draw(t, "has etp") {
 		d.size["etp"] = rapid.SampledFrom([]int{1, 2, 3, 4}).Draw(t, "etp")
 		// It takes the place of tp among the experts' dimensions.
-		text = slices.Insert(text, slices.Index(order, "tp")+1, fmt.Sprintf("etp=%d", d.size["etp"]))
+		text = slices.Insert(
+			text,
+			slices.Index(order, "tp")+1,
+			fmt.Sprintf("etp=%d", d.size["etp"]),
+		)
 	}
 	d.text = strings.Join(text, ",")
 	return d
@@ -164,7 +173,8 @@ func TestMeshAgainstGraph(t *testing.T) {
 		slow := newSlowMesh(d.order, d.size)
 		l := falcon.LayoutOf(m)
 		if err := l.Validate(); err != nil || l.World() != len(slow.dense) || m.World() != l.World() {
-			t.Fatalf("%s: %v of %d ranks, want %d: %v", d.text, l, l.World(), len(slow.dense), err)
+			t.Fatalf("%s: %v of %d ranks, want %d: %v",
+				d.text, l, l.World(), len(slow.dense), err)
 		}
 		checkUnits(t, d, l, slow)
 		for _, name := range []falcon.Dimension{"tp", "cp", "fsdp", "dp", "pp"} {
@@ -188,22 +198,31 @@ func TestMeshAgainstGraph(t *testing.T) {
 }
 
 func checkUnits(t *rapid.T, d drawn, l falcon.Layout, slow *slowMesh) {
-	numbers, alike := falcon.Layout{TP: l.TP, DP: l.DP, PP: l.PP}, true
+	numbers := falcon.Layout{TP: l.TP, DP: l.DP, PP: l.PP}
+	alike := true
 	for r := range falcon.Rank(l.World()) {
 		alike = alike && numbers.Coord(r) == l.Coord(r)
 	}
 	if l.Usual() && !alike {
 		t.Fatalf("%s: tp %d, dp %d and pp %d do not say which ranks are where", d.text, l.TP, l.DP, l.PP)
 	}
-	seen, units := map[falcon.Coord]bool{}, map[int]int{}
+	seen := map[falcon.Coord]bool{}
+	units := map[int]int{}
 	for r := range falcon.Rank(l.World()) {
 		c := l.Coord(r)
-		if seen[c] || l.RankOf(c) != r || c.PP != slow.dense[r][5] || c.TP >= l.TP || c.DP >= l.DP || c.PP >= l.PP {
-			t.Fatalf("%s: rank %d is at %v, and there is rank %d; its stage is %d", d.text, r, c, l.RankOf(c), slow.dense[r][5])
+		if seen[c] ||
+			l.RankOf(c) != r ||
+			c.PP != slow.dense[r][5] ||
+			c.TP >= l.TP ||
+			c.DP >= l.DP ||
+			c.PP >= l.PP {
+			t.Fatalf("%s: rank %d is at %v, and there is rank %d; its stage is %d",
+				d.text, r, c, l.RankOf(c), slow.dense[r][5])
 		}
 		seen[c] = true
 		if was, known := units[slow.unit[r]]; known && was != c.DP {
-			t.Fatalf("%s: rank %d talks with rank %d inside a micro-batch, and they are in units %d and %d", d.text, r, slow.unit[r], c.DP, was)
+			t.Fatalf("%s: rank %d talks with rank %d inside a micro-batch, and they are in units %d and %d",
+				d.text, r, slow.unit[r], c.DP, was)
 		}
 		units[slow.unit[r]] = c.DP
 	}
@@ -226,7 +245,8 @@ func checkGroups(t *rapid.T, text string, l falcon.Layout, d falcon.Dimension, w
 		}
 		for _, r := range g.Ranks {
 			if !slices.Equal(l.Peers(r, d), g.Ranks) {
-				t.Fatalf("%s: rank %d's peers along %s are %v, want %v", text, r, d, l.Peers(r, d), g.Ranks)
+				t.Fatalf("%s: rank %d's peers along %s are %v, want %v",
+					text, r, d, l.Peers(r, d), g.Ranks)
 			}
 		}
 	}
@@ -253,8 +273,13 @@ func TestMeshKeepsReplicas(t *testing.T) {
 			}
 		}
 		now, on := l.KeepReplicas(p, kept)
-		if now.Validate() != nil || now.World() != len(on) || now.DP != len(kept) || now.TP != l.TP || now.PP != l.PP {
-			t.Fatalf("%s without all but %v: %v of %d ranks on %d devices: %v", d.text, kept, now, now.World(), len(on), now.Validate())
+		if now.Validate() != nil ||
+			now.World() != len(on) ||
+			now.DP != len(kept) ||
+			now.TP != l.TP ||
+			now.PP != l.PP {
+			t.Fatalf("%s without all but %v: %v of %d ranks on %d devices: %v",
+				d.text, kept, now, now.World(), len(on), now.Validate())
 		}
 		for r, dev := range on {
 			at := now.Coord(falcon.Rank(r))
@@ -287,7 +312,8 @@ func TestMeshRefusals(t *testing.T) {
 		{"tp=2,ep=4,pp=2,dp=8", "put pp last"},
 		{strings.Repeat("tp=1,", 30), "at most 128"},
 	} {
-		if _, err := falcon.ParseMesh(c.text); !errors.Is(err, falcon.ErrMesh) || !strings.Contains(err.Error(), c.want) {
+		_, err := falcon.ParseMesh(c.text)
+		if !errors.Is(err, falcon.ErrMesh) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
@@ -318,7 +344,12 @@ func TestMeshUnits(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
-		if l := falcon.LayoutOf(m); l.World() != c.world || l.TP != c.tp || l.DP != c.dp || l.PP != c.pp || m.Units() != c.dp {
+		l := falcon.LayoutOf(m)
+		if l.World() != c.world ||
+			l.TP != c.tp ||
+			l.DP != c.dp ||
+			l.PP != c.pp ||
+			m.Units() != c.dp {
 			t.Errorf("%s: %d ranks, tp %d, dp %d, pp %d", c.text, l.World(), l.TP, l.DP, l.PP)
 		}
 	}
@@ -339,7 +370,8 @@ func TestLayoutJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := json.Marshal(falcon.LayoutOf(m))
-	if want := `{"tp":4,"cp":2,"dp":4,"pp":2,"mesh":"tp=2,cp=2,pp=2,dp=4"}`; err != nil || string(out) != want {
+	if want := `{"tp":4,"cp":2,"dp":4,"pp":2,"mesh":"tp=2,cp=2,pp=2,dp=4"}`; err != nil ||
+		string(out) != want {
 		t.Errorf("%s: %v", out, err)
 	}
 	var l falcon.Layout
@@ -359,7 +391,10 @@ func TestLayoutJSON(t *testing.T) {
 
 // Whatever an adapter declares is refused, or is a layout whose ranks and places fit.
 func FuzzMesh(f *testing.F) {
-	for _, s := range []string{"tp=2,cp=2,ep=4,dp=8,pp=4", "dp=1", "tp=4,etp=1,ep=6,dp=6", "fsdp=4,dp=2,vpp=2,pp=2", "tp=2,\x00", "ep=2,cp=4,pp=2,dp=1"} {
+	for _, s := range []string{
+		"tp=2,cp=2,ep=4,dp=8,pp=4", "dp=1", "tp=4,etp=1,ep=6,dp=6", "fsdp=4,dp=2,vpp=2,pp=2",
+		"tp=2,\x00", "ep=2,cp=4,pp=2,dp=1",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -380,7 +415,8 @@ func FuzzMesh(f *testing.F) {
 			}
 		}
 		for r := range falcon.Rank(min(l.World(), 1024)) {
-			if c := l.Coord(r); l.RankOf(c) != r || c.TP >= l.TP || c.DP >= l.DP || c.PP >= l.PP {
+			c := l.Coord(r)
+			if l.RankOf(c) != r || c.TP >= l.TP || c.DP >= l.DP || c.PP >= l.PP {
 				t.Fatalf("%q: rank %d is at %v", text, r, l.Coord(r))
 			}
 		}

@@ -82,17 +82,23 @@ func NewLink(a, b Node) Link {
 func ParseLink(s string) (Link, error) {
 	parts := strings.Split(s, "-")
 	half := len(parts) / 2
-	a, b := strings.Join(parts[:half], "-"), strings.Join(parts[half:], "-")
+	a := strings.Join(parts[:half], "-")
+	b := strings.Join(parts[half:], "-")
 	if len(parts)%2 != 0 || a == "" || b == "" || a == b {
-		return Link{}, fmt.Errorf("%w: link %q is not two different nodes joined by a dash, such as n1-n3", ErrName, s)
+		return Link{}, fmt.Errorf("%w: link %q is not two different nodes joined by a dash, such as n1-n3",
+			ErrName, s)
 	}
 	return NewLink(Node(a), Node(b)), nil
 }
 
-func (l Link) String() string { return string(l.A) + "-" + string(l.B) }
+func (l Link) String() string {
+	return string(l.A) + "-" + string(l.B)
+}
 
 // MarshalText writes the sorted name.
-func (l Link) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+func (l Link) MarshalText() ([]byte, error) {
+	return []byte(l.String()), nil
+}
 
 // UnmarshalText reads a name of the form NODE-NODE.
 func (l *Link) UnmarshalText(b []byte) error {

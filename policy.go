@@ -22,11 +22,16 @@ const (
 // RungPolicy is what policy says of one rung. The time to undo has no YAML name:
 // falcon.yaml distinguishes one that is not set from zero.
 type RungPolicy struct {
-	Approval  string  `json:"approval,omitempty" yaml:"approval"`       // ApprovalAuto, …; empty = by mode and cap
-	Countdown float64 `json:"countdown_s,omitempty" yaml:"countdown_s"` // from proposal to automatic approval, so that people can veto
-	PerHour   int     `json:"per_hour,omitempty" yaml:"per_hour"`       // taken at most so often; 0 = no limit of its own
-	Undo      float64 `json:"undo_s,omitempty" yaml:"-"`                // from a person's approval to the order, so that it can be withdrawn; 0 = at once
-	Second    bool    `json:"second,omitempty" yaml:"second"`           // one person's approval waits for another person's
+	// ApprovalAuto, …; empty = by mode and cap
+	Approval string `json:"approval,omitempty" yaml:"approval"`
+	// from proposal to automatic approval, so that people can veto
+	Countdown float64 `json:"countdown_s,omitempty" yaml:"countdown_s"`
+	// taken at most so often; 0 = no limit of its own
+	PerHour int `json:"per_hour,omitempty" yaml:"per_hour"`
+	// from a person's approval to the order, so that it can be withdrawn; 0 = at once
+	Undo float64 `json:"undo_s,omitempty" yaml:"-"`
+	// one person's approval waits for another person's
+	Second bool `json:"second,omitempty" yaml:"second"`
 }
 
 // Policy bounds what happens without a person.
@@ -36,12 +41,16 @@ type Policy struct {
 	Frozen bool   `json:"frozen" yaml:"-"` // the operator's stop: nothing new is dispatched
 	Owner  string `json:"owner,omitempty" yaml:"owner"`
 
-	Rungs     map[Rung]RungPolicy `json:"rungs,omitempty" yaml:"-"`
-	Hours     string              `json:"hours,omitempty" yaml:"hours"`           // when rungs may act by themselves, "22:00-06:00" in UTC; empty = always
-	AllowDrop bool                `json:"allow_drop,omitempty" yaml:"allow_drop"` // S4 may give up a replica and rescale the batch
-	Variants  []Variant           `json:"variants,omitempty" yaml:"variants"`     // of S4, in order of preference; empty = replace, restart
+	Rungs map[Rung]RungPolicy `json:"rungs,omitempty" yaml:"-"`
+	// when rungs may act by themselves, "22:00-06:00" in UTC; empty = always
+	Hours string `json:"hours,omitempty" yaml:"hours"`
+	// S4 may give up a replica and rescale the batch
+	AllowDrop bool `json:"allow_drop,omitempty" yaml:"allow_drop"`
+	// of S4, in order of preference; empty = replace, restart
+	Variants []Variant `json:"variants,omitempty" yaml:"variants"`
 
-	Tests string `json:"tests,omitempty" yaml:"tests"` // whether a test may hold the job: ApprovalAuto, …; empty = validation.mode
+	// whether a test may hold the job: ApprovalAuto, …; empty = validation.mode
+	Tests string `json:"tests,omitempty" yaml:"tests"`
 
 	Recovery RecoveryPolicy `json:"recovery,omitzero" yaml:"recovery"` // of fail-stop faults
 }

@@ -10,13 +10,16 @@ import (
 
 // sentences are fields that hold text for people, and their accessors.
 var sentences = []string{
-	"Reason", "RevertReason", "WholeWhy", "Evidence", "Why", "Note", "Text", "Message", "Refused", "Lack", "Summary",
-	"GetReason", "GetRevertReason", "GetWholeWhy", "GetEvidence", "GetWhy", "GetNote", "GetText", "GetMessage", "GetRefused",
+	"Reason", "RevertReason", "WholeWhy", "Evidence", "Why", "Note", "Text", "Message", "Refused",
+	"Lack", "Summary",
+	"GetReason", "GetRevertReason", "GetWholeWhy", "GetEvidence", "GetWhy", "GetNote",
+	"GetText", "GetMessage", "GetRefused",
 }
 
 // predicates of package strings read a text.
 var predicates = []string{
-	"Contains", "HasPrefix", "HasSuffix", "Cut", "CutPrefix", "CutSuffix", "Index", "LastIndex", "EqualFold", "TrimPrefix", "TrimSuffix", "Fields", "Split",
+	"Contains", "HasPrefix", "HasSuffix", "Cut", "CutPrefix", "CutSuffix", "Index", "LastIndex",
+	"EqualFold", "TrimPrefix", "TrimSuffix", "Fields", "Split",
 }
 
 // readsProse are the functions that may read a sentence, each with its reason.
@@ -28,13 +31,19 @@ var readsProse = map[string]string{
 }
 
 // decides are the folders whose code decides: what is wrong, what is planned, ordered or said.
-var decides = []string{"detect", "mitigate", "recovery", "backend/engine", "backend/learn", "backend/fleet", "backend/statements"}
+var decides = []string{
+	"detect", "mitigate", "recovery", "backend/engine", "backend/learn", "backend/fleet",
+	"backend/statements",
+}
 
 // No decision reads a sentence: facts are typed, and sentences are rendered from them.
 func TestNoDecisionReadsASentence(t *testing.T) {
 	used := map[string]bool{}
 	for _, f := range tree(t) {
-		if f.test || !inside(f.dir, decides) || inside(f.dir, []string{"detect/autopsy", "detect/trace"}) { // readers of files and of their texts
+		// readers of files and of their texts
+		if f.test ||
+			!inside(f.dir, decides) ||
+			inside(f.dir, []string{"detect/autopsy", "detect/trace"}) {
 			continue
 		}
 		for _, d := range f.ast.Decls {
@@ -56,10 +65,13 @@ func TestNoDecisionReadsASentence(t *testing.T) {
 }
 
 func inside(dir string, of []string) bool {
-	return slices.ContainsFunc(of, func(d string) bool { return dir == d || strings.HasPrefix(dir, d+"/") })
+	return slices.ContainsFunc(of, func(d string) bool {
+		return dir == d || strings.HasPrefix(dir, d+"/")
+	})
 }
 
-// hasPredicate reports whether a function gives a sentence to a predicate, or compares one with another than "".
+// hasPredicate reports whether a function gives a sentence to a predicate, or compares one
+// with another than "".
 func hasPredicate(body ast.Node) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -86,12 +98,13 @@ func isPredicate(fun ast.Expr) bool {
 // The rule finds what it forbids.
 func TestSentencesAreFound(t *testing.T) {
 	for code, want := range map[string]bool{
-		`strings.HasPrefix(a.RevertReason, "undone")`:          true,
-		`strings.Contains(f.Evidence[0], "gone")`:              true,
-		`strings.Contains(line.GetText(), id)`:                 true,
-		`strings.Contains(n.Name, id)`:                         false,
-		`fmt.Sprintf("%s", a.Reason)`:                          false,
-		`strings.TrimSuffix(strings.TrimSpace(reason), "; x")`: false, // a sentence inside another call: its own call is looked at
+		`strings.HasPrefix(a.RevertReason, "undone")`: true,
+		`strings.Contains(f.Evidence[0], "gone")`:     true,
+		`strings.Contains(line.GetText(), id)`:        true,
+		`strings.Contains(n.Name, id)`:                false,
+		`fmt.Sprintf("%s", a.Reason)`:                 false,
+		// a sentence inside another call: its own call is looked at
+		`strings.TrimSuffix(strings.TrimSpace(reason), "; x")`: false,
 	} {
 		e, err := parser.ParseExpr(code)
 		if err != nil {

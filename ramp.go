@@ -13,11 +13,27 @@ type Ramp struct {
 // notifications rise by powers of ten: a quiet port has a few in a second. Each
 // holds a level through what its measurement varies by from look to look.
 var (
-	SlowdownRamp    = Ramp{From: [6]float64{0.05, 0.10, 0.20, 0.40, 0.80, 1.50}, Hold: 0.8}    // of the healthy time
-	WaitRamp        = Ramp{From: [6]float64{20, 30, 40, 50, 65, 80}, Hold: 0.9}                // % of the iteration
-	TemperatureRamp = Ramp{From: [6]float64{70, 75, 80, 85, 90, 95}, Hold: 0.97}               // °C
-	ClockRamp       = Ramp{From: [6]float64{97, 94, 90, 80, 65, 50}, Falls: true, Hold: 0.985} // % of FastClock
-	CNPRamp         = Ramp{From: [6]float64{10, 100, 1e3, 1e4, 1e5, 1e6}, Hold: 0.5}           // a second
+	// of the healthy time
+	SlowdownRamp = Ramp{
+		From: [6]float64{0.05, 0.10, 0.20, 0.40, 0.80, 1.50},
+		Hold: 0.8,
+	}
+	// % of the iteration
+	WaitRamp        = Ramp{From: [6]float64{20, 30, 40, 50, 65, 80}, Hold: 0.9}
+	TemperatureRamp = Ramp{
+		From: [6]float64{70, 75, 80, 85, 90, 95},
+		Hold: 0.97,
+	} // °C
+	// % of FastClock
+	ClockRamp = Ramp{
+		From:  [6]float64{97, 94, 90, 80, 65, 50},
+		Falls: true,
+		Hold:  0.985,
+	}
+	CNPRamp = Ramp{
+		From: [6]float64{10, 100, 1e3, 1e4, 1e5, 1e6},
+		Hold: 0.5,
+	} // a second
 )
 
 // Level is the level of a value that was not seen before.

@@ -9,7 +9,8 @@ const (
 	FaultNode   FaultKind = "node"   // a node is gone: agent silent, and the job stalls
 	FaultFrozen FaultKind = "frozen" // a process is alive, its hook is silent and its peers stall
 	FaultHang   FaultKind = "hang"   // a process and its hook are alive, and no iteration comes
-	FaultDevice FaultKind = "device" // a device reported what it does not recover from by itself (XID, ECC, NIC down)
+	// a device reported what it does not recover from by itself (XID, ECC, NIC down)
+	FaultDevice FaultKind = "device"
 )
 
 // FaultSign is what is not known of a fault. It decides whether a person is asked.
@@ -25,21 +26,31 @@ const (
 // Fault is one fail-stop fault. It belongs to hardware: the ranks are those
 // that the placement of the job epoch had there.
 type Fault struct {
-	Kind       FaultKind `json:"kind"`
-	Node       Node      `json:"node"`
-	Device     Device    `json:"device,omitempty"`           // empty = the whole node
-	Ranks      []Rank    `json:"ranks"`                      // whose processes must be replaced
-	Evidence   []string  `json:"evidence"`                   // one sentence each, oldest first
-	AskedBy    string    `json:"asked_by,omitempty"`         // who demanded it without a sign; "" = it was found
-	Action     string    `json:"action,omitempty"`           // the action (S4 fence) that has the node replaced; "" = none
-	Spare      Node      `json:"spare,omitempty"`            // that the action names for the node's ranks; another where that is gone
-	Silent     bool      `json:"silent,omitempty"`           // nothing but silence speaks against the node: it holds until the node is heard again with its processes
-	Unanswered bool      `json:"unanswered,omitempty"`       // the node is heard, but did not answer an order: it holds until the node is heard by another connection
-	Words      string    `json:"words,omitempty"`            // why the process ended, as it says itself; "" = nothing of that is known
-	Sign       FaultSign `json:"sign,omitempty"`             // what is not known of it, which decides who may act; "" = nothing of that kind
-	FirstNs    int64     `json:"first_unix_ns"`              // of the first sign
-	DetectedNs int64     `json:"detected_unix_ns"`           // when it was certain enough to act
-	ReturnedNs int64     `json:"returned_unix_ns,omitempty"` // when the node was heard again with its processes, and taken back; 0 = it was not
+	Kind     FaultKind `json:"kind"`
+	Node     Node      `json:"node"`
+	Device   Device    `json:"device,omitempty"` // empty = the whole node
+	Ranks    []Rank    `json:"ranks"`            // whose processes must be replaced
+	Evidence []string  `json:"evidence"`         // one sentence each, oldest first
+	// who demanded it without a sign; "" = it was found
+	AskedBy string `json:"asked_by,omitempty"`
+	// the action (S4 fence) that has the node replaced; "" = none
+	Action string `json:"action,omitempty"`
+	// that the action names for the node's ranks; another where that is gone
+	Spare Node `json:"spare,omitempty"`
+	// nothing but silence speaks against the node: it holds until the node is heard
+	// again with its processes
+	Silent bool `json:"silent,omitempty"`
+	// the node is heard, but did not answer an order: it holds until the node is heard
+	// by another connection
+	Unanswered bool `json:"unanswered,omitempty"`
+	// why the process ended, as it says itself; "" = nothing of that is known
+	Words string `json:"words,omitempty"`
+	// what is not known of it, which decides who may act; "" = nothing of that kind
+	Sign       FaultSign `json:"sign,omitempty"`
+	FirstNs    int64     `json:"first_unix_ns"`    // of the first sign
+	DetectedNs int64     `json:"detected_unix_ns"` // when it was certain enough to act
+	// when the node was heard again with its processes, and taken back; 0 = it was not
+	ReturnedNs int64 `json:"returned_unix_ns,omitempty"`
 }
 
 // Holds reports whether the fault still stands: its node was not taken back since.
@@ -70,11 +81,13 @@ type RecoveryState string
 // States of a recovery. It goes from suspend to resumed in this order; a new
 // fault in any of them begins again at suspend with the next generation.
 const (
-	RecoveryProposed  RecoveryState = "proposed"  // waits for a decision
-	RecoverySuspend   RecoveryState = "suspend"   // survivors leave their collectives and park; what is faulty is fenced
-	RecoveryReplace   RecoveryState = "replace"   // processes are started in the place of the faulty ones
-	RecoveryTable     RecoveryState = "ranktable" // the new rank table goes to the nodes
-	RecoveryCollect   RecoveryState = "collect"   // every process reports which steps it holds; they are locked
+	RecoveryProposed RecoveryState = "proposed" // waits for a decision
+	// survivors leave their collectives and park; what is faulty is fenced
+	RecoverySuspend RecoveryState = "suspend"
+	RecoveryReplace RecoveryState = "replace"   // processes are started in the place of the faulty ones
+	RecoveryTable   RecoveryState = "ranktable" // the new rank table goes to the nodes
+	// every process reports which steps it holds; they are locked
+	RecoveryCollect   RecoveryState = "collect"
 	RecoveryRejoin    RecoveryState = "rejoin"    // groups are built and shards restored
 	RecoveryResumed   RecoveryState = "resumed"   // the job trains again
 	RecoveryFailed    RecoveryState = "failed"    // given up: the reason names what is left to do
@@ -96,7 +109,9 @@ const (
 	PhaseDetect  = "detect" // from the fault's first sign to certainty
 	PhaseDecide  = "decide" // from certainty to the decision; absent where policy acts at once
 	PhaseSuspend = "suspend"
-	PhaseFence   = "fence" // from the last survivor's parking until what is faulty has ended and a spare is there; absent where that takes no time
+	// from the last survivor's parking until what is faulty has ended and a spare is there; absent
+	// where that takes no time
+	PhaseFence   = "fence"
 	PhaseReplace = "replace"
 	PhaseTable   = "ranktable"
 	PhaseCollect = "collect"
@@ -157,42 +172,52 @@ type RecoveryPlan struct {
 	Resume     int64           `json:"resume_iteration"` // NoIteration until chosen
 	Before     int64           `json:"before_iteration"` // newest iteration begun before the fault
 	Moves      []ShardMove     `json:"moves"`
-	Checkpoint bool            `json:"checkpoint"`          // all ranks go back to storage
-	Splits     []int32         `json:"splits,omitempty"`    // micro-batches per replica that it goes on with
-	Whole      bool            `json:"whole,omitempty"`     // all processes are restarted: survivors can't be kept
-	WholeWhy   string          `json:"whole_why,omitempty"` // why they can't, for people; "" without Whole
-	Shrink     *Shrink         `json:"shrink,omitempty"`    // what a whole restart goes on with where no spare came; nil = all replicas
+	Checkpoint bool            `json:"checkpoint"`       // all ranks go back to storage
+	Splits     []int32         `json:"splits,omitempty"` // micro-batches per replica that it goes on with
+	// all processes are restarted: survivors can't be kept
+	Whole    bool   `json:"whole,omitempty"`
+	WholeWhy string `json:"whole_why,omitempty"` // why they can't, for people; "" without Whole
+	// what a whole restart goes on with where no spare came; nil = all replicas
+	Shrink *Shrink `json:"shrink,omitempty"`
 }
 
 // RecoveryDecision is who let a recovery happen, or forbade it.
 type RecoveryDecision struct {
 	DecidedBy   string `json:"decided_by"` // "policy" or the operator's name
 	DecidedFrom string `json:"decided_from,omitempty"`
-	StatedBy    string `json:"stated_by,omitempty"` // who stated that nothing of the job runs on the nodes given up; "" = no one
+	// who stated that nothing of the job runs on the nodes given up; "" = no one
+	StatedBy string `json:"stated_by,omitempty"`
 }
 
 // RecoveryExecution is how far its orders have come.
 type RecoveryExecution struct {
-	Generation    uint64          `json:"generation"` // newest; of rank table, communicators and processes
-	Attempts      int             `json:"attempts"`
-	NoReturn      bool            `json:"no_return"`                  // ranks were ordered to rejoin: it can't be cancelled any more
-	DeadlineNs    int64           `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
-	Pending       []Rank          `json:"pending,omitempty"`          // faulty, and not launched again yet
-	Launched      map[Rank]uint64 `json:"launched,omitempty"`         // generation of the newest launch of each replaced rank
-	FailedRejoins int             `json:"failed_rejoins,omitempty"`   // rejoins that failed without a new fault
-	Together      EndsTogether    `json:"together,omitempty"`         // all ranks ended within moments of each other, which is no loss of nodes; "" = they did not
-	AwaitsProof   bool            `json:"awaits_proof,omitempty"`     // it waits for a proof, or a person's statement, that no rank of the job trains on
-	Wait          *RecoveryWait   `json:"wait,omitempty"`             // whom it waits for; nil = nobody
+	Generation uint64 `json:"generation"` // newest; of rank table, communicators and processes
+	Attempts   int    `json:"attempts"`
+	// ranks were ordered to rejoin: it can't be cancelled any more
+	NoReturn   bool   `json:"no_return"`
+	DeadlineNs int64  `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
+	Pending    []Rank `json:"pending,omitempty"`          // faulty, and not launched again yet
+	// generation of the newest launch of each replaced rank
+	Launched map[Rank]uint64 `json:"launched,omitempty"`
+	// rejoins that failed without a new fault
+	FailedRejoins int `json:"failed_rejoins,omitempty"`
+	// all ranks ended within moments of each other, which is no loss of nodes; "" = they did not
+	Together EndsTogether `json:"together,omitempty"`
+	// it waits for a proof, or a person's statement, that no rank of the job trains on
+	AwaitsProof bool          `json:"awaits_proof,omitempty"`
+	Wait        *RecoveryWait `json:"wait,omitempty"` // whom it waits for; nil = nobody
 }
 
 // RecoveryWait is for whom parked ranks wait, and what a restart from storage would cost instead.
 type RecoveryWait struct {
-	Nodes    []Node    `json:"nodes,omitempty"` // given up for their silence alone, ascending: each is taken back when it is heard again
-	Spare    bool      `json:"spare,omitempty"` // a spare ends it too
-	UntilNs  int64     `json:"until_unix_ns"`
-	Then     AfterWait `json:"then"`
-	RedoMs   float64   `json:"redo_ms,omitempty"`   // training that a restart from the newest checkpoint does again
-	LaunchMs float64   `json:"launch_ms,omitempty"` // and until it trains
+	// given up for their silence alone, ascending: each is taken back when it is heard again
+	Nodes   []Node    `json:"nodes,omitempty"`
+	Spare   bool      `json:"spare,omitempty"` // a spare ends it too
+	UntilNs int64     `json:"until_unix_ns"`
+	Then    AfterWait `json:"then"`
+	// training that a restart from the newest checkpoint does again
+	RedoMs   float64 `json:"redo_ms,omitempty"`
+	LaunchMs float64 `json:"launch_ms,omitempty"` // and until it trains
 }
 
 // AfterWait is what follows when a recovery has waited for nothing.
@@ -213,7 +238,8 @@ type RecoveryOutcome struct {
 	EndedNs   int64              `json:"ended_unix_ns"`
 	PhaseMs   map[string]float64 `json:"phases_ms"`
 	PredictMs map[string]float64 `json:"predicted_ms"`
-	EndedJob  bool               `json:"ended_job,omitempty"` // without success, it had all processes of the job end
+	// without success, it had all processes of the job end
+	EndedJob bool `json:"ended_job,omitempty"`
 }
 
 // Shrink is a job with fewer replicas: those that stay keep their devices and
@@ -229,10 +255,15 @@ type Shrink struct {
 
 // RecoveryPolicy is what may be done without a person.
 type RecoveryPolicy struct {
-	Approval    string  `json:"approval,omitempty" yaml:"approval"`         // ApprovalAuto (default) or ApprovalPerson
-	Countdown   float64 `json:"countdown_s,omitempty" yaml:"countdown_s"`   // before it acts by itself
-	FenceAlone  bool    `json:"fence_alone,omitempty" yaml:"fence_alone"`   // where the job stalls, a silent agent is enough to fence its node
-	AllowShrink bool    `json:"allow_shrink,omitempty" yaml:"allow_shrink"` // go on with fewer replicas where no spare is left
-	InPlace     int     `json:"in_place,omitempty" yaml:"in_place"`         // times an hour that a process is replaced on its own node, default 2
-	PerHour     int     `json:"per_hour,omitempty" yaml:"per_hour"`         // recoveries without a person, default 10; then a person must approve
+	// ApprovalAuto (default) or ApprovalPerson
+	Approval  string  `json:"approval,omitempty" yaml:"approval"`
+	Countdown float64 `json:"countdown_s,omitempty" yaml:"countdown_s"` // before it acts by itself
+	// where the job stalls, a silent agent is enough to fence its node
+	FenceAlone bool `json:"fence_alone,omitempty" yaml:"fence_alone"`
+	// go on with fewer replicas where no spare is left
+	AllowShrink bool `json:"allow_shrink,omitempty" yaml:"allow_shrink"`
+	// times an hour that a process is replaced on its own node, default 2
+	InPlace int `json:"in_place,omitempty" yaml:"in_place"`
+	// recoveries without a person, default 10; then a person must approve
+	PerHour int `json:"per_hour,omitempty" yaml:"per_hour"`
 }

@@ -38,13 +38,20 @@ func tree(t *testing.T) []goFile {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
+		if d.IsDir() &&
+			path != "." &&
+			(strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		f, err := parser.ParseFile(
+			token.NewFileSet(),
+			path,
+			nil,
+			parser.ParseComments|parser.SkipObjectResolution,
+		)
 		if err != nil {
 			return err
 		}
@@ -72,7 +79,8 @@ func TestPackageDocs(t *testing.T) {
 	}
 	for dir := range dirs {
 		if n := len(docs[dir]); n != 1 {
-			t.Errorf("%s has %d package comments %v, wants exactly one that says what it guarantees", dir, n, docs[dir])
+			t.Errorf("%s has %d package comments %v, wants exactly one that says what it guarantees",
+				dir, n, docs[dir])
 		}
 	}
 }
@@ -86,29 +94,85 @@ type rule struct {
 	why   string
 }
 
-var impure = []string{"os", "os/exec", "net", "net/http", "sync", "sync/atomic", "context", "log/slog", "google.golang.org"}
+var impure = []string{
+	"os", "os/exec", "net", "net/http", "sync", "sync/atomic", "context", "log/slog",
+	"google.golang.org",
+}
 
 // The first rule whose dir holds a file decides about it.
 var directions = []rule{
-	{"backend/api/convert", []string{"", "backend/api"}, impure[:len(impure)-1], "the contract and the vocabulary meet here alone"},
+	{
+		"backend/api/convert",
+		[]string{"", "backend/api"},
+		impure[:len(impure)-1],
+		"the contract and the vocabulary meet here alone",
+	},
 	{"backend/api", []string{"backend/api"}, nil, "the contract knows nobody"},
 	{"backend/vote", []string{"", "backend/api"}, impure, "a vote takes time as an argument and does no I/O"},
-	{"backend/statements", []string{"", "backend/api"}, impure, "what is said of a picture follows from the picture and the time"},
-	{"backend/outbox", []string{"", "backend/api"}, impure, "the outbox takes time as an argument and sends nothing itself"},
+	{
+		"backend/statements",
+		[]string{"", "backend/api"},
+		impure,
+		"what is said of a picture follows from the picture and the time",
+	},
+	{
+		"backend/outbox",
+		[]string{"", "backend/api"},
+		impure,
+		"the outbox takes time as an argument and sends nothing itself",
+	},
 	{"detect", []string{"", "detect"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"mitigate", []string{"", "mitigate"}, impure, "the pure core takes time as an argument and does no I/O"},
 	{"recovery", []string{"", "recovery"}, impure, "the pure core takes time as an argument and does no I/O"},
-	{"backend/clock", nil, []string{"net", "net/http", "context", "log/slog", "google.golang.org"}, "time knows nobody"},
-	{"agent", []string{"", "agent", "backend/api", "backend/clock", "detect/nccl", "detect/period", "detect/work", "detect/xidcode"}, nil, "the agent knows the API, the time, the period, the work, what NCCL is told and what Xid codes mean only"},
-	{"backend", []string{"", "backend", "detect", "mitigate", "recovery"}, nil, "the engine draws nothing and starts no agent"},
+	{
+		"backend/clock",
+		nil,
+		[]string{"net", "net/http", "context", "log/slog", "google.golang.org"},
+		"time knows nobody",
+	},
+	{
+		"agent",
+		[]string{
+			"", "agent", "backend/api", "backend/clock", "detect/nccl", "detect/period",
+			"detect/work", "detect/xidcode",
+		},
+		nil,
+		"the agent knows the API, the time, the period, the work, what NCCL is told and what Xid codes mean only",
+	},
+	{
+		"backend",
+		[]string{"", "backend", "detect", "mitigate", "recovery"},
+		nil,
+		"the engine draws nothing and starts no agent",
+	},
 	{"docs/proof/flow", []string{"docs/proof/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"docs/proof/size", nil, nil, "the counter reads sources only"},
-	{"docs/proof", []string{"", "backend", "detect", "docs/proof", "mitigate", "recovery"}, impure, "what measures is as pure as what is measured"},
+	{
+		"docs/proof",
+		[]string{"", "backend", "detect", "docs/proof", "mitigate", "recovery"},
+		impure,
+		"what measures is as pure as what is measured",
+	},
 	{"docs", nil, impure, "pages are data"},
-	{"tui", []string{"", "tui", "backend/api", "backend/clock", "backend/statements", "docs", "themes"}, nil, "the console is a client of the API"},
+	{
+		"tui",
+		[]string{"", "tui", "backend/api", "backend/clock", "backend/statements", "docs", "themes"},
+		nil,
+		"the console is a client of the API",
+	},
 	{"themes", []string{"themes"}, nil, "palettes are data"},
-	{"cmd", []string{"", "cmd", "agent", "backend", "detect", "docs", "mitigate", "recovery", "themes", "tui"}, nil, ""},
-	{".", nil, []string{"os", "net", "sync", "github.com/", "google.golang.org"}, "the vocabulary is values only"},
+	{
+		"cmd",
+		[]string{"", "cmd", "agent", "backend", "detect", "docs", "mitigate", "recovery", "themes", "tui"},
+		nil,
+		"",
+	},
+	{
+		".",
+		nil,
+		[]string{"os", "net", "sync", "github.com/", "google.golang.org"},
+		"the vocabulary is values only",
+	},
 }
 
 func TestImportDirections(t *testing.T) {
@@ -173,13 +237,18 @@ func ruleFor(dir string) rule {
 func (r rule) breaks(path string) string {
 	if path == module || strings.HasPrefix(path, module+"/") {
 		rest := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
-		if !slices.ContainsFunc(r.allow, func(a string) bool { return rest == a || (a != "" && strings.HasPrefix(rest, a+"/")) }) {
+		if !slices.ContainsFunc(r.allow, func(a string) bool {
+			return rest == a || (a != "" && strings.HasPrefix(rest, a+"/"))
+		}) {
 			return "this direction is closed"
 		}
 		return ""
 	}
 	for _, b := range r.ban {
-		if path == b || (strings.HasSuffix(b, "/") && strings.HasPrefix(path, b)) || strings.HasPrefix(path, b+".") || (strings.Contains(b, ".") && strings.HasPrefix(path, b)) {
+		if path == b ||
+			(strings.HasSuffix(b, "/") && strings.HasPrefix(path, b)) ||
+			strings.HasPrefix(path, b+".") ||
+			(strings.Contains(b, ".") && strings.HasPrefix(path, b)) {
 			return "not in this room"
 		}
 	}
@@ -198,7 +267,9 @@ func TestCoreIsPure(t *testing.T) {
 			case *ast.GoStmt:
 				t.Errorf("%s/%s starts a goroutine", f.dir, f.name)
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Sleep", "After"}, n.Sel.Name) {
+				if x, ok := n.X.(*ast.Ident); ok &&
+					x.Name == "time" &&
+					slices.Contains([]string{"Now", "Since", "Sleep", "After"}, n.Sel.Name) {
 					t.Errorf("%s/%s reads the clock: time.%s", f.dir, f.name, n.Sel.Name)
 				}
 			}
@@ -209,13 +280,18 @@ func TestCoreIsPure(t *testing.T) {
 
 // The top-level folders are fixed.
 func TestRooms(t *testing.T) {
-	want := []string{"agent", "backend", "bin", "cmd", "detect", "docs", "mitigate", "native", "recovery", "themes", "tui"}
+	want := []string{
+		"agent", "backend", "bin", "cmd", "detect", "docs", "mitigate", "native", "recovery",
+		"themes", "tui",
+	}
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
+		if e.IsDir() &&
+			!strings.HasPrefix(e.Name(), ".") &&
+			!slices.Contains(want, e.Name()) {
 			t.Errorf("top-level folder %s is not one of the rooms %v", e.Name(), want)
 		}
 	}

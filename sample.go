@@ -69,13 +69,14 @@ type CallTiming struct {
 // RankProfile is what one rank measured in one profile window.
 type RankProfile struct {
 	Rank         Rank
-	Window       uint64  // id of the request
-	Iterations   int     // whole iterations covered
-	MicroBatches int     // per iteration on this rank; 0 when the job does not say
-	SelfMs       float64 // device time outside communication, per micro-batch (per iteration when MicroBatches is 0)
-	QueueMs      float64 // median host lead over the device
-	Calls        []CallTiming
-	Dropped      uint64 // timings lost to a full buffer; lowers confidence
+	Window       uint64 // id of the request
+	Iterations   int    // whole iterations covered
+	MicroBatches int    // per iteration on this rank; 0 when the job does not say
+	// device time outside communication, per micro-batch (per iteration when MicroBatches is 0)
+	SelfMs  float64
+	QueueMs float64 // median host lead over the device
+	Calls   []CallTiming
+	Dropped uint64 // timings lost to a full buffer; lowers confidence
 }
 
 // Comm is one communicator as one rank sees it.
@@ -120,11 +121,12 @@ type GPUReading struct {
 	EccFatal      uint64
 	XidCount      uint64
 	LastXid       uint32
-	ProbeUs       uint64  // how long the probe took; a stalled probe is evidence
-	Err           string  // why fields are missing, empty when none are
-	Model         string  // the driver's name of it, empty = not known
-	Busy          Percent // of the time, something was on the GPU: a collective that waits for its peers counts
-	SMBusy        Percent // of the multiprocessors at work between two looks, by GPM (Hopper and newer)
+	ProbeUs       uint64 // how long the probe took; a stalled probe is evidence
+	Err           string // why fields are missing, empty when none are
+	Model         string // the driver's name of it, empty = not known
+	// of the time, something was on the GPU: a collective that waits for its peers counts
+	Busy   Percent
+	SMBusy Percent // of the multiprocessors at work between two looks, by GPM (Hopper and newer)
 }
 
 // Percent is a share in whole per cent plus 1, so that 0 is "not known".
@@ -139,7 +141,9 @@ func PercentOf(x float64) Percent {
 }
 
 // Value is the share in per cent; ok is false where it is not known.
-func (p Percent) Value() (percent int, ok bool) { return int(p) - 1, p > 0 && p <= 101 }
+func (p Percent) Value() (percent int, ok bool) {
+	return int(p) - 1, p > 0 && p <= 101
+}
 
 // NVML clocks-event reasons used in verdicts (nvml.h, nvmlClocksEventReason*).
 const (

@@ -184,7 +184,8 @@ func TestColumns(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			number++
 			line = strings.TrimRight(line, "\n")
-			if n := columns(line); n > columnsMost && !inText[number] && !unbroken.MatchString(line) {
+			n := columns(line)
+			if n > columnsMost && !inText[number] && !unbroken.MatchString(line) {
 				t.Errorf("%s:%d has %d columns, %d are allowed", path, number, n, columnsMost)
 			}
 		}

@@ -14,13 +14,15 @@ import (
 	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
-var updateTables = flag.Bool("update-tables", false, "write into each page which of its tables are older than the code")
+var updateTables = flag.Bool("update-tables", false,
+	"write into each page which of its tables are older than the code")
 
 // ageLines are what a page says right above a table that is older than the code, and
 // above one that does not say which code it was measured with.
 func ageLines(t tabletest.Table) (older, unknown string) {
 	again := fmt.Sprintf("`make %s` measures it again.*\n\n", t.Target)
-	return fmt.Sprintf("*Older than the code: %s changed since this was measured; ", strings.Join(t.Packages, ", ")) + again,
+	return fmt.Sprintf("*Older than the code: %s changed since this was measured; ",
+			strings.Join(t.Packages, ", ")) + again,
 		"*Perhaps older than the code: this does not say which code was measured; " + again
 }
 
@@ -61,7 +63,8 @@ func aged(page string, t tabletest.Table, now string) (string, error) {
 		return "", err
 	}
 	older, unknown := ageLines(t)
-	before, part = agesAtEnd.ReplaceAllString(before, ""), agesAtStart.ReplaceAllString(part, "")
+	before = agesAtEnd.ReplaceAllString(before, "")
+	part = agesAtStart.ReplaceAllString(part, "")
 	switch tabletest.Stamped(part) {
 	case now:
 	case "":
@@ -107,7 +110,10 @@ func TestTablesSayTheirAge(t *testing.T) {
 				t.Fatal(err)
 			}
 		default:
-			t.Errorf("docs/%s: the page does not say rightly whether table %s is older than the code: run make tables, or make %s to measure it again", table.Page, table.Part, table.Target)
+			t.Errorf(
+				"docs/%s: the page does not say rightly whether table %s is older than the code: run make tables, or make %s to measure it again",
+				table.Page, table.Part, table.Target,
+			)
 		}
 	}
 }
@@ -127,7 +133,8 @@ func TestTablesAreListed(t *testing.T) {
 	targets := strings.Join(fileLines(t, "Makefile"), "\n")
 	for _, table := range tables {
 		if !strings.Contains(targets, "\n"+table.Target+":") {
-			t.Errorf("docs/tables.txt: %s %s: the Makefile has no target %s", table.Page, table.Part, table.Target)
+			t.Errorf("docs/tables.txt: %s %s: the Makefile has no target %s",
+				table.Page, table.Part, table.Target)
 		}
 	}
 	for _, path := range pages {
@@ -136,7 +143,9 @@ func TestTablesAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range markOfPart.FindAllStringSubmatch(string(text), -1) {
-			if !slices.ContainsFunc(tables, func(x tabletest.Table) bool { return "docs/"+x.Page == path && x.Part == m[1] }) {
+			if !slices.ContainsFunc(tables, func(x tabletest.Table) bool {
+				return "docs/"+x.Page == path && x.Part == m[1]
+			}) {
 				t.Errorf("%s: part %s is not in docs/tables.txt", path, m[1])
 			}
 		}
@@ -144,7 +153,12 @@ func TestTablesAreListed(t *testing.T) {
 }
 
 func TestAgedPages(t *testing.T) {
-	table := tabletest.Table{Page: "p.md", Part: "b", Target: "bs", Packages: []string{"x", "y"}}
+	table := tabletest.Table{
+		Page:     "p.md",
+		Part:     "b",
+		Target:   "bs",
+		Packages: []string{"x", "y"},
+	}
 	const hash, other = "0123456789ab", "ba9876543210"
 	page := "# P\n\ntext\n\n<!-- a: written by make -->\n1\n<!-- end of a -->\n\n<!-- b: written by make -->\nSources " + hash + ".\n<!-- end of b -->\n"
 	age := func(page, now string) string {
@@ -156,19 +170,24 @@ func TestAgedPages(t *testing.T) {
 		return out
 	}
 	old := age(page, other)
-	if !strings.Contains(old, "<!-- end of a -->\n\n*Older than the code: x, y changed since this was measured; `make bs` measures it again.*\n\n<!-- b:") {
+	if !strings.Contains(
+		old,
+		"<!-- end of a -->\n\n*Older than the code: x, y changed since this was measured; `make bs` measures it again.*\n\n<!-- b:",
+	) {
 		t.Errorf("older: %s", old)
 	}
 	if age(old, other) != old || age(old, hash) != page || age(page, hash) != page {
 		t.Error("the line is written twice, or stays")
 	}
 	table.Packages = []string{"z"}
-	if got := age(old, other); strings.Contains(got, "x, y") || !strings.Contains(got, "code: z changed") {
+	got := age(old, other)
+	if strings.Contains(got, "x, y") || !strings.Contains(got, "code: z changed") {
 		t.Errorf("the row has other folders: %s", got)
 	}
 	table.Part = "-"
 	unknown := age(page, hash)
-	if !strings.HasPrefix(unknown, "# P\n\n*Perhaps older than the code: ") || age(unknown, other) != unknown {
+	if !strings.HasPrefix(unknown, "# P\n\n*Perhaps older than the code: ") ||
+		age(unknown, other) != unknown {
 		t.Errorf("of unknown age: %s", unknown)
 	}
 	known := strings.Replace(page, "text", "text. Sources "+hash+".", 1)

@@ -22,7 +22,9 @@ func NodesText(nodes []Node) string {
 }
 
 // RankSubject names a rank as what an event line is about.
-func RankSubject(r Rank) string { return rankPrefix + strconv.Itoa(int(r)) }
+func RankSubject(r Rank) string {
+	return rankPrefix + strconv.Itoa(int(r))
+}
 
 // SubjectRank is the rank that RankSubject has named.
 func SubjectRank(about string) (Rank, bool) {
@@ -38,7 +40,14 @@ const rankPrefix = "rank "
 var durationUnits = []struct {
 	ms, least float64
 	name      string
-}{{1e-6, 0, "ns"}, {1e-3, 1e-3, "µs"}, {1, 1, "ms"}, {1e3, 1e3, "s"}, {60e3, 600e3, "min"}, {3600e3, 7200e3, "h"}}
+}{
+	{1e-6, 0, "ns"},
+	{1e-3, 1e-3, "µs"},
+	{1, 1, "ms"},
+	{1e3, 1e3, "s"},
+	{60e3, 600e3, "min"},
+	{3600e3, 7200e3, "h"},
+}
 
 // DurationText writes a duration with four digits in a fitting unit: 105.3 s
 // for 105,270 ms.

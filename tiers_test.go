@@ -27,11 +27,16 @@ type tierRow struct {
 func (r *tierRow) covers(dir, test string) bool {
 	return r.run.MatchString(test) && slices.ContainsFunc(r.packages, func(p string) bool {
 		parent, all := strings.CutSuffix(p, "/...")
-		return p == "./..." && !isProof(dir) || p == dir || p == "./"+dir || all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
+		return p == "./..." && !isProof(dir) ||
+			p == dir ||
+			p == "./"+dir ||
+			all && (parent == "./"+dir || strings.HasPrefix("./"+dir, parent+"/"))
 	})
 }
 
-func (r *tierRow) has(flag string) bool { return slices.Contains(r.flags, "-"+flag) }
+func (r *tierRow) has(flag string) bool {
+	return slices.Contains(r.flags, "-"+flag)
+}
 
 // tierRows are the rows of .ci/tiers.
 func tierRows(t *testing.T) []*tierRow {
@@ -44,7 +49,8 @@ func tierRows(t *testing.T) []*tierRow {
 		}
 		tier := strings.TrimSuffix(f[0], "-beside")
 		if len(f) < 3 || tier != "test" && tier != "check" {
-			t.Fatalf(".ci/tiers: %q: want a tier (test, check or check-beside), packages, tests and flags", line)
+			t.Fatalf(".ci/tiers: %q: want a tier (test, check or check-beside), packages, tests and flags",
+				line)
 		}
 		packages := strings.Split(f[1], ",")
 		for _, p := range packages {
@@ -52,7 +58,13 @@ func tierRows(t *testing.T) []*tierRow {
 				t.Errorf(".ci/tiers: %q: one row has packages of two modules", line)
 			}
 		}
-		rows = append(rows, &tierRow{tier: tier, text: line, packages: packages, run: compiled(t, f[2]), flags: f[3:]})
+		rows = append(rows, &tierRow{
+			tier:     tier,
+			text:     line,
+			packages: packages,
+			run:      compiled(t, f[2]),
+			flags:    f[3:],
+		})
 	}
 	return rows
 }
@@ -78,7 +90,11 @@ func nightlyRows(t *testing.T) []*tierRow {
 			continue
 		}
 		module, command := call[1], call[2]
-		r := &tierRow{tier: "nightly", text: "make " + target, run: regexp.MustCompile("")}
+		r := &tierRow{
+			tier: "nightly",
+			text: "make " + target,
+			run:  regexp.MustCompile(""),
+		}
 		f := strings.Fields(strings.ReplaceAll(command, "'", ""))
 		for i, word := range f {
 			switch {
@@ -233,7 +249,8 @@ func skips(b *ast.BlockStmt) bool {
 
 // reach is what a test and all it calls within its package show.
 func (p *testPackage) reach(test string) (short bool, gates []string) {
-	seen, list := map[string]bool{test: true}, []string{test}
+	seen := map[string]bool{test: true}
+	list := []string{test}
 	for len(list) > 0 {
 		f := p.funcs[list[0]]
 		list = list[1:]
@@ -275,7 +292,8 @@ func TestTiers(t *testing.T) {
 // tierProblems is what is wrong with the tiers of one test.
 func tierProblems(rows []*tierRow, p *testPackage, dir, name string) []string {
 	short, gates := p.reach(name)
-	count, whole := map[string]int{}, 0
+	count := map[string]int{}
+	whole := 0
 	open := map[string]bool{}
 	for _, r := range rows {
 		if !r.covers(path.Clean(dir), name) {
@@ -300,7 +318,10 @@ func tierProblems(rows []*tierRow, p *testPackage, dir, name string) []string {
 	case !short && count["check"] > 1:
 		bad = append(bad, "runs twice in check")
 	case short && len(gates) == 0 && whole != 1:
-		bad = append(bad, fmt.Sprintf("is skipped or cut by -short and runs whole %d times in check, want once", whole))
+		bad = append(bad, fmt.Sprintf(
+			"is skipped or cut by -short and runs whole %d times in check, want once",
+			whole,
+		))
 	}
 	for _, g := range gates {
 		if !open[g] {

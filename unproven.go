@@ -22,26 +22,34 @@ const (
 )
 
 // Known reports whether the reason is one of these.
-func (r UnprovenReason) Known() bool { return r > UnprovenNone && r < unprovenReasons }
+func (r UnprovenReason) Known() bool {
+	return r > UnprovenNone && r < unprovenReasons
+}
 
 // Unproven is a process that is not followed: nothing is concluded from it, and it is
 // never signalled.
 type Unproven struct {
-	Reason                  UnprovenReason
-	Rank                    Rank   // -1 while unknown
-	PID                     int    // as the agent sees it; in its own namespace where it can't; 0 = unknown
-	Path                    string // its file, "" = none
-	User, JobUser           int    // of UnprovenUser: whose process it is, and whose the job's are; of UnprovenForged: the file's and the process's
+	Reason UnprovenReason
+	Rank   Rank   // -1 while unknown
+	PID    int    // as the agent sees it; in its own namespace where it can't; 0 = unknown
+	Path   string // its file, "" = none
+	// of UnprovenUser: whose process it is, and whose the job's are; of UnprovenForged: the
+	// file's and the process's
+	User, JobUser           int
 	HookFormat, AgentFormat int    // of UnprovenVersion: numbers of the file's format
 	RefusedCall, RefusedBy  string // of UnprovenRefused: what was refused, and with which error
 }
 
 // String names the process, says why it is not followed and what to do, in one sentence
 // without a full stop.
-func (u Unproven) String() string { return u.subject("") + " " + u.Why() }
+func (u Unproven) String() string {
+	return u.subject("") + " " + u.Why()
+}
 
 // On is the sentence with the node.
-func (u Unproven) On(n Node) string { return u.subject(" on "+string(n)) + " " + u.Why() }
+func (u Unproven) On(n Node) string {
+	return u.subject(" on "+string(n)) + " " + u.Why()
+}
 
 func (u Unproven) subject(where string) string {
 	name := "a training process" + where
@@ -66,15 +74,25 @@ func (u Unproven) Why() string {
 	case UnprovenUnreadable:
 		return "can't be looked at by the agent: run the agent as the job's user, or as root with CAP_SYS_PTRACE"
 	case UnprovenUser:
-		return fmt.Sprintf("runs as user %d, and the job as user %d: it is not followed; end it, or set user in agent.yaml", u.User, u.JobUser)
+		return fmt.Sprintf(
+			"runs as user %d, and the job as user %d: it is not followed; end it, or set user in agent.yaml",
+			u.User, u.JobUser,
+		)
 	case UnprovenForged:
-		return fmt.Sprintf("runs as user %d, and its file was made by user %d: remove %s", u.JobUser, u.User, u.Path)
+		return fmt.Sprintf("runs as user %d, and its file was made by user %d: remove %s",
+			u.JobUser, u.User, u.Path)
 	case UnprovenVersion:
-		return fmt.Sprintf("has a hook of format %d, and this agent reads format %d: install hook and agent of one release, the agent first", u.HookFormat, u.AgentFormat)
+		return fmt.Sprintf(
+			"has a hook of format %d, and this agent reads format %d: install hook and agent of one release, the agent first",
+			u.HookFormat, u.AgentFormat,
+		)
 	case UnprovenDamaged:
 		return fmt.Sprintf("has a damaged file: end the process and remove %s", u.Path)
 	case UnprovenRefused:
-		return fmt.Sprintf("trains without Falcon: %s was refused to the hook (%s); allow it in the container's seccomp profile, or make room for %s", u.RefusedCall, u.RefusedBy, u.Path)
+		return fmt.Sprintf(
+			"trains without Falcon: %s was refused to the hook (%s); allow it in the container's seccomp profile, or make room for %s",
+			u.RefusedCall, u.RefusedBy, u.Path,
+		)
 	}
 	return "is not followed"
 }

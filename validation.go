@@ -98,13 +98,16 @@ type Validation struct {
 
 // GEMMResult is one device's matrix multiplication.
 type GEMMResult struct {
-	Rank      Rank    `json:"rank"`
-	Device    Device  `json:"device"`
-	Ms        float64 `json:"ms"`                // the least of its runs' medians
-	BestMs    float64 `json:"best_ms,omitempty"` // the least of all repeats
-	Runs      int     `json:"runs,omitempty"`    // of a few repeats each
-	Bits      int     `json:"bits,omitempty"`    // of a number that was multiplied: 16 (tensor cores) where the job sends such, else 32; 0 = 32, by an older hook
-	MedianMs  float64 `json:"median_ms"`         // of all devices tested in the same validation with numbers of as many bits
+	Rank   Rank    `json:"rank"`
+	Device Device  `json:"device"`
+	Ms     float64 `json:"ms"`                // the least of its runs' medians
+	BestMs float64 `json:"best_ms,omitempty"` // the least of all repeats
+	Runs   int     `json:"runs,omitempty"`    // of a few repeats each
+	// of a number that was multiplied: 16 (tensor cores) where the job sends such, else 32; 0
+	// = 32, by an older hook
+	Bits int `json:"bits,omitempty"`
+	// of all devices tested in the same validation with numbers of as many bits
+	MedianMs  float64 `json:"median_ms"`
 	Ratio     float64 `json:"ratio"`
 	Limit     float64 `json:"limit,omitempty"` // ratio over which it is slow, by the spread of the repeats
 	Slow      bool    `json:"slow"`
@@ -115,7 +118,9 @@ type GEMMResult struct {
 
 // ElementBits is the width of the numbers that were multiplied. Times of different ones do
 // not compare.
-func (g GEMMResult) ElementBits() int { return cmp.Or(g.Bits, 32) }
+func (g GEMMResult) ElementBits() int {
+	return cmp.Or(g.Bits, 32)
+}
 
 // LinkResult is one direction of one exchange, timed by its receiver.
 type LinkResult struct {
@@ -130,15 +135,16 @@ type LinkResult struct {
 	Ms         float64   `json:"ms"`    // the least of its runs' medians
 	BestMs     float64   `json:"best_ms,omitempty"`
 	Runs       int       `json:"runs,omitempty"`
-	BaseMs     float64   `json:"base_ms"`             // what Ms is compared with, 0 = nothing
-	Basis      string    `json:"basis"`               // "class" (median of its class), "own" (an earlier test of this link), ""
-	BaseFrom   string    `json:"base_from,omitempty"` // the validation of that earlier test
-	Ratio      float64   `json:"ratio"`
-	Limit      float64   `json:"limit,omitempty"`
-	Slow       bool      `json:"slow"`
-	Unjudged   string    `json:"unjudged,omitempty"` // as for GEMMResult
-	Reference  bool      `json:"reference,omitempty"`
-	Err        string    `json:"err,omitempty"`
+	BaseMs     float64   `json:"base_ms"` // what Ms is compared with, 0 = nothing
+	// "class" (median of its class), "own" (an earlier test of this link), ""
+	Basis     string  `json:"basis"`
+	BaseFrom  string  `json:"base_from,omitempty"` // the validation of that earlier test
+	Ratio     float64 `json:"ratio"`
+	Limit     float64 `json:"limit,omitempty"`
+	Slow      bool    `json:"slow"`
+	Unjudged  string  `json:"unjudged,omitempty"` // as for GEMMResult
+	Reference bool    `json:"reference,omitempty"`
+	Err       string  `json:"err,omitempty"`
 }
 
 // Reasons for which a result is neither slow nor fine; others say in their own words
@@ -150,7 +156,9 @@ const (
 
 // Path names what a direction shares with other directions that a single fault
 // slows alike: the pair of nodes, or within a node the pair of devices.
-func (l LinkResult) Path() string { return PathBetween(l.FromDevice, l.ToDevice) }
+func (l LinkResult) Path() string {
+	return PathBetween(l.FromDevice, l.ToDevice)
+}
 
 // PathBetween is the path between two devices.
 func PathBetween(from, to Device) string {
@@ -213,7 +221,12 @@ func (v Validation) NotJudged() []NotJudged {
 		add(string(g.Device), g.Err, g.Unjudged, g.Reference)
 	}
 	for _, l := range v.Links {
-		add(fmt.Sprintf("%s to %s", l.FromDevice, l.ToDevice), l.Err, l.Unjudged, l.Reference)
+		add(
+			fmt.Sprintf("%s to %s", l.FromDevice, l.ToDevice),
+			l.Err,
+			l.Unjudged,
+			l.Reference,
+		)
 	}
 	return out
 }
@@ -228,11 +241,14 @@ type Untested struct {
 
 // Text is that in a sentence.
 func (u Untested) Text() string {
-	return fmt.Sprintf("No test was allowed (%s); %s would have decided %s", cmp.Or(barTexts[u.Bar], string(u.Bar)), u.what(), cmp.Or(questionTexts[u.Question], questionTexts[QuestionAny]))
+	return fmt.Sprintf("No test was allowed (%s); %s would have decided %s",
+		cmp.Or(barTexts[u.Bar], string(u.Bar)), u.what(),
+		cmp.Or(questionTexts[u.Question], questionTexts[QuestionAny]))
 }
 
 func (u Untested) what() string {
-	gpus, links := fmt.Sprintf("%d GPUs", u.GPUs), fmt.Sprintf("%d pairs of ranks", u.Links)
+	gpus := fmt.Sprintf("%d GPUs", u.GPUs)
+	links := fmt.Sprintf("%d pairs of ranks", u.Links)
 	switch {
 	case u.Links == 0:
 		return "one of " + gpus
@@ -249,7 +265,9 @@ var barTexts = map[TestBar]string{
 }
 
 var questionTexts = map[TestQuestion]string{
-	QuestionGPU: "whether the GPU itself is slow", QuestionLink: "which link is slow",
-	QuestionGPUOrLink: "whether it is the GPU or a link", QuestionAny: "whether any GPU or link is slow",
-	QuestionHealthy: "whether the link is healthy again",
+	QuestionGPU:       "whether the GPU itself is slow",
+	QuestionLink:      "which link is slow",
+	QuestionGPUOrLink: "whether it is the GPU or a link",
+	QuestionAny:       "whether any GPU or link is slow",
+	QuestionHealthy:   "whether the link is healthy again",
 }

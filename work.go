@@ -3,8 +3,10 @@ package falcon
 // Work says how one iteration of one rank differs from its usual ones, by the calls
 // as the host made them. What is as usual is left zero.
 type Work struct {
-	WaitMs  float64 // from the iteration's begin to its first call; known with step marks alone
-	PauseMs float64 // the longest gap between two calls beyond what is usual there, but where the host waits for the device
+	WaitMs float64 // from the iteration's begin to its first call; known with step marks alone
+	// the longest gap between two calls beyond what is usual there, but where the
+	// host waits for the device
+	PauseMs float64
 	TailMs  float64 // from the last call to the iteration's end, beyond what is usual
 
 	Calls, UsualCalls int   // of the iteration
@@ -42,5 +44,8 @@ const (
 
 // Reasons are all reasons.
 func Reasons() []Reason {
-	return []Reason{ReasonLengths, ReasonMicroBatches, ReasonEvaluation, ReasonCheckpoint, ReasonWarmUp, ReasonData, ReasonGarbage}
+	return []Reason{
+		ReasonLengths, ReasonMicroBatches, ReasonEvaluation, ReasonCheckpoint, ReasonWarmUp,
+		ReasonData, ReasonGarbage,
+	}
 }

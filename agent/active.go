@@ -51,7 +51,11 @@ func (a *Agent) startTest(cmd *falconv1.TestCommand) (act.Task, error) {
 	for _, one := range cmd.GetTests() {
 		if why := t.startOne(one); why != "" {
 			t.results = append(t.results, &falconv1.TestResult{
-				Test: t.id, Rank: one.GetRank(), Kind: one.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_REFUSED, Reason: why,
+				Test:   t.id,
+				Rank:   one.GetRank(),
+				Kind:   one.GetKind(),
+				Status: falconv1.TestStatus_TEST_STATUS_REFUSED,
+				Reason: why,
 			})
 		}
 	}
@@ -61,7 +65,9 @@ func (a *Agent) startTest(cmd *falconv1.TestCommand) (act.Task, error) {
 // startOne gives one rank its test, or returns why not.
 func (t *testTask) startOne(one *falconv1.RankTest) (why string) {
 	h := t.agent.held
-	i := slices.IndexFunc(h.ranks, func(r *heldRank) bool { return r.rank == falcon.Rank(one.GetRank()) })
+	i := slices.IndexFunc(h.ranks, func(r *heldRank) bool {
+		return r.rank == falcon.Rank(one.GetRank())
+	})
 	switch {
 	case i < 0:
 		return "this rank is not held here"
@@ -75,8 +81,14 @@ func (t *testTask) startOne(one *falconv1.RankTest) (why string) {
 	}
 	until := min(t.agent.dir.MonoNs()+life.Nanoseconds(), h.untilNs)
 	test := ring.Test{
-		ID: t.id, UntilNs: until, Kind: ring.TestKind(max(one.GetKind(), 0)), Repeats: int(one.GetRepeats()), N: int(one.GetN()),
-		Bytes: one.GetBytes(), Side: int(one.GetSide()), IDs: [2][]byte{one.GetForwardId(), one.GetBackwardId()},
+		ID:      t.id,
+		UntilNs: until,
+		Kind:    ring.TestKind(max(one.GetKind(), 0)),
+		Repeats: int(one.GetRepeats()),
+		N:       int(one.GetN()),
+		Bytes:   one.GetBytes(),
+		Side:    int(one.GetSide()),
+		IDs:     [2][]byte{one.GetForwardId(), one.GetBackwardId()},
 	}
 	if test.Kind == ring.TestMint && test.Repeats == 0 {
 		test.Repeats = 1 // nothing is repeated
@@ -84,7 +96,11 @@ func (t *testTask) startOne(one *falconv1.RankTest) (why string) {
 	if err := r.seg.PutTest(test); err != nil {
 		return err.Error()
 	}
-	t.waiting = append(t.waiting, &waitingTest{rank: r.process, kind: one.GetKind(), untilNs: until})
+	t.waiting = append(t.waiting, &waitingTest{
+		rank:    r.process,
+		kind:    one.GetKind(),
+		untilNs: until,
+	})
 	return ""
 }
 
@@ -107,7 +123,9 @@ func (t *testTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 
 // PollLate goes on beyond the command's deadline, which bounds the delivery: each
 // test has a deadline of its own.
-func (t *testTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
+func (t *testTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return t.Poll(now)
+}
 
 // testStatuses are the contract's names of the hook's statuses.
 var testStatuses = map[ring.TestStatus]falconv1.TestStatus{
@@ -120,7 +138,10 @@ var testStatuses = map[ring.TestStatus]falconv1.TestStatus{
 // resultOf is the result of one rank, nil while there is none.
 func (t *testTask) resultOf(w *waitingTest, mono int64) *falconv1.TestResult {
 	if w.rank.dead {
-		return &falconv1.TestResult{Status: falconv1.TestStatus_TEST_STATUS_FAILED, Reason: "the process ended"}
+		return &falconv1.TestResult{
+			Status: falconv1.TestStatus_TEST_STATUS_FAILED,
+			Reason: "the process ended",
+		}
 	}
 	got, ok := w.rank.seg.TestResult()
 	status, over := testStatuses[got.Status]
@@ -128,7 +149,10 @@ func (t *testTask) resultOf(w *waitingTest, mono int64) *falconv1.TestResult {
 	case ok && got.ID == t.id && over:
 		return testResult(w, got, status)
 	case mono > w.untilNs+testWait.Nanoseconds():
-		return &falconv1.TestResult{Status: falconv1.TestStatus_TEST_STATUS_LATE, Reason: "the hook gave no result in time"}
+		return &falconv1.TestResult{
+			Status: falconv1.TestStatus_TEST_STATUS_LATE,
+			Reason: "the hook gave no result in time",
+		}
 	}
 	return nil
 }
@@ -139,10 +163,16 @@ func testResult(w *waitingTest, got ring.TestResult, status falconv1.TestStatus)
 		return out
 	}
 	if int32(got.Kind) != int32(w.kind) {
-		return &falconv1.TestResult{Status: falconv1.TestStatus_TEST_STATUS_FAILED, Reason: "the hook answered for a test of another kind"}
+		return &falconv1.TestResult{
+			Status: falconv1.TestStatus_TEST_STATUS_FAILED,
+			Reason: "the hook answered for a test of another kind",
+		}
 	}
-	out.MedianMs, out.BestMs, out.SetupMs = float64(got.MedianNs)/1e6, float64(got.BestNs)/1e6, float64(got.SetupNs)/1e6
-	out.Bytes, out.Repeats = got.Bytes, int32(got.Repeats)
+	out.MedianMs = float64(got.MedianNs) / 1e6
+	out.BestMs = float64(got.BestNs) / 1e6
+	out.SetupMs = float64(got.SetupNs) / 1e6
+	out.Bytes = got.Bytes
+	out.Repeats = int32(got.Repeats)
 	out.ForwardId, out.BackwardId = got.IDs[0], got.IDs[1]
 	return out
 }

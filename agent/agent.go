@@ -118,14 +118,35 @@ func New(cfg Config, opt Options) *Agent {
 	now := func() time.Time { return opt.Now().Add(opt.Skew) }
 	own := opt.Folder
 	if own == nil {
-		own = &Folder{shared: cfg.ShmDir, path: cfg.ShmDir, job: cfg.Job, node: cfg.Node}
+		own = &Folder{
+			shared: cfg.ShmDir,
+			path:   cfg.ShmDir,
+			job:    cfg.Job,
+			node:   cfg.Node,
+		}
 	}
 	a := &Agent{
-		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, now: now, nicOf: opt.NIC, proc: cfg.Host.Proc,
-		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
-		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), questions: newQuestions(cfg, own.file(outputsFile)), wakeup: make(chan struct{}, 1),
-		processes: newProcessSet(), found: newFindings(cfg, own), buf: newBuffers(), table: table.New(cfg.RankTable),
+		node:  falcon.Node(cfg.Node),
+		dir:   opt.Directory,
+		log:   opt.Log,
+		now:   now,
+		nicOf: opt.NIC,
+		proc:  cfg.Host.Proc,
+		hardware: hardwareProbe{
+			read:  opt.Probe,
+			every: milliseconds(cfg.TelemetryMs),
+			now:   now,
+		},
+		drainEvery: milliseconds(cfg.DrainMs),
+		beatEvery:  milliseconds(cfg.BeatMs),
+		inbox:      make(chan *falconv1.Command, inboxMax),
+		welcomes:   make(chan *falconv1.Welcome, 1),
+		questions:  newQuestions(cfg, own.file(outputsFile)),
+		wakeup:     make(chan struct{}, 1),
+		processes:  newProcessSet(),
+		found:      newFindings(cfg, own),
+		buf:        newBuffers(),
+		table:      table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
 		a.dir = newShmDir(cfg.ShmDir, cfg.Job, opt.Old)
@@ -141,16 +162,24 @@ func New(cfg Config, opt Options) *Agent {
 	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
 	a.notes = newNotebook(own.file(followedFile), a.dir.Namespace())
 	a.next = succession{
-		node: cfg.Node, job: cfg.Job, path: own.file(handoverFile), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
+		node:   cfg.Node,
+		job:    cfg.Job,
+		path:   own.file(handoverFile),
+		most:   int64(cfg.SpoolMb)<<20 + handoverExtra,
+		monoNs: a.dir.MonoNs,
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
 	a.launcher = launch.New(cfg.Launch, at, own.file(launchFile), opt.Launch, a.log)
-	a.executor = act.New(a.startCommand, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
+	a.executor = act.New(a.startCommand, func(r *falconv1.CommandResult) {
+		a.ship.Send(resultFrame(r))
+	})
 	return a
 }
 
 // Bind gives the agent its stream.
-func (a *Agent) Bind(s shipper) { a.ship = s }
+func (a *Agent) Bind(s shipper) {
+	a.ship = s
+}
 
 // Command queues a command; it never blocks. What does not fit is forgotten,
 // as the engine sends it again.
@@ -158,7 +187,10 @@ func (a *Agent) Command(c *falconv1.Command) {
 	select {
 	case a.inbox <- c:
 	default:
-		a.log.Warn("too many commands at once, one was left for the engine to repeat", slog.Uint64("id", c.GetId()))
+		a.log.Warn(
+			"too many commands at once, one was left for the engine to repeat",
+			slog.Uint64("id", c.GetId()),
+		)
 	}
 }
 
@@ -205,7 +237,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.answerAsk(q)
 		case q := <-a.questions.peeks:
 			a.noteSigns(a.processes.living(), a.dir.MonoNs())
-			a.questions.answerPeek(q, func() []string { return a.processes.callLines(a.proc, a.dir.MonoNs()) }, a.ship.Send)
+			a.questions.answerPeek(q, func() []string {
+				return a.processes.callLines(a.proc, a.dir.MonoNs())
+			}, a.ship.Send)
 			continue
 		case c := <-a.inbox:
 			if !a.noticeStop(a.now()) {
@@ -274,7 +308,10 @@ func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (ac
 	case *falconv1.Command_Profile:
 		t, err := a.startProfile(body.Profile, now, deadline)
 		if err != nil {
-			a.ship.Send(profileFrame(&falconv1.Profile{Window: body.Profile.GetWindow(), Refused: err.Error()}))
+			a.ship.Send(profileFrame(&falconv1.Profile{
+				Window:  body.Profile.GetWindow(),
+				Refused: err.Error(),
+			}))
 		}
 		return t, err
 	case *falconv1.Command_Order:
@@ -327,7 +364,11 @@ func (a *Agent) pollProcesses(now time.Time) {
 		a.last.beaten = now
 		watchClock(a.log)
 		a.publish(a)
-		a.ship.Beat(now.Add(clock.Process().Offset()), a.rankBeats(), a.unseen.report())
+		a.ship.Beat(
+			now.Add(clock.Process().Offset()),
+			a.rankBeats(),
+			a.unseen.report(),
+		)
 	}
 }
 
@@ -354,7 +395,11 @@ func (a *Agent) pollProcess(p *process, now time.Time) {
 	a.announceChanges(p)
 	switch err := p.seg.Err(); {
 	case err != nil:
-		a.log.Error("left a process whose memory can't be read", slog.String("process", p.String()), slog.Any("err", err))
+		a.log.Error(
+			"left a process whose memory can't be read",
+			slog.String("process", p.String()),
+			slog.Any("err", err),
+		)
 		a.reportEnd(p, now, "its shared memory became unreadable")
 	case gone && a.exitPending(p, now): // how it ended is known in a moment
 	case gone:
@@ -371,7 +416,11 @@ func (a *Agent) announceChanges(p *process) {
 	if !p.ranks.takeUnsent() {
 		return
 	}
-	a.log.Info("a training process took another rank", slog.String("process", p.String()), slog.Uint64("order", p.ranks.newest.Order))
+	a.log.Info(
+		"a training process took another rank",
+		slog.String("process", p.String()),
+		slog.Uint64("order", p.ranks.newest.Order),
+	)
 	a.sendState(p)
 	a.updatePids()
 }
@@ -395,7 +444,8 @@ func (a *Agent) flushSamples(now time.Time) {
 
 // reportEnd reports a process's end at once, with how it ended when that is known.
 func (a *Agent) reportEnd(p *process, now time.Time, how string) {
-	p.dead, p.deadline = true, now.Add(exitWait)
+	p.dead = true
+	p.deadline = now.Add(exitWait)
 	a.launcher.Collect() // this agent's children
 	if known, ok := p.exitReason(a.launcher); ok {
 		how = known
@@ -408,7 +458,12 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 		a.sendEnd(st)
 		a.questions.readWords(p, st)
 	}
-	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how), slog.Uint64("overwritten_unread", p.lost))
+	a.log.Info(
+		"a training process ended",
+		slog.String("process", p.String()),
+		slog.String("how", how),
+		slog.Uint64("overwritten_unread", p.lost),
+	)
 	a.updatePids()
 }
 
@@ -434,7 +489,9 @@ func (a *Agent) reapProcess(p *process, now time.Time) {
 	a.dropProcess(p)
 }
 
-func (a *Agent) updatePids() { a.hardware.setPids(a.processes.pidsByRank()) }
+func (a *Agent) updatePids() {
+	a.hardware.setPids(a.processes.pidsByRank())
+}
 
 func (a *Agent) closeProcesses(now time.Time) {
 	if a.held != nil {

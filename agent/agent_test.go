@@ -26,7 +26,11 @@ func TestMarksBecomeExactSamples(t *testing.T) {
 			t.Fatalf("%d samples, want 4: %v", len(got), got)
 		}
 		for i, g := range got {
-			if g.Rank != 2 || g.Iteration != int64(i) || g.Ms != 200 || !g.Exact || g.EndUnixNs != int64(1200+200*i)*1e6+5e9 {
+			if g.Rank != 2 ||
+				g.Iteration != int64(i) ||
+				g.Ms != 200 ||
+				!g.Exact ||
+				g.EndUnixNs != int64(1200+200*i)*1e6+5e9 {
 				t.Fatalf("sample %d is %v", i, g)
 			}
 		}
@@ -44,7 +48,15 @@ func feed(s *fakeSegment, from, to, micro int, ms func(int) float64) {
 		var out []ring.Record
 		step := ms(i) * 1e6 / float64(2*micro+1)
 		add := func(op falcon.Op, comm uint32, ordinal int) {
-			out = append(out, ring.Record{EnterNs: int64(at), Op: op, Comm: comm, Count: 1000, Dtype: 7, Ordinal: uint64(ordinal), Step: 0xffffffff})
+			out = append(out, ring.Record{
+				EnterNs: int64(at),
+				Op:      op,
+				Comm:    comm,
+				Count:   1000,
+				Dtype:   7,
+				Ordinal: uint64(ordinal),
+				Step:    0xffffffff,
+			})
 			at += step
 		}
 		for m := range micro {
@@ -68,13 +80,21 @@ func TestCallsBecomeInferredSamples(t *testing.T) {
 			t.Fatalf("only %d samples", len(got))
 		}
 		for i, g := range got {
-			if g.Exact || g.Rank != 1 || g.Ms < 99 || g.Ms > 102 || (i > 0 && g.Iteration != got[i-1].Iteration+1) {
+			if g.Exact ||
+				g.Rank != 1 ||
+				g.Ms < 99 ||
+				g.Ms > 102 ||
+				(i > 0 && g.Iteration != got[i-1].Iteration+1) {
 				t.Fatalf("sample %d is %v", i, g)
 			}
 		}
 		states := n.ship.states()
 		last := states[len(states)-1]
-		if last.Period != 9 || last.PeriodReason != "" || last.Device != "n1.g0" || len(last.Comms) != 2 || s.period != 9 {
+		if last.Period != 9 ||
+			last.PeriodReason != "" ||
+			last.Device != "n1.g0" ||
+			len(last.Comms) != 2 ||
+			s.period != 9 {
 			t.Fatalf("state %v, published period %d", last, s.period)
 		}
 		if first := states[0]; first.Period == 0 && first.PeriodReason == "" {
@@ -105,7 +125,8 @@ func TestExitIsReportedAndCleared(t *testing.T) {
 		n.dir.exits[100].die("killed by signal 9 (SIGKILL)")
 		wait(100 * time.Millisecond)
 		states := n.ship.states()
-		if last := states[len(states)-1]; last.Alive || last.Exit != "killed by signal 9 (SIGKILL)" || last.Rank != 3 {
+		last := states[len(states)-1]
+		if last.Alive || last.Exit != "killed by signal 9 (SIGKILL)" || last.Rank != 3 {
 			t.Fatalf("state %v", last)
 		}
 		if got := n.ship.samples(); len(got) != 1 || got[0].Ms != 250 {
@@ -128,7 +149,12 @@ func TestExecIsFollowed(t *testing.T) {
 		s.set(func() { s.header.StartMonoNs = 7 })
 		wait(time.Second)
 		states := n.ship.states()
-		if len(states) != 3 || states[1].Alive || states[1].Exit == "" || !states[2].Alive || !old.closed || !n.dir.exists(100) {
+		if len(states) != 3 ||
+			states[1].Alive ||
+			states[1].Exit == "" ||
+			!states[2].Alive ||
+			!old.closed ||
+			!n.dir.exists(100) {
 			t.Fatalf("states %v, closed %v", states, old.closed)
 		}
 		s.mark(0, 1000)
@@ -178,7 +204,9 @@ func TestUnreadableMemoryEndsTheProcessOnly(t *testing.T) {
 
 func TestStaleFilesAreRemovedUnlessTheyBeat(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		dead, elsewhere, other := n.dir.add(100, 0, ""), n.dir.add(101, 1, ""), n.dir.add(102, 2, "n2.g0")
+		dead := n.dir.add(100, 0, "")
+		elsewhere := n.dir.add(101, 1, "")
+		other := n.dir.add(102, 2, "n2.g0")
 		_, _ = dead, other
 		elsewhere.control.HeartbeatNs = time.Now().Add(time.Hour).UnixNano()
 		n.dir.mu.Lock()
@@ -190,7 +218,8 @@ func TestStaleFilesAreRemovedUnlessTheyBeat(t *testing.T) {
 		n.dir.hide(100, 101, 102)
 		wait(time.Second)
 		if n.dir.exists(100) || !n.dir.exists(101) || !n.dir.exists(102) {
-			t.Fatalf("dead %v, beating %v, other node's %v", n.dir.exists(100), n.dir.exists(101), n.dir.exists(102))
+			t.Fatalf("dead %v, beating %v, other node's %v",
+				n.dir.exists(100), n.dir.exists(101), n.dir.exists(102))
 		}
 	})
 }
@@ -221,10 +250,17 @@ func TestRankComesFromTheLargestCommunicator(t *testing.T) {
 			t.Fatal("a state without a rank was sent")
 		}
 		s.set(func() {
-			s.comms = []ring.Comm{{ID: 5, State: ring.CommLive, Size: 2, Rank: 0}, {Slot: 1, ID: 6, State: ring.CommLive, Size: 8, Rank: 5}}
+			s.comms = []ring.Comm{{ID: 5, State: ring.CommLive, Size: 2, Rank: 0}, {
+				Slot:  1,
+				ID:    6,
+				State: ring.CommLive,
+				Size:  8,
+				Rank:  5,
+			}}
 		})
 		wait(time.Second)
-		if got := n.ship.states(); len(got) != 1 || got[0].Rank != 5 || got[0].World != 8 {
+		got := n.ship.states()
+		if len(got) != 1 || got[0].Rank != 5 || got[0].World != 8 {
 			t.Fatalf("states %v", got)
 		}
 	})
@@ -235,7 +271,8 @@ func TestWelcomeFencesOldEpochs(t *testing.T) {
 		n.Welcome(&falconv1.Welcome{Epoch: 2, BeatPeriodMs: 100})
 		n.Command(&falconv1.Command{Epoch: 1, Id: 9})
 		wait(time.Second)
-		if got := n.ship.results(); len(got) != 1 || got[0].Status != falconv1.CommandStatus_COMMAND_STATUS_REFUSED {
+		got := n.ship.results()
+		if len(got) != 1 || got[0].Status != falconv1.CommandStatus_COMMAND_STATUS_REFUSED {
 			t.Fatalf("a command of an old epoch: %v", got)
 		}
 		if n.ship.beats < 8 {
@@ -268,30 +305,56 @@ func TestConfig(t *testing.T) {
 	example, _ := ParseConfig([]byte(Example))
 	want := Defaults()
 	want.Node, want.Engine = example.Node, example.Engine
-	want.Cert, want.Key, want.CA = example.Cert, example.Key, example.CA
+	want.Cert = example.Cert
+	want.Key = example.Key
+	want.CA = example.CA
 	want.NICs = map[string]string{}
-	want.Launch.Command, want.Launch.Env = []string{}, map[string]string{}
+	want.Launch.Command = []string{}
+	want.Launch.Env = map[string]string{}
 	want.Launch.Standby.Imports = []string{}
 	if !reflect.DeepEqual(example, want) {
 		t.Fatalf("the example shows other defaults:\n%+v\n%+v", example, want)
 	}
 	for text, say := range map[string]string{
-		"node: n1\nnodes: 4":                                                                "nodes",
-		"node: n1\ncert: c\nkey: k":                                                         "engine is missing",
-		strings.Replace(Example, "2000", "1", 1):                                            "beat_ms is 1",
-		strings.Replace(Example, "command: []", "command: [/bin/true]", 1):                  "node_ranks is 0",
-		strings.Replace(Example, "command: []", "command: [/bin/true]\n  node_ranks: 1", 1): "already defined",
-		Example + "launch2: 1":                                                              "launch2",
-		strings.NewReplacer("command: []", "command: [/bin/true]", "node_ranks: 0", "node_ranks: 1").Replace(Example): "job is missing",
+		"node: n1\nnodes: 4":                     "nodes",
+		"node: n1\ncert: c\nkey: k":              "engine is missing",
+		strings.Replace(Example, "2000", "1", 1): "beat_ms is 1",
+		strings.Replace(
+			Example,
+			"command: []",
+			"command: [/bin/true]",
+			1,
+		): "node_ranks is 0",
+		strings.Replace(
+			Example,
+			"command: []",
+			"command: [/bin/true]\n  node_ranks: 1",
+			1,
+		): "already defined",
+		Example + "launch2: 1": "launch2",
+		strings.NewReplacer(
+			"command: []",
+			"command: [/bin/true]",
+			"node_ranks: 0",
+			"node_ranks: 1",
+		).Replace(Example): "job is missing",
 		"beat_ms: [": "line 1",
 		strings.Replace(Example, "down_s: 5", "down_s: 0", 1):                  "nic.down_s is 0",
 		strings.Replace(Example, `rank_table: ""`, "rank_table: hccl.json", 1): "no absolute path",
 		strings.Replace(Example, `listen: ""`, "listen: 127.0.0.1:29500", 1):   "belong together",
 		strings.Replace(Example, "{} ", "{n1.x: n1.nic0}", 1):                  "not of the form NODE.gINDEX",
 		strings.Replace(Example, "{} ", "{n1.g0: n1.eth0}", 1):                 "n1.nic0",
-		strings.Replace(Example, "{} ", "{n1.g0: n2.nic0}", 1):                 "not a GPU and a port of node n1",
+		strings.Replace(
+			Example,
+			"{} ",
+			"{n1.g0: n2.nic0}",
+			1,
+		): "not a GPU and a port of node n1",
 	} {
-		if _, err := ParseConfig([]byte(text)); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
+		_, err := ParseConfig([]byte(text))
+		if !errors.Is(err, ErrConfig) ||
+			!strings.Contains(err.Error(), say) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v lacks %q", text, err, say)
 		}
 	}
@@ -324,7 +387,8 @@ func TestStoppedAgentBeginsANewStream(t *testing.T) {
 			t.Fatalf("%d streams", n.ship.renewed)
 		}
 		cfg := Defaults()
-		cfg.Node, cfg.ShmDir = "n1", t.TempDir()
+		cfg.Node = "n1"
+		cfg.ShmDir = t.TempDir()
 		a := New(cfg, Options{Now: time.Now, Directory: n.dir})
 		ship := &fakeShip{}
 		a.Bind(ship)

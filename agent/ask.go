@@ -32,7 +32,11 @@ func (p *process) rankCalls(proc string, monoNs int64, most int) *falconv1.RankC
 	p.comms.readTable(p.seg)
 	out := p.tail.Report(p.comms.list, monoNs, most)
 	b := p.beat(proc, monoNs)
-	out.Rank, out.Pid, out.Total = b.Rank, b.Pid, b.Calls
-	out.HookAgeMs, out.WaitingMs, out.WaitingKnown = b.HookAgeMs, b.WaitingMs, b.WaitingKnown
+	out.Rank = b.Rank
+	out.Pid = b.Pid
+	out.Total = b.Calls
+	out.HookAgeMs = b.HookAgeMs
+	out.WaitingMs = b.WaitingMs
+	out.WaitingKnown = b.WaitingKnown
 	return out
 }

@@ -13,13 +13,29 @@ import (
 func TestAskIsAnswered(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a, b := n.dir.add(100, 0, "n1.g0"), n.dir.add(101, 1, "n1.g1")
-		comm := []ring.Comm{{Slot: 0, ID: 77, State: ring.CommLive, Size: 2, Calls: 3}}
+		comm := []ring.Comm{{
+			Slot:  0,
+			ID:    77,
+			State: ring.CommLive,
+			Size:  2,
+			Calls: 3,
+		}}
 		wait(time.Second)
 		mono := time.Now().UnixNano()
 		a.set(func() {
-			a.comms, a.control.HeartbeatNs, a.control.Coverage, a.control.WaitingSinceNs = comm, mono, ring.CoverWaiting, mono-2e9
+			a.comms = comm
+			a.control.HeartbeatNs = mono
+			a.control.Coverage = ring.CoverWaiting
+			a.control.WaitingSinceNs = mono - 2e9
 			for i := range uint64(3) {
-				a.records = append(a.records, ring.Record{Ordinal: i, Op: falcon.OpAllReduce, Count: 8, Dtype: 7, Peer: -1, EnterNs: mono - 1e9})
+				a.records = append(a.records, ring.Record{
+					Ordinal: i,
+					Op:      falcon.OpAllReduce,
+					Count:   8,
+					Dtype:   7,
+					Peer:    -1,
+					EnterNs: mono - 1e9,
+				})
 			}
 		})
 		b.set(func() { b.comms, b.control.HeartbeatNs = comm, mono })
@@ -32,10 +48,18 @@ func TestAskIsAnswered(t *testing.T) {
 			t.Fatalf("%v", got)
 		}
 		r := last.Ranks[0]
-		if r.Rank != 0 || r.Pid != 100 || r.Total != 3 || !r.WaitingKnown || r.WaitingMs < 2000 || len(r.Calls) != 3 || r.Calls[2].Number != 3 || r.Comms[0].Collectives != 3 {
+		if r.Rank != 0 ||
+			r.Pid != 100 ||
+			r.Total != 3 ||
+			!r.WaitingKnown ||
+			r.WaitingMs < 2000 ||
+			len(r.Calls) != 3 ||
+			r.Calls[2].Number != 3 ||
+			r.Comms[0].Collectives != 3 {
 			t.Errorf("%v", r)
 		}
-		if r = last.Ranks[1]; r.WaitingKnown || len(r.Calls) != 0 || r.Comms[0].Known {
+		r = last.Ranks[1]
+		if r.WaitingKnown || len(r.Calls) != 0 || r.Comms[0].Known {
 			t.Errorf("%v", r)
 		}
 	})

@@ -88,8 +88,12 @@ func (p *process) rankBeat(monoNs int64) *falconv1.RankBeat {
 	st := p.seg.Control()
 	last := max(st.HeartbeatNs, p.header.StartMonoNs)
 	b := &falconv1.RankBeat{
-		Rank: int32(p.rank), Pid: int32(p.header.PID), Iteration: max(st.Iteration, -1), StepTag: max(st.StepTag, -1),
-		HookAgeMs: float64(max(monoNs-last, 0)) / float64(time.Millisecond), Generation: st.GenerationNow,
+		Rank:       int32(p.rank),
+		Pid:        int32(p.header.PID),
+		Iteration:  max(st.Iteration, -1),
+		StepTag:    max(st.StepTag, -1),
+		HookAgeMs:  float64(max(monoNs-last, 0)) / float64(time.Millisecond),
+		Generation: st.GenerationNow,
 	}
 	p.addProgress(b, st, monoNs)
 	return b

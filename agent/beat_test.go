@@ -13,9 +13,12 @@ func TestBeatsCarryEveryProcess(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a, b := n.dir.add(100, 0, "n1.g0"), n.dir.add(101, 1, "n1.g1")
 		a.set(func() {
-			a.control.HeartbeatNs, a.control.Iteration, a.control.StepTag = time.Now().UnixNano(), 7, 8
+			a.control.HeartbeatNs = time.Now().UnixNano()
+			a.control.Iteration = 7
+			a.control.StepTag = 8
 		})
-		b.set(func() { b.header.StartMonoNs = time.Now().UnixNano() }) // its hook never beat
+		// its hook never beat
+		b.set(func() { b.header.StartMonoNs = time.Now().UnixNano() })
 		wait(2 * time.Second)
 		n.dir.exits[101].die("exited with status 1")
 		wait(2*time.Second + 100*time.Millisecond)
@@ -25,7 +28,12 @@ func TestBeatsCarryEveryProcess(t *testing.T) {
 			t.Fatalf("a dead process beats: %v", n.ship.ranks)
 		}
 		got := n.ship.ranks[0]
-		if got.Rank != 0 || got.Pid != 100 || got.Iteration != 7 || got.StepTag != 8 || got.HookAgeMs < 3900 || got.HookAgeMs > 4200 {
+		if got.Rank != 0 ||
+			got.Pid != 100 ||
+			got.Iteration != 7 ||
+			got.StepTag != 8 ||
+			got.HookAgeMs < 3900 ||
+			got.HookAgeMs > 4200 {
 			t.Fatalf("beat %v", got)
 		}
 	})
@@ -33,9 +41,12 @@ func TestBeatsCarryEveryProcess(t *testing.T) {
 
 func TestHookThatNeverBeatAgesWithItsProcess(t *testing.T) {
 	s := &fakeSegment{}
-	s.header.StartMonoNs, s.control.Iteration, s.control.StepTag = 5e9, -9, -9
+	s.header.StartMonoNs = 5e9
+	s.control.Iteration = -9
+	s.control.StepTag = -9
 	p := newProcess("x", s, nil)
-	if got := p.rankBeat(7e9); got.HookAgeMs != 2000 || got.Iteration != -1 || got.StepTag != -1 {
+	got := p.rankBeat(7e9)
+	if got.HookAgeMs != 2000 || got.Iteration != -1 || got.StepTag != -1 {
 		t.Fatalf("beat %v", got)
 	}
 }
@@ -58,14 +69,24 @@ func TestStarvedHookIsAlive(t *testing.T) {
 			cfg := Defaults()
 			cfg.Host.Proc = t.TempDir()
 			for i, text := range c.tasks {
-				dir := filepath.Join(cfg.Host.Proc, "100", "task", strconv.Itoa(100+i))
-				if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "stat"), []byte(strconv.Itoa(100+i)+" "+text), 0o600)); err != nil {
+				dir := filepath.Join(
+					cfg.Host.Proc,
+					"100",
+					"task",
+					strconv.Itoa(100+i),
+				)
+				if err := errors.Join(
+					os.MkdirAll(dir, 0o700),
+					os.WriteFile(filepath.Join(dir, "stat"), []byte(strconv.Itoa(100+i)+" "+text), 0o600),
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
 			onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
 				p := n.dir.add(100, 0, "n1.g0")
-				p.set(func() { p.control.HeartbeatNs = time.Now().UnixNano() })
+				p.set(func() {
+					p.control.HeartbeatNs = time.Now().UnixNano()
+				})
 				wait(6 * time.Second)
 				n.ship.mu.Lock()
 				defer n.ship.mu.Unlock()
@@ -88,7 +109,8 @@ func TestEndIsToldAtOnce(t *testing.T) {
 		n.dir.exits[100].die("killed by signal 9 (SIGKILL)")
 		wait(time.Millisecond)
 		states := n.ship.states()
-		if last := states[len(states)-1]; last.Alive || time.Since(begun) > 2*time.Millisecond {
+		last := states[len(states)-1]
+		if last.Alive || time.Since(begun) > 2*time.Millisecond {
 			t.Fatalf("state %v after %v", last, time.Since(begun))
 		}
 	})

@@ -17,7 +17,15 @@ type endless struct {
 func (e *endless) Drain(buf []ring.Record) (int, uint64) {
 	for i := range buf {
 		r := &buf[i]
-		*r = ring.Record{EnterNs: e.at, Op: falcon.OpSend, Comm: 1, Count: 4096, Dtype: 7, Ordinal: e.ordinal[1], Step: 0xffffffff}
+		*r = ring.Record{
+			EnterNs: e.at,
+			Op:      falcon.OpSend,
+			Comm:    1,
+			Count:   4096,
+			Dtype:   7,
+			Ordinal: e.ordinal[1],
+			Step:    0xffffffff,
+		}
 		if e.at/1e6%33 == 32 { // 32 calls of micro-batches, then the gradients
 			r.Op, r.Comm, r.Ordinal = falcon.OpAllReduce, 0, e.ordinal[0]
 			e.ordinal[0]++
@@ -37,11 +45,16 @@ func (e *endless) Drain(buf []ring.Record) (int, uint64) {
 // period. ns/record is the figure; a look drains batchesMax batches.
 func BenchmarkDrain(b *testing.B) {
 	d := &endless{fakeSegment: &fakeSegment{
-		header: ring.Header{PID: 1, Rank: 0, World: 4}, control: ring.Control{Iteration: -1},
-		comms: []ring.Comm{{Slot: 0, ID: 77, Size: 4, State: ring.CommLive}, {Slot: 1, ID: 88, Size: 2, State: ring.CommLive}},
+		header:  ring.Header{PID: 1, Rank: 0, World: 4},
+		control: ring.Control{Iteration: -1},
+		comms: []ring.Comm{
+			{Slot: 0, ID: 77, Size: 4, State: ring.CommLive},
+			{Slot: 1, ID: 88, Size: 2, State: ring.CommLive},
+		},
 	}}
 	p := newProcess("bench", d, nil)
-	buf, out := newBuffers(), make([]falcon.Sample, 0, 1<<16)
+	buf := newBuffers()
+	out := make([]falcon.Sample, 0, 1<<16)
 	for range 4 { // learn the period
 		out = p.drainRings(buf, out[:0])
 	}
@@ -60,16 +73,23 @@ func BenchmarkDrain(b *testing.B) {
 // iteration costs nothing; an inferred iteration costs its one-element slice.
 func TestDrainAllocatesNothingPerRecord(t *testing.T) {
 	d := &endless{fakeSegment: &fakeSegment{
-		header: ring.Header{PID: 1, Rank: 0, World: 4}, control: ring.Control{Iteration: -1},
-		comms: []ring.Comm{{Slot: 0, ID: 77, Size: 4, State: ring.CommLive}, {Slot: 1, ID: 88, Size: 2, State: ring.CommLive}},
+		header:  ring.Header{PID: 1, Rank: 0, World: 4},
+		control: ring.Control{Iteration: -1},
+		comms: []ring.Comm{
+			{Slot: 0, ID: 77, Size: 4, State: ring.CommLive},
+			{Slot: 1, ID: 88, Size: 2, State: ring.CommLive},
+		},
 	}}
 	p := newProcess("test", d, nil)
-	buf, out := newBuffers(), make([]falcon.Sample, 0, 1<<16)
+	buf := newBuffers()
+	out := make([]falcon.Sample, 0, 1<<16)
 	for range 4 {
 		out = p.drainRings(buf, out[:0])
 	}
 	records := float64(batchesMax * batchRecords)
-	allocs := testing.AllocsPerRun(5, func() { out = p.drainRings(buf, out[:0]) })
+	allocs := testing.AllocsPerRun(5, func() {
+		out = p.drainRings(buf, out[:0])
+	})
 	if iterations := records / 33; allocs > iterations+1 {
 		t.Fatalf("%v allocations for %v records and %.0f iterations", allocs, records, iterations)
 	}

@@ -11,8 +11,10 @@ func (p *process) choicesOn(c ring.Comm) falcon.Choices {
 	out := p.status.NCCL.Choices()
 	for op := range out {
 		x := falcon.Choice{
-			Algorithm: falcon.Algorithm(c.Choices[op]), Protocol: falcon.Protocol(c.Choices[op] >> 8), Channels: uint8(c.Choices[op] >> 16),
-			Source: falcon.ChoiceProfiler,
+			Algorithm: falcon.Algorithm(c.Choices[op]),
+			Protocol:  falcon.Protocol(c.Choices[op] >> 8),
+			Channels:  uint8(c.Choices[op] >> 16),
+			Source:    falcon.ChoiceProfiler,
 		}
 		if x.Known() {
 			out[op] = x

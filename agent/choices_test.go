@@ -20,7 +20,12 @@ func TestChoicesOnACommunicator(t *testing.T) {
 	got := p.choicesOn(c)
 	for op, want := range map[falcon.Op]falcon.Choice{
 		falcon.OpAllReduce: {Algorithm: falcon.AlgorithmTree, Channels: 4, Source: falcon.ChoiceEnvironment},
-		falcon.OpAllGather: {Algorithm: falcon.AlgorithmPAT, Protocol: falcon.ProtocolSimple, Channels: 16, Source: falcon.ChoiceProfiler},
+		falcon.OpAllGather: {
+			Algorithm: falcon.AlgorithmPAT,
+			Protocol:  falcon.ProtocolSimple,
+			Channels:  16,
+			Source:    falcon.ChoiceProfiler,
+		},
 	} {
 		if got.Of(op) != want {
 			t.Errorf("%s: %+v, want %+v", op, got.Of(op), want)

@@ -34,7 +34,10 @@ func (q *questions) nodeReader(p *falconv1.Peek, calls []string) peekRead {
 		ranks[rank] = q.said.Of(rank)
 	}
 	return func() ([]*falconv1.PeekPart, string) {
-		parts := []*falconv1.PeekPart{{Source: "calls", Lines: calls[:min(len(calls), peek.LinesMost)]}}
+		parts := []*falconv1.PeekPart{{
+			Source: "calls",
+			Lines:  calls[:min(len(calls), peek.LinesMost)],
+		}}
 		parts = append(parts, orWhy("kernel", kernelRead, kernelWhy)...)
 		parts = append(parts, rasPart(rasAddress))
 		for _, rank := range slices.Sorted(maps.Keys(ranks)) {
@@ -59,8 +62,9 @@ func orWhy(source string, read peekRead, why string) []*falconv1.PeekPart {
 	return []*falconv1.PeekPart{{Source: source, Note: why}}
 }
 
-// rasPart asks NCCL's RAS on this node for its status, as its own client does. It answers from a thread of its
-// own in one of the job's processes, and waits for peers itself: what has not come within rasWithin is left.
+// rasPart asks NCCL's RAS on this node for its status, as its own client does. It answers from a
+// thread of its own in one of the job's processes, and waits for peers itself: what has not come
+// within rasWithin is left.
 func rasPart(address string) *falconv1.PeekPart {
 	part := &falconv1.PeekPart{Source: "ras", Path: address}
 	conn, err := net.DialTimeout("tcp", address, rasWithin)
@@ -97,7 +101,9 @@ func within(parts []*falconv1.PeekPart) []*falconv1.PeekPart {
 		total += sizeOf(p.Lines)
 	}
 	for total > collectBytes {
-		most := slices.MaxFunc(parts, func(a, b *falconv1.PeekPart) int { return sizeOf(a.Lines) - sizeOf(b.Lines) })
+		most := slices.MaxFunc(parts, func(a, b *falconv1.PeekPart) int {
+			return sizeOf(a.Lines) - sizeOf(b.Lines)
+		})
 		half := len(most.Lines) / 2
 		total -= sizeOf(most.Lines[:half+1])
 		most.Lines = most.Lines[half+1:]
@@ -123,8 +129,11 @@ func (s processSet) callLines(proc string, mono int64) []string {
 			if !comm.GetKnown() {
 				continue
 			}
-			out = append(out, fmt.Sprintf("rank %d process %d communicator %016x: collective %d, %d inside, %.1f s since its newest call",
-				c.GetRank(), c.GetPid(), comm.GetComm(), comm.GetCollectives(), comm.GetInside(), c.GetIdleMs()/1e3))
+			out = append(out, fmt.Sprintf(
+				"rank %d process %d communicator %016x: collective %d, %d inside, %.1f s since its newest call",
+				c.GetRank(), c.GetPid(), comm.GetComm(), comm.GetCollectives(), comm.GetInside(),
+				c.GetIdleMs()/1e3,
+			))
 		}
 	}
 	return out

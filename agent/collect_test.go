@@ -26,7 +26,10 @@ func TestPeekAtANode(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	if _, err := out.WriteString("step 1\npassword=hunter2\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +42,10 @@ func TestPeekAtANode(t *testing.T) {
 			by[p.GetSource()] = p
 		}
 		said := by["stdout and stderr"]
-		if by["calls"] == nil || len(by["kernel"].GetLines()) == 0 || by["ras"].GetNote() == "" || said.GetOwner() != 3 {
+		if by["calls"] == nil ||
+			len(by["kernel"].GetLines()) == 0 ||
+			by["ras"].GetNote() == "" ||
+			said.GetOwner() != 3 {
 			t.Fatalf("%s", linesOf(got))
 		}
 		if text := linesOf(got); !strings.Contains(text, "step 1") || strings.Contains(text, "hunter2") {
@@ -50,7 +56,10 @@ func TestPeekAtANode(t *testing.T) {
 
 // RAS is asked once, and left where it does not answer whole.
 func TestRASIsBounded(t *testing.T) {
-	for _, answers := range []string{"NCCL version 2.28.9\n\x1b[2JJob summary\n", strings.Repeat("line\n", 10_000)} {
+	for _, answers := range []string{
+		"NCCL version 2.28.9\n\x1b[2JJob summary\n",
+		strings.Repeat("line\n", 10_000),
+	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -67,10 +76,13 @@ func TestRASIsBounded(t *testing.T) {
 		}()
 		p := rasPart(l.Addr().String())
 		l.Close()
-		if len(p.GetLines()) == 0 || len(p.GetLines()) > 200 || strings.ContainsRune(strings.Join(p.GetLines(), ""), '\x1b') {
+		if len(p.GetLines()) == 0 ||
+			len(p.GetLines()) > 200 ||
+			strings.ContainsRune(strings.Join(p.GetLines(), ""), '\x1b') {
 			t.Errorf("%d lines, %q", len(p.GetLines()), p.GetNote())
 		}
-		if p := rasPart(l.Addr().String()); !strings.Contains(p.GetNote(), "no process of this node listens") {
+		if p := rasPart(l.Addr().String()); !strings.Contains(p.GetNote(),
+			"no process of this node listens") {
 			t.Errorf("nobody listens: %v", p)
 		}
 	}

@@ -21,15 +21,28 @@ const (
 
 func profileCommand(id uint64, iterations int32, ranks ...int32) *falconv1.Command {
 	return &falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(20 * time.Second).UnixNano(),
-		Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{Window: id, Iterations: iterations, Ranks: ranks}},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(20 * time.Second).UnixNano(),
+		Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{
+			Window:     id,
+			Iterations: iterations,
+			Ranks:      ranks,
+		}},
 	}
 }
 
 func orderCommand(id, order uint64, within time.Duration) *falconv1.Command {
 	return &falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(within).UnixNano(),
-		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: order, Kind: "microbatches", MicroBatches: []int32{7, 9}, JobEpoch: 1}},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(within).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:        order,
+			Kind:         "microbatches",
+			MicroBatches: []int32{7, 9},
+			JobEpoch:     1,
+		}},
 	}
 }
 
@@ -54,19 +67,38 @@ func (n *node) expect(t *testing.T, want ...falconv1.CommandStatus) []*falconv1.
 func run(s *fakeSegment, first, iterations int64, micro int, comp, bubble, opt float64) {
 	at := 1000 + 1000*float64(first)
 	zero := 1000 * 1e6 // the window's base event on the monotonic clock, ns
-	ordinals := map[uint32]uint64{0: uint64(first) * 3, 1: uint64(first) * 2 * uint64(micro)}
+	ordinals := map[uint32]uint64{
+		0: uint64(first) * 3,
+		1: uint64(first) * 2 * uint64(micro),
+	}
 	for i := first; i < first+iterations; i++ {
 		s.mark(i, at)
 		at += 40 // data
 		call := func(op falcon.Op, comm uint32, bytes uint64, ms float64) {
 			s.set(func() {
-				r := ring.Record{EnterNs: int64((at - 3) * 1e6), Op: op, Comm: comm, Count: bytes / 4, Dtype: 7, Ordinal: ordinals[comm], Step: uint32(i), Flags: ring.FlagTimed}
+				r := ring.Record{
+					EnterNs: int64((at - 3) * 1e6),
+					Op:      op,
+					Comm:    comm,
+					Count:   bytes / 4,
+					Dtype:   7,
+					Ordinal: ordinals[comm],
+					Step:    uint32(i),
+					Flags:   ring.FlagTimed,
+				}
 				s.records = append(s.records, r)
 				if s.open {
 					s.control.TimingsWritten++
 					s.timings = append(s.timings, ring.Timing{
-						Window: s.window, Comm: comm, Ordinal: r.Ordinal, Op: op, Bytes: bytes, Peer: -1,
-						StartNs: int64(at*1e6 - zero), DurationNs: int64(ms * 1e6), QueueNs: 3e6,
+						Window:     s.window,
+						Comm:       comm,
+						Ordinal:    r.Ordinal,
+						Op:         op,
+						Bytes:      bytes,
+						Peer:       -1,
+						StartNs:    int64(at*1e6 - zero),
+						DurationNs: int64(ms * 1e6),
+						QueueNs:    3e6,
 					})
 				}
 			})
@@ -104,8 +136,14 @@ func TestProfileOfAPipelineStage(t *testing.T) {
 			t.Fatalf("open %v, profiles %v", s.open, p)
 		}
 		got := p[0].Ranks[0]
-		if got.Rank != 2 || math.Abs(got.SelfMs-15) > 1e-6 || got.QueueMs != 3 || got.MicroBatches != 4 || got.Iterations < 3 || got.Dropped != 0 {
-			t.Fatalf("self %v, queue %v, %d iterations, %d dropped", got.SelfMs, got.QueueMs, got.Iterations, got.Dropped)
+		if got.Rank != 2 ||
+			math.Abs(got.SelfMs-15) > 1e-6 ||
+			got.QueueMs != 3 ||
+			got.MicroBatches != 4 ||
+			got.Iterations < 3 ||
+			got.Dropped != 0 {
+			t.Fatalf("self %v, queue %v, %d iterations, %d dropped",
+				got.SelfMs, got.QueueMs, got.Iterations, got.Dropped)
 		}
 		if c := got.Calls[0]; c.Comm != 88 || c.DurationMs != 32 {
 			t.Fatalf("first call %v", c)
@@ -128,7 +166,11 @@ func TestProfileInColumns(t *testing.T) {
 		n.expect(t, accepted, done)
 		p := n.ship.profiles()[0].Ranks[0]
 		got := convert.ProfileFromProto(11, p)
-		if len(p.Calls) > 0 || len(got.Calls) < 3*9 || got.Calls[0].Comm != 88 || got.Calls[0].DurationMs != 32 || got.SelfMs != p.SelfMs {
+		if len(p.Calls) > 0 ||
+			len(got.Calls) < 3*9 ||
+			got.Calls[0].Comm != 88 ||
+			got.Calls[0].DurationMs != 32 ||
+			got.SelfMs != p.SelfMs {
 			t.Fatalf("%d messages, calls %+v", len(p.Calls), got.Calls)
 		}
 	})
@@ -146,7 +188,8 @@ func TestProfileWithoutPipeline(t *testing.T) {
 		run(s, 2, 5, 0, 0, 0, 60)
 		wait(time.Second)
 		n.expect(t, accepted, done)
-		if got := n.ship.profiles()[0].Ranks[0].SelfMs; math.Abs(got-40.0/8) > 1e-6 {
+		got := n.ship.profiles()[0].Ranks[0].SelfMs
+		if math.Abs(got-40.0/8) > 1e-6 {
 			t.Fatalf("self %v, want the 40 ms before the gradients over 8", got)
 		}
 	})
@@ -164,9 +207,19 @@ func TestProfileWithoutMarks(t *testing.T) {
 		s.set(func() {
 			for i := 40; i < 48; i++ {
 				for c := range 9 {
-					tm := ring.Timing{Window: 1, Comm: 1, Ordinal: uint64(8*i + c), Op: falcon.OpSend, StartNs: int64(i*90+c*10) * 1e6, DurationNs: 4e6}
+					tm := ring.Timing{
+						Window:     1,
+						Comm:       1,
+						Ordinal:    uint64(8*i + c),
+						Op:         falcon.OpSend,
+						StartNs:    int64(i*90+c*10) * 1e6,
+						DurationNs: 4e6,
+					}
 					if c == 8 {
-						tm.Comm, tm.Ordinal, tm.Op, tm.Bytes = 0, uint64(i), falcon.OpAllReduce, 1<<20
+						tm.Comm = 0
+						tm.Ordinal = uint64(i)
+						tm.Op = falcon.OpAllReduce
+						tm.Bytes = 1 << 20
 					}
 					s.timings = append(s.timings, tm)
 				}
@@ -194,12 +247,22 @@ func TestProfileOfOneCallAnIteration(t *testing.T) {
 			for i := from; i < to; i++ {
 				s.set(func() {
 					s.records = append(s.records, ring.Record{
-						EnterNs: int64(i) * 300e6, Op: falcon.OpAllReduce, Count: 1 << 18, Dtype: 7, Ordinal: uint64(i), Flags: flags,
+						EnterNs: int64(i) * 300e6,
+						Op:      falcon.OpAllReduce,
+						Count:   1 << 18,
+						Dtype:   7,
+						Ordinal: uint64(i),
+						Flags:   flags,
 					})
 					if s.open {
 						s.control.TimingsWritten++
 						s.timings = append(s.timings, ring.Timing{
-							Window: s.window, Ordinal: uint64(i), Op: falcon.OpAllReduce, Bytes: 1 << 20, StartNs: int64(i) * 300e6, DurationNs: 20e6,
+							Window:     s.window,
+							Ordinal:    uint64(i),
+							Op:         falcon.OpAllReduce,
+							Bytes:      1 << 20,
+							StartNs:    int64(i) * 300e6,
+							DurationNs: 20e6,
 						})
 					}
 				})
@@ -213,7 +276,9 @@ func TestProfileOfOneCallAnIteration(t *testing.T) {
 		wait(2 * time.Second)
 		n.expect(t, accepted, done)
 		got := n.ship.profiles()[0].Ranks[0]
-		if math.Abs(got.SelfMs-280) > 1e-6 || got.Iterations != 2 || len(got.Calls) != 2 {
+		if math.Abs(got.SelfMs-280) > 1e-6 ||
+			got.Iterations != 2 ||
+			len(got.Calls) != 2 {
 			t.Fatalf("self %v, %d calls over %d iterations", got.SelfMs, len(got.Calls), got.Iterations)
 		}
 	})
@@ -224,19 +289,31 @@ func TestProfileOfOneCallAnIteration(t *testing.T) {
 func TestProfileAskedForAgain(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		s := n.dir.add(100, 0, "n1.g0")
-		s.set(func() { s.control.MicroBatches, s.control.ProfileDone, s.control.TimingsWritten = 4, 7, 100 })
+		s.set(func() {
+			s.control.MicroBatches = 4
+			s.control.ProfileDone = 7
+			s.control.TimingsWritten = 100
+		})
 		run(s, 0, 2, 4, 15, 0, 1)
 		n.Command(profileCommand(7, 2))
 		wait(200 * time.Millisecond)
 		if s.window == 7 || s.window == 0 || !s.open {
 			t.Fatalf("window %d", s.window)
 		}
-		s.set(func() { s.control.TimingsWritten += 5; s.control.TimingsLost = 2 }) // five were overwritten
+		// five were overwritten
+		s.set(func() {
+			s.control.TimingsWritten += 5
+			s.control.TimingsLost = 2
+		})
 		run(s, 2, 5, 4, 15, 0, 1)
 		wait(time.Second)
 		n.expect(t, accepted, done)
-		if p := n.ship.profiles()[0]; p.Window != 7 || p.Ranks[0].Dropped != 7 || math.Abs(p.Ranks[0].SelfMs-15) > 1e-6 {
-			t.Fatalf("window %d, %d dropped, self %v", p.Window, p.Ranks[0].Dropped, p.Ranks[0].SelfMs)
+		p := n.ship.profiles()[0]
+		if p.Window != 7 ||
+			p.Ranks[0].Dropped != 7 ||
+			math.Abs(p.Ranks[0].SelfMs-15) > 1e-6 {
+			t.Fatalf("window %d, %d dropped, self %v",
+				p.Window, p.Ranks[0].Dropped, p.Ranks[0].SelfMs)
 		}
 	})
 }
@@ -283,13 +360,16 @@ func TestProfileSurvivesADyingRank(t *testing.T) {
 
 func commit(s *fakeSegment, order uint64, iteration int64, status int32) {
 	s.set(func() {
-		s.control.CommittedOrder, s.control.CommittedIteration, s.control.CommittedStatus = order, iteration, status
+		s.control.CommittedOrder = order
+		s.control.CommittedIteration = iteration
+		s.control.CommittedStatus = status
 	})
 }
 
 func TestOrderIsWatchedUntilAllCommitted(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		a, b := n.dir.add(100, 0, "n1.g0"), n.dir.add(101, 1, "n1.g1")
+		a := n.dir.add(100, 0, "n1.g0")
+		b := n.dir.add(101, 1, "n1.g1")
 		wait(time.Second)
 		c := orderCommand(5, 3, 10*time.Second)
 		n.Command(c)
@@ -301,12 +381,26 @@ func TestOrderIsWatchedUntilAllCommitted(t *testing.T) {
 		commit(b, 3, 41, 0)
 		wait(time.Second)
 		got := n.expect(t, accepted, accepted, accepted, done)
-		if r := got[3].Ranks; len(r) != 2 || r[1].Rank != 1 || r[1].Order != 3 || r[1].Iteration != 41 || len(got[2].Ranks) != 1 {
+		r := got[3].Ranks
+		if len(r) != 2 ||
+			r[1].Rank != 1 ||
+			r[1].Order != 3 ||
+			r[1].Iteration != 41 ||
+			len(got[2].Ranks) != 1 {
 			t.Fatalf("results %v", got)
 		}
-		want := falcon.Order{Epoch: 1, ID: 3, Kind: "microbatches", MicroBatches: []int32{7, 9}}
+		want := falcon.Order{
+			Epoch:        1,
+			ID:           3,
+			Kind:         "microbatches",
+			MicroBatches: []int32{7, 9},
+		}
 		for _, s := range []*fakeSegment{a, b} {
-			if len(s.orders) != 1 || s.orders[0].ID != want.ID || s.orders[0].MicroBatches[1] != 9 || s.orders[0].Kind != want.Kind || s.orders[0].Epoch != 1 {
+			if len(s.orders) != 1 ||
+				s.orders[0].ID != want.ID ||
+				s.orders[0].MicroBatches[1] != 9 ||
+				s.orders[0].Kind != want.Kind ||
+				s.orders[0].Epoch != 1 {
 				t.Fatalf("orders %v", s.orders)
 			}
 		}
@@ -340,7 +434,8 @@ func TestOrderExpires(t *testing.T) {
 func TestLateCommitsAreReported(t *testing.T) {
 	for _, after := range []time.Duration{5 * time.Second, voteWait + 5*time.Second} {
 		onNode(t, func(t *testing.T, n *node) {
-			a, b := n.dir.add(100, 0, "n1.g0"), n.dir.add(101, 1, "n1.g1")
+			a := n.dir.add(100, 0, "n1.g0")
+			b := n.dir.add(101, 1, "n1.g1")
 			wait(time.Second)
 			n.Command(orderCommand(1, 3, 2*time.Second))
 			wait(2*time.Second + after)
@@ -350,7 +445,10 @@ func TestLateCommitsAreReported(t *testing.T) {
 			commit(b, 3, 7, 0)
 			wait(time.Second)
 			got := n.ship.results()
-			if len(got) != before+2 || len(got[before].Ranks) != 1 || len(got[before+1].Ranks) != 2 || got[before+1].Status != done {
+			if len(got) != before+2 ||
+				len(got[before].Ranks) != 1 ||
+				len(got[before+1].Ranks) != 2 ||
+				got[before+1].Status != done {
 				t.Fatalf("%v after the deadline: results %v", after, got)
 			}
 		})

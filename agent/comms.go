@@ -28,9 +28,13 @@ func (t *commTable) readTable(seg Segment) {
 }
 
 // outdate allows one more read for a slot that is unknown.
-func (t *commTable) outdate() { t.current = false }
+func (t *commTable) outdate() {
+	t.current = false
+}
 
-func (t *commTable) knowsSlot(slot uint32) bool { return int(slot) < len(t.ids) && t.ids[slot] != 0 }
+func (t *commTable) knowsSlot(slot uint32) bool {
+	return int(slot) < len(t.ids) && t.ids[slot] != 0
+}
 
 // idOfSlot is the communicator's id, the slot's number where it is unknown.
 func (t *commTable) idOfSlot(slot uint32) uint64 {

@@ -29,7 +29,9 @@ const configBytesMax = 1 << 20
 
 // Config is the agent's configuration file (YAML; unknown keys are errors).
 type Config struct {
-	Node   string `yaml:"node"`        // name of this machine; ranks' devices are NODE.gINDEX; empty = its hostname up to the first dot
+	// name of this machine; ranks' devices are NODE.gINDEX; empty = its hostname up
+	// to the first dot
+	Node   string `yaml:"node"`
 	Job    string `yaml:"job"`         // only this job's processes; empty = every job's
 	Engine string `yaml:"engine"`      // HOST:PORT
 	Server string `yaml:"server_name"` // name in the engine's certificate; empty = HOST
@@ -48,9 +50,10 @@ type Config struct {
 	SpoolFrames int `yaml:"spool_frames"`
 	SpoolMb     int `yaml:"spool_mb"`
 
-	NVML NVMLConfig        `yaml:"nvml"`
-	NIC  NICConfig         `yaml:"nic"`
-	NICs map[string]string `yaml:"nics"` // NIC by device, "n1.g0": "n1.nic0"; the rest is found by PCI distance
+	NVML NVMLConfig `yaml:"nvml"`
+	NIC  NICConfig  `yaml:"nic"`
+	// NIC by device, "n1.g0": "n1.nic0"; the rest is found by PCI distance
+	NICs map[string]string `yaml:"nics"`
 	Host HostConfig        `yaml:"host"`
 
 	Launch launch.Config `yaml:"launch"`
@@ -110,12 +113,21 @@ var Example string
 // Defaults is the configuration before a file is read.
 func Defaults() Config {
 	return Config{
-		ShmDir: "/dev/shm", LogLevel: "info", BeatMs: 2000, TelemetryMs: 1000, DrainMs: 50,
-		SpoolFrames: 4096, SpoolMb: 16,
-		NVML: NVMLConfig{Enabled: true},
-		NIC:  NICConfig{Sysfs: "/sys", DownS: 5},
-		Host: HostConfig{Proc: "/proc", Cgroup: "/sys/fs/cgroup"},
-		Logs: LogsConfig{Enabled: true, Files: []string{}, Kernel: "/dev/kmsg"},
+		ShmDir:      "/dev/shm",
+		LogLevel:    "info",
+		BeatMs:      2000,
+		TelemetryMs: 1000,
+		DrainMs:     50,
+		SpoolFrames: 4096,
+		SpoolMb:     16,
+		NVML:        NVMLConfig{Enabled: true},
+		NIC:         NICConfig{Sysfs: "/sys", DownS: 5},
+		Host:        HostConfig{Proc: "/proc", Cgroup: "/sys/fs/cgroup"},
+		Logs: LogsConfig{
+			Enabled: true,
+			Files:   []string{},
+			Kernel:  "/dev/kmsg",
+		},
 	}
 }
 
@@ -124,7 +136,10 @@ func ReadConfig(path string) (Config, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Config{}, fmt.Errorf("%w: %w; give another with --config (falcon-agent --help shows every key)", ErrConfig, err)
+		return Config{}, fmt.Errorf(
+			"%w: %w; give another with --config (falcon-agent --help shows every key)",
+			ErrConfig, err,
+		)
 	case err != nil:
 		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -184,7 +199,12 @@ func joinLines(err error) string {
 
 func (c Config) validate() error {
 	for _, need := range []struct{ key, value string }{
-		{"node", c.Node}, {"engine", c.Engine}, {"cert", c.Cert}, {"key", c.Key}, {"ca", c.CA}, {"shm_dir", c.ShmDir},
+		{"node", c.Node},
+		{"engine", c.Engine},
+		{"cert", c.Cert},
+		{"key", c.Key},
+		{"ca", c.CA},
+		{"shm_dir", c.ShmDir},
 	} {
 		if need.value == "" {
 			return fmt.Errorf("%w: %s is missing (falcon-agent --help shows every key)", ErrConfig, need.key)
@@ -205,7 +225,8 @@ func (c Config) validate() error {
 		{"lab.gpus", c.Lab.GPUs, 0, 8},
 	} {
 		if bound.value < bound.least || bound.value > bound.most {
-			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
+			return fmt.Errorf("%w: %s is %d, it must be from %d to %d",
+				ErrConfig, bound.key, bound.value, bound.least, bound.most)
 		}
 	}
 	if (c.Store.Listen == "") != (c.Store.Upstream == "") {
@@ -230,7 +251,11 @@ func (c Config) checkLaunch() error {
 	if c.Launch.Ranks() > 0 && c.Job == "" {
 		return errors.New("job is missing: a node that starts processes must know which job's")
 	}
-	return cmp.Or(c.Launch.Check(), c.Launch.CheckSame("FALCON_JOB", c.Job), c.Launch.CheckSame("FALCON_SHM_DIR", c.ShmDir))
+	return cmp.Or(
+		c.Launch.Check(),
+		c.Launch.CheckSame("FALCON_JOB", c.Job),
+		c.Launch.CheckSame("FALCON_SHM_DIR", c.ShmDir),
+	)
 }
 
 // nicsMax bounds the map from devices to network ports.
@@ -247,10 +272,15 @@ func (c Config) checkNICs() error {
 		}
 		index, ok := strings.CutPrefix(nic, c.Node+".nic")
 		if n, err := strconv.Atoi(index); !ok || err != nil || n < 0 || string(d.Node()) != c.Node {
-			return fmt.Errorf("%w: nics: %q and %q are not a GPU and a port of node %s, such as %[4]s.g0 and %[4]s.nic0", ErrConfig, device, nic, c.Node)
+			return fmt.Errorf(
+				"%w: nics: %q and %q are not a GPU and a port of node %s, such as %[4]s.g0 and %[4]s.nic0",
+				ErrConfig, device, nic, c.Node,
+			)
 		}
 	}
 	return nil
 }
 
-func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+func milliseconds(n int) time.Duration {
+	return time.Duration(n) * time.Millisecond
+}

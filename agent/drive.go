@@ -57,7 +57,9 @@ func (a *Agent) takeInput(now time.Time) bool {
 	select {
 	case q := <-a.questions.peeks:
 		a.noteSigns(a.processes.living(), a.dir.MonoNs())
-		a.questions.answerPeek(q, func() []string { return a.processes.callLines(a.proc, a.dir.MonoNs()) }, a.ship.Send)
+		a.questions.answerPeek(q, func() []string {
+			return a.processes.callLines(a.proc, a.dir.MonoNs())
+		}, a.ship.Send)
 		return true
 	default:
 	}

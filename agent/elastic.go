@@ -31,8 +31,8 @@ type restarter struct {
 	killed   bool
 }
 
-// restarters are those that are known to this agent. Before it starts ranks here it ends them: both would start
-// the job again, and two would train.
+// restarters are those that are known to this agent. Before it starts ranks here it ends them: both
+// would start the job again, and two would train.
 type restarters struct {
 	parents Parents
 	known   map[elastic.Process]*restarter
@@ -43,7 +43,11 @@ func newRestarters(parents Parents, log *slog.Logger) restarters {
 	if parents == nil {
 		parents = elastic.System{Proc: "/proc"}
 	}
-	return restarters{parents: parents, known: map[elastic.Process]*restarter{}, log: log}
+	return restarters{
+		parents: parents,
+		known:   map[elastic.Process]*restarter{},
+		log:     log,
+	}
 }
 
 // takeUp notes the elastic agent above a process, where one will start it again.
@@ -56,13 +60,20 @@ func (rs restarters) takeUp(p *process) {
 	if found.PID == 0 || rs.known[found] != nil {
 		return
 	}
-	rs.known[found] = &restarter{worker: p.String(), restarts: declared.Restarts, doubt: err}
+	rs.known[found] = &restarter{
+		worker:   p.String(),
+		restarts: declared.Restarts,
+		doubt:    err,
+	}
 }
 
-// end has all of them end, with what they have started; left reports that one still runs. Each ends its workers
-// itself, and is killed with them once it had its time. The error is of one that can't be ended.
+// end has all of them end, with what they have started; left reports that one still runs.
+// Each ends its workers itself, and is killed with them once it had its time. The error is of
+// one that can't be ended.
 func (rs restarters) end(now time.Time, grace time.Duration) (left bool, err error) {
-	for _, at := range slices.SortedFunc(maps.Keys(rs.known), func(x, y elastic.Process) int { return x.PID - y.PID }) {
+	for _, at := range slices.SortedFunc(maps.Keys(rs.known), func(x, y elastic.Process) int {
+		return x.PID - y.PID
+	}) {
 		r := rs.known[at]
 		if !rs.parents.Runs(at) {
 			delete(rs.known, at)
@@ -77,10 +88,18 @@ func (rs restarters) end(now time.Time, grace time.Duration) (left bool, err err
 func (rs restarters) endOne(at elastic.Process, r *restarter, now time.Time, grace time.Duration) error {
 	switch {
 	case r.doubt != nil:
-		return fmt.Errorf("%s would be started again by an elastic agent with %d restarts left, which is not ended from here: %w; end it yourself, or use --max-restarts 0", r.worker, r.restarts, r.doubt)
+		return fmt.Errorf(
+			"%s would be started again by an elastic agent with %d restarts left, which is not ended from here: %w; end it yourself, or use --max-restarts 0",
+			r.worker, r.restarts, r.doubt,
+		)
 	case r.termed.IsZero():
 		r.termed = now
-		rs.log.Warn("ended an elastic agent, as this agent starts its ranks", slog.Int("pid", at.PID), slog.String("worker", r.worker), slog.Int("restarts_left", r.restarts))
+		rs.log.Warn(
+			"ended an elastic agent, as this agent starts its ranks",
+			slog.Int("pid", at.PID),
+			slog.String("worker", r.worker),
+			slog.Int("restarts_left", r.restarts),
+		)
 		return rs.parents.Signal(at, unix.SIGTERM)
 	case !r.killed && now.Sub(r.termed) >= grace:
 		r.killed = true

@@ -64,7 +64,8 @@ func (n *node) elasticRank(pid, rank, restarts int) *fakeSegment {
 
 // An elastic agent that would start ranks again is ended, with what it runs, before this agent starts any.
 func TestLaunchEndsElasticAgents(t *testing.T) {
-	m, above := &fakeMachine{how: map[int]string{}}, &fakeParents{deaf: true}
+	m := &fakeMachine{how: map[int]string{}}
+	above := &fakeParents{deaf: true}
 	onNodeWith(t, launchConfig(), Options{Launch: m, Parents: above}, func(t *testing.T, n *node) {
 		n.elasticRank(100, 0, 2)
 		wait(time.Second)
@@ -84,7 +85,8 @@ func TestLaunchEndsElasticAgents(t *testing.T) {
 	})
 }
 
-// One that has no restart left is left alone, and so is what is not proven to be one: then nothing is started.
+// One that has no restart left is left alone, and so is what is not proven to be one:
+// then nothing is started.
 func TestLaunchBesideElasticAgents(t *testing.T) {
 	for name, c := range map[string]struct {
 		restarts int
@@ -93,9 +95,15 @@ func TestLaunchBesideElasticAgents(t *testing.T) {
 		detail   string
 	}{
 		"no restart left": {0, nil, 1, ""},
-		"not proven":      {2, elastic.ErrUnproven, 0, "rank 0 (pid 100) would be started again by an elastic agent with 2 restarts left"},
+		"not proven": {
+			2,
+			elastic.ErrUnproven,
+			0,
+			"rank 0 (pid 100) would be started again by an elastic agent with 2 restarts left",
+		},
 	} {
-		m, above := &fakeMachine{how: map[int]string{}}, &fakeParents{doubt: c.doubt}
+		m := &fakeMachine{how: map[int]string{}}
+		above := &fakeParents{doubt: c.doubt}
 		onNodeWith(t, launchConfig(), Options{Launch: m, Parents: above}, func(t *testing.T, n *node) {
 			n.elasticRank(100, 0, c.restarts)
 			wait(time.Second)
@@ -104,7 +112,9 @@ func TestLaunchBesideElasticAgents(t *testing.T) {
 			n.Command(launchCommand(1, 2, 0))
 			wait(time.Second)
 			got := n.ship.results()
-			if len(above.signals()) > 0 || m.starts() != c.started || !strings.Contains(got[len(got)-1].Detail, c.detail) {
+			if len(above.signals()) > 0 ||
+				m.starts() != c.started ||
+				!strings.Contains(got[len(got)-1].Detail, c.detail) {
 				t.Errorf("%s: signals %v, %d started, %v", name, above.signals(), m.starts(), got)
 			}
 		})
@@ -114,23 +124,28 @@ func TestLaunchBesideElasticAgents(t *testing.T) {
 // A node whose ranks are to end has nobody who starts them again; where single ranks are, the others go on.
 func TestStopEndsElasticAgents(t *testing.T) {
 	above := &fakeParents{}
-	onNodeWith(t, launchConfig(), Options{Launch: &fakeMachine{how: map[int]string{}}, Parents: above}, func(t *testing.T, n *node) {
-		n.elasticRank(100, 0, 1)
-		n.elasticRank(101, 1, 1)
-		wait(time.Second)
-		n.order(1, 50*time.Second, stopCommand(2, 1))
-		n.dir.exits[101].die("killed by signal 15 (SIGTERM)")
-		wait(time.Second)
-		n.expect(t, accepted, done)
-		if len(above.signals()) > 0 {
-			t.Fatalf("rank 1 alone was to end, and its elastic agent got %v", above.signals())
-		}
-		above.onTerm = func() { n.dir.exits[100].die("killed by signal 15 (SIGTERM)") }
-		n.order(2, 50*time.Second, stopCommand(3))
-		wait(time.Second)
-		n.expect(t, accepted, done, accepted, done)
-		if !slices.Equal(above.signals(), []string{"terminated to 50"}) {
-			t.Fatalf("signals %v", above.signals())
-		}
-	})
+	onNodeWith(
+		t,
+		launchConfig(),
+		Options{Launch: &fakeMachine{how: map[int]string{}}, Parents: above},
+		func(t *testing.T, n *node) {
+			n.elasticRank(100, 0, 1)
+			n.elasticRank(101, 1, 1)
+			wait(time.Second)
+			n.order(1, 50*time.Second, stopCommand(2, 1))
+			n.dir.exits[101].die("killed by signal 15 (SIGTERM)")
+			wait(time.Second)
+			n.expect(t, accepted, done)
+			if len(above.signals()) > 0 {
+				t.Fatalf("rank 1 alone was to end, and its elastic agent got %v", above.signals())
+			}
+			above.onTerm = func() { n.dir.exits[100].die("killed by signal 15 (SIGTERM)") }
+			n.order(2, 50*time.Second, stopCommand(3))
+			wait(time.Second)
+			n.expect(t, accepted, done, accepted, done)
+			if !slices.Equal(above.signals(), []string{"terminated to 50"}) {
+				t.Fatalf("signals %v", above.signals())
+			}
+		},
+	)
 }

@@ -31,7 +31,8 @@ type OldKernel struct {
 // where there is no such process. Kernels before 5.3 have no pidfd: there the
 // process is looked at again and again.
 func watchExit(pid int, ended func(), old OldKernel) (Exit, error) {
-	fd, err := -1, error(unix.ENOSYS)
+	fd := -1
+	err := error(unix.ENOSYS)
 	if !old.NoPidfd {
 		fd, err = unix.PidfdOpen(pid, 0) // its own flag for not blocking is of 5.10
 	}
@@ -44,7 +45,11 @@ func watchExit(pid int, ended func(), old OldKernel) (Exit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, err)
 	}
-	w := &exitWatch{fd: os.NewFile(uintptr(fd), "pidfd"), gone: make(chan struct{}), mute: old.NoExitInfo}
+	w := &exitWatch{
+		fd:   os.NewFile(uintptr(fd), "pidfd"),
+		gone: make(chan struct{}),
+		mute: old.NoExitInfo,
+	}
 	w.done.Go(func() { w.waitForExit(ended) })
 	return w, nil
 }
@@ -78,7 +83,9 @@ func (w *exitWatch) Signal(sig unix.Signal) error {
 	if err != nil {
 		return os.ErrProcessDone // closed
 	}
-	if failed := raw.Control(func(fd uintptr) { err = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); failed != nil {
+	if failed := raw.Control(func(fd uintptr) {
+		err = unix.PidfdSendSignal(int(fd), sig, nil, 0)
+	}); failed != nil {
 		return os.ErrProcessDone
 	}
 	return signalError(err)
@@ -118,7 +125,12 @@ func (w *exitWatch) How() (string, bool) {
 	info := pidfdInfo{mask: pidfdInfoExit}
 	var errno unix.Errno
 	err = raw.Control(func(fd uintptr) {
-		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, pidfdGetInfo, uintptr(unsafe.Pointer(&info)))
+		_, _, errno = unix.Syscall(
+			unix.SYS_IOCTL,
+			fd,
+			pidfdGetInfo,
+			uintptr(unsafe.Pointer(&info)),
+		)
 	})
 	if err != nil || errno != 0 || info.mask&pidfdInfoExit == 0 {
 		return "", false

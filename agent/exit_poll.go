@@ -38,7 +38,12 @@ func newPolledExit(pid int, ended func()) (Exit, error) {
 	if !ok {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, unix.ESRCH)
 	}
-	w := &polledExit{pid: pid, ticks: ticks, gone: make(chan struct{}), stop: make(chan struct{})}
+	w := &polledExit{
+		pid:   pid,
+		ticks: ticks,
+		gone:  make(chan struct{}),
+		stop:  make(chan struct{}),
+	}
 	w.done.Go(func() { w.pollUntilExit(pid, ticks, ended) })
 	return w, nil
 }

@@ -23,7 +23,11 @@ func child(t *testing.T, script string, old OldKernel) (*exec.Cmd, Exit) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	w, err := watchExit(cmd.Process.Pid, func() {}, old)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +133,8 @@ func TestExitOnAnOldKernel(t *testing.T) {
 // A process whose first thread has ended goes on.
 func TestBorn(t *testing.T) {
 	self, ok := startTicks(os.Getpid())
-	if again, still := startTicks(os.Getpid()); !ok || !still || again != self || self == 0 {
+	again, still := startTicks(os.Getpid())
+	if !ok || !still || again != self || self == 0 {
 		t.Fatalf("%d and %d", self, again)
 	}
 	if _, ok := startTicks(1 << 22); ok {

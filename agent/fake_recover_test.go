@@ -33,7 +33,9 @@ func (s *fakeSegment) Suspend(generation uint64, untilNs int64) error {
 	return nil
 }
 
-func (s *fakeSegment) Stop(generation uint64) { s.set(func() { s.recovery.stop = generation }) }
+func (s *fakeSegment) Stop(generation uint64) {
+	s.set(func() { s.recovery.stop = generation })
+}
 
 func (s *fakeSegment) PutRejoin(r ring.Rejoin) error {
 	s.mu.Lock()
@@ -61,7 +63,14 @@ func (s *fakeSegment) Rejoined() (ring.Rejoined, bool) {
 // declare is an adapter that can do everything; in set.
 func (s *fakeSegment) declare() {
 	s.control.Coverage |= ring.CoverAdapter
-	s.recovery.job.Can = falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true, Versions: 1}
+	s.recovery.job.Can = falcon.Can{
+		Declared:   true,
+		Park:       true,
+		Split:      true,
+		Place:      true,
+		Checkpoint: true,
+		Versions:   1,
+	}
 }
 
 func (s *fakeSegment) JobState() ring.JobState {
@@ -74,10 +83,17 @@ func (s *fakeSegment) JobState() ring.JobState {
 // aborted, and the process waits with the steps that it holds.
 func (s *fakeSegment) parks(generation uint64, tag int64, steps ...int64) {
 	s.set(func() {
-		s.control.Suspended, s.control.SuspendedNs = generation, time.Now().UnixNano()
-		s.recovery.park = ring.Park{On: true, Generation: generation, Tag: tag, Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}}
+		s.control.Suspended = generation
+		s.control.SuspendedNs = time.Now().UnixNano()
+		s.recovery.park = ring.Park{
+			On:         true,
+			Generation: generation,
+			Tag:        tag,
+			Hold:       falcon.RankHold{Steps: [2]int64{-1, -1}},
+		}
 		for i, step := range steps {
-			s.recovery.park.Hold.Steps[i], s.recovery.park.Hold.Sums[i] = step, uint64(100+step)
+			s.recovery.park.Hold.Steps[i] = step
+			s.recovery.park.Hold.Sums[i] = uint64(100 + step)
 		}
 	})
 }
@@ -96,6 +112,13 @@ func (s *fakeSegment) goesOn(generation uint64, iteration int64, status int32) {
 	s.set(func() {
 		s.control.GenerationNow = generation
 		s.recovery.park = ring.Park{}
-		s.recovery.rejoined = ring.Rejoined{Generation: generation, Iteration: iteration, Status: status, GroupsNs: 3e6, StateNs: 5e6, Bytes: 64}
+		s.recovery.rejoined = ring.Rejoined{
+			Generation: generation,
+			Iteration:  iteration,
+			Status:     status,
+			GroupsNs:   3e6,
+			StateNs:    5e6,
+			Bytes:      64,
+		}
 	})
 }

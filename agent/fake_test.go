@@ -20,7 +20,9 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // fakeSegment is a process's shared memory that the test writes by hand.
 type fakeSegment struct {
@@ -65,7 +67,10 @@ func (s *fakeSegment) Arm(order uint64, untilNs, boundary int64, cuts []ring.Cut
 	if s.armErr != nil {
 		return s.armErr
 	}
-	s.pause.Wanted, s.pause.UntilNs, s.boundary, s.cuts = order, untilNs, boundary, cuts
+	s.pause.Wanted = order
+	s.pause.UntilNs = untilNs
+	s.boundary = boundary
+	s.cuts = cuts
 	return nil
 }
 
@@ -73,7 +78,8 @@ func (s *fakeSegment) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pause.Wanted == s.pause.Seen && !s.deaf && !s.pause.State.Over() {
-		s.pause.State, s.pause.ReleasedNs = ring.PauseReleased, time.Now().UnixNano()
+		s.pause.State = ring.PauseReleased
+		s.pause.ReleasedNs = time.Now().UnixNano()
 	}
 	s.pause.Wanted, s.cuts = 0, nil
 }
@@ -100,7 +106,11 @@ func (s *fakeSegment) hold(state ring.PauseState) {
 	s.set(func() {
 		now := time.Now().UnixNano()
 		if s.pause.Seen != s.pause.Wanted && s.pause.Wanted != 0 {
-			s.pause = ring.Pause{Wanted: s.pause.Wanted, UntilNs: s.pause.UntilNs, Seen: s.pause.Wanted}
+			s.pause = ring.Pause{
+				Wanted:  s.pause.Wanted,
+				UntilNs: s.pause.UntilNs,
+				Seen:    s.pause.Wanted,
+			}
 		}
 		s.pause.State = state
 		if state >= ring.PauseReached && s.pause.TrappedNs == 0 {
@@ -183,7 +193,9 @@ func (s *fakeSegment) Comms(out []ring.Comm) []ring.Comm {
 func (s *fakeSegment) StartProfile(window uint32, untilNs int64, _ ring.CommMask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.window, s.untilNs, s.open = window, untilNs, true
+	s.window = window
+	s.untilNs = untilNs
+	s.open = true
 }
 
 func (s *fakeSegment) StopProfile() {
@@ -304,15 +316,33 @@ type fakeDir struct {
 }
 
 func newFakeDir(t *testing.T) *fakeDir {
-	return &fakeDir{t: t, path: t.TempDir(), segs: map[string]*fakeSegment{}, exits: map[int]*fakeExit{}}
+	return &fakeDir{
+		t:     t,
+		path:  t.TempDir(),
+		segs:  map[string]*fakeSegment{},
+		exits: map[int]*fakeExit{},
+	}
 }
 
 // add puts a process there, with a file that the agent may remove.
 func (d *fakeDir) add(pid, rank int, device string) *fakeSegment {
 	s := &fakeSegment{
-		header:  ring.Header{PID: pid, Rank: rank, World: 4, LocalRank: 0, Job: "j", Device: device},
+		header: ring.Header{
+			PID:       pid,
+			Rank:      rank,
+			World:     4,
+			LocalRank: 0,
+			Job:       "j",
+			Device:    device,
+		},
 		control: ring.Control{Iteration: -1},
-		comms:   []ring.Comm{{Slot: 0, ID: 77, State: ring.CommLive, Size: 4, Rank: rank}, {Slot: 1, ID: 88, State: ring.CommLive, Size: 2, Rank: rank % 2}},
+		comms: []ring.Comm{{Slot: 0, ID: 77, State: ring.CommLive, Size: 4, Rank: rank}, {
+			Slot:  1,
+			ID:    88,
+			State: ring.CommLive,
+			Size:  2,
+			Rank:  rank % 2,
+		}},
 	}
 	e := d.entry(pid)
 	if err := os.WriteFile(e.Path, nil, 0o600); err != nil {
@@ -326,7 +356,11 @@ func (d *fakeDir) add(pid, rank int, device string) *fakeSegment {
 }
 
 func (d *fakeDir) entry(pid int) ring.Entry {
-	return ring.Entry{Path: filepath.Join(d.path, "falcon.j."+strconv.Itoa(pid)), Job: "j", PID: pid}
+	return ring.Entry{
+		Path: filepath.Join(d.path, "falcon.j."+strconv.Itoa(pid)),
+		Job:  "j",
+		PID:  pid,
+	}
 }
 
 func (d *fakeDir) exists(pid int) bool {
@@ -339,8 +373,15 @@ func (d *fakeDir) Discover() (ring.Listing, error) {
 	defer d.mu.Unlock()
 	out := ring.Listing{Stale: d.stale, Unproven: d.unproven}
 	for path, s := range d.segs {
-		if pid := s.Header().PID; d.exists(pid) && !slices.Contains(d.hidden, pid) {
-			out.Live = append(out.Live, ring.Entry{Path: path, Job: "j", PID: pid, StartMonoNs: s.Header().StartMonoNs, UID: os.Geteuid()})
+		pid := s.Header().PID
+		if d.exists(pid) && !slices.Contains(d.hidden, pid) {
+			out.Live = append(out.Live, ring.Entry{
+				Path:        path,
+				Job:         "j",
+				PID:         pid,
+				StartMonoNs: s.Header().StartMonoNs,
+				UID:         os.Geteuid(),
+			})
 		}
 	}
 	return out, nil
@@ -458,7 +499,9 @@ func sent[T any](s *fakeShip, pick func(*falconv1.AgentFrame) T, is func(T) bool
 
 func (s *fakeShip) samples() []*falconv1.Sample {
 	var out []*falconv1.Sample
-	for _, b := range sent(s, (*falconv1.AgentFrame).GetSamples, func(b *falconv1.Samples) bool { return b != nil }) {
+	for _, b := range sent(s, (*falconv1.AgentFrame).GetSamples, func(b *falconv1.Samples) bool {
+		return b != nil
+	}) {
 		out = append(out, b.Samples...)
 	}
 	return out

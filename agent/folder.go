@@ -36,7 +36,10 @@ func (k fileKind) nameFor(job, node string) string {
 func SharedNames(job, node string) []string {
 	names := []string{ownfile.FolderName(os.Geteuid())}
 	for _, k := range fileKinds {
-		names = append(names, k.nameFor(job, node), k.nameFor(job, node)+ownfile.NextSuffix)
+		names = append(names,
+			k.nameFor(job, node),
+			k.nameFor(job, node)+ownfile.NextSuffix,
+		)
 	}
 	return names
 }
@@ -78,7 +81,11 @@ func freeUsers(shared string, log *slog.Logger) {
 	_, taken, _ := ring.Folders(shared) // a folder that can't be listed is told of by the first scan
 	for _, t := range taken {
 		removed := t.Free && os.Geteuid() == 0 && ownfile.Clear(t.Path) == nil
-		log.Warn("shm_dir: a user's folder", slog.String("what", t.Text), slog.Bool("removed", removed))
+		log.Warn(
+			"shm_dir: a user's folder",
+			slog.String("what", t.Text),
+			slog.Bool("removed", removed),
+		)
 	}
 }
 
@@ -107,12 +114,15 @@ func (f *Folder) places() (paths []string) {
 	return paths
 }
 
-func (f *Folder) file(k fileKind) string { return filepath.Join(f.path, k.nameFor(f.job, f.node)) }
+func (f *Folder) file(k fileKind) string {
+	return filepath.Join(f.path, k.nameFor(f.job, f.node))
+}
 
 // adoptOlder moves a file here that an agent of an earlier release has left in shm_dir itself.
 // One that is not this user's alone stays there, unused.
 func (f *Folder) adoptOlder(k fileKind, log *slog.Logger) error {
-	old, now := filepath.Join(f.shared, k.nameFor(f.job, f.node)), f.file(k)
+	old := filepath.Join(f.shared, k.nameFor(f.job, f.node))
+	now := f.file(k)
 	if old == now {
 		return nil
 	}
@@ -128,7 +138,10 @@ func (f *Folder) adoptOlder(k fileKind, log *slog.Logger) error {
 		return os.Remove(old) // of before this agent's own folder
 	}
 	if err := os.Rename(old, now); err != nil {
-		return fmt.Errorf("agent: what the agent before has left can't be taken into its folder: %w; move it by hand", err)
+		return fmt.Errorf(
+			"agent: what the agent before has left can't be taken into its folder: %w; move it by hand",
+			err,
+		)
 	}
 	return nil
 }

@@ -27,12 +27,18 @@ const stranger = 61234
 
 // squatters are what a stranger can put in the place of a file.
 var squatters = map[string]func(path string) error{
-	"file":        func(p string) error { return os.WriteFile(p, []byte("{}"), 0o600) },
-	"folder":      func(p string) error { return os.Mkdir(p, 0o755) },
-	"full folder": func(p string) error { return os.MkdirAll(filepath.Join(p, "x"), 0o755) },
-	"link":        func(p string) error { return os.Symlink("/etc/passwd", p) },
-	"pipe":        func(p string) error { return unix.Mkfifo(p, 0o600) },
-	"device":      func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o600, 1<<8|3) },
+	"file": func(p string) error {
+		return os.WriteFile(p, []byte("{}"), 0o600)
+	},
+	"folder": func(p string) error { return os.Mkdir(p, 0o755) },
+	"full folder": func(p string) error {
+		return os.MkdirAll(filepath.Join(p, "x"), 0o755)
+	},
+	"link": func(p string) error { return os.Symlink("/etc/passwd", p) },
+	"pipe": func(p string) error { return unix.Mkfifo(p, 0o600) },
+	"device": func(p string) error {
+		return unix.Mknod(p, unix.S_IFCHR|0o600, 1<<8|3)
+	},
 }
 
 // asRoot skips what needs a second user.
@@ -74,7 +80,12 @@ func folderConfig(shared string) Config {
 // everyName is the path of each thing that an agent writes in or below shm_dir: where it
 // is now, and where agents of earlier releases had it.
 func everyName(cfg Config) []string {
-	own := &Folder{shared: cfg.ShmDir, path: filepath.Join(cfg.ShmDir, ownfile.FolderName(os.Geteuid())), job: cfg.Job, node: cfg.Node}
+	own := &Folder{
+		shared: cfg.ShmDir,
+		path:   filepath.Join(cfg.ShmDir, ownfile.FolderName(os.Geteuid())),
+		job:    cfg.Job,
+		node:   cfg.Node,
+	}
 	names := own.places()
 	for _, name := range SharedNames(cfg.Job, cfg.Node) {
 		names = append(names, filepath.Join(cfg.ShmDir, name))
@@ -101,7 +112,8 @@ func TestSquattersBeforeTheStart(t *testing.T) {
 				t.Errorf("a %s at %s: %v", what, path, err)
 				continue
 			}
-			below := filepath.Dir(path) != cfg.ShmDir || filepath.Base(path) == ownfile.FolderName(os.Geteuid())
+			below := filepath.Dir(path) != cfg.ShmDir ||
+				filepath.Base(path) == ownfile.FolderName(os.Geteuid())
 			if named := strings.Contains(said.String(), path); below && !named {
 				t.Errorf("a %s at %s is not named: %s", what, path, &said)
 			}
@@ -122,7 +134,8 @@ func TestSquattersAtRunTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, path := range everyName(cfg) {
-			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) == cfg.ShmDir {
+			_, err := os.Lstat(path)
+			if errors.Is(err, fs.ErrNotExist) && filepath.Dir(path) == cfg.ShmDir {
 				putStrange(t, path, put) // its own folder is closed to strangers
 			}
 		}
@@ -152,7 +165,12 @@ func TestTheFolderIsTakenAway(t *testing.T) {
 func launchesStill(t *testing.T, cfg Config, own *Folder, what string) {
 	t.Helper()
 	m := &fakeMachine{how: map[int]string{}}
-	a := New(cfg, Options{Now: time.Now, Folder: own, Launch: m, Directory: newFakeDir(t)})
+	a := New(cfg, Options{
+		Now:       time.Now,
+		Folder:    own,
+		Launch:    m,
+		Directory: newFakeDir(t),
+	})
 	ship := &fakeShip{}
 	a.Bind(ship)
 	now := time.Now()
@@ -162,7 +180,12 @@ func launchesStill(t *testing.T, cfg Config, own *Folder, what string) {
 	if len(m.started) != 2 {
 		t.Errorf("a %s: %d processes were started: %v", what, len(m.started), ship.results())
 	}
-	again := New(cfg, Options{Now: time.Now, Folder: own, Launch: m, Directory: newFakeDir(t)})
+	again := New(cfg, Options{
+		Now:       time.Now,
+		Folder:    own,
+		Launch:    m,
+		Directory: newFakeDir(t),
+	})
 	again.Bind(&fakeShip{})
 	if err := again.launcher.CheckRecord(); err != nil || !again.launcher.Fresh(2) {
 		t.Errorf("a %s: the next agent does not know the launch: %v", what, err)
@@ -177,7 +200,9 @@ func TestPlacesThatCanNotBeCleared(t *testing.T) {
 	for _, path := range []string{cfg.RankTable, cfg.RankTable + ".new", cfg.RankTable + ".generation"} {
 		putStrange(t, path, squatters["full folder"])
 		_, err := OpenFolder(cfg, slog.New(slog.DiscardHandler))
-		if !errors.Is(err, ownfile.ErrPlace) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it, or name another") {
+		if !errors.Is(err, ownfile.ErrPlace) ||
+			!strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), "remove it, or name another") {
 			t.Errorf("%s: %v", path, err)
 		}
 		if err := os.RemoveAll(path); err != nil {
@@ -191,7 +216,11 @@ func TestFilesOfAnEarlierRelease(t *testing.T) {
 	asRoot(t)
 	cfg := folderConfig(sharedFolder(t))
 	m := &fakeMachine{how: map[int]string{}}
-	before := New(cfg, Options{Now: time.Now, Launch: m, Directory: newFakeDir(t)}) // writes into shm_dir
+	before := New(cfg, Options{
+		Now:       time.Now,
+		Launch:    m,
+		Directory: newFakeDir(t),
+	}) // writes into shm_dir
 	before.Bind(&fakeShip{})
 	before.Start(time.Now())
 	before.Command(launchCommand(1, 2, 4, 5))
@@ -203,8 +232,14 @@ func TestFilesOfAnEarlierRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := New(cfg, Options{Now: time.Now, Folder: own, Launch: m, Directory: newFakeDir(t)})
-	if h := next.TakeOver(); h == nil || h.Next != 5 || !next.launcher.Fresh(2) {
+	next := New(cfg, Options{
+		Now:       time.Now,
+		Folder:    own,
+		Launch:    m,
+		Directory: newFakeDir(t),
+	})
+	h := next.TakeOver()
+	if h == nil || h.Next != 5 || !next.launcher.Fresh(2) {
 		t.Errorf("handover %v, the launch is known: %v", h, next.launcher.Fresh(2))
 	}
 	for _, k := range fileKinds {
@@ -216,12 +251,20 @@ func TestFilesOfAnEarlierRelease(t *testing.T) {
 
 // Every constant of the type is in the table, and no file name is made anywhere else.
 func TestEveryNameIsInTheTable(t *testing.T) {
-	known := map[string]bool{"falcon-ask.": true, "falcon-stack.": true, "falcon-hook": true, "falcon-": true}
+	known := map[string]bool{
+		"falcon-ask.":   true,
+		"falcon-stack.": true,
+		"falcon-hook":   true,
+		"falcon-":       true,
+	}
 	for _, k := range fileKinds {
 		known[string(k)] = true
 	}
 	found := map[string]bool{}
-	for _, dir := range []string{".", "ring", "peek", "launch", "relay", "table", "act", "tail", "survey", "store", "ship", "internal/ownfile"} {
+	for _, dir := range []string{
+		".", "ring", "peek", "launch", "relay", "table", "act", "tail", "survey", "store", "ship",
+		"internal/ownfile",
+	} {
 		sources, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +290,10 @@ func TestEveryNameIsInTheTable(t *testing.T) {
 	}
 	for name := range found {
 		if !known[name] {
-			t.Errorf("%q is made into a name beside the table fileKinds: what stands in its place is not looked for", name)
+			t.Errorf(
+				"%q is made into a name beside the table fileKinds: what stands in its place is not looked for",
+				name,
+			)
 		}
 	}
 	for _, k := range fileKinds {
@@ -278,10 +324,20 @@ func TestFoldersOfUsers(t *testing.T) {
 		return list
 	}
 	for name, put := range map[string]func(path string) error{
-		"falcon-1":     func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 1, 1)) },
-		"falcon-2":     func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 2, 2), os.Chmod(p, 0o777)) },
-		"falcon-3":     func(p string) error { return os.Symlink("/etc", p) },
-		"falcon-4":     func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, stranger, -1)) },
+		"falcon-1": func(p string) error {
+			return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 1, 1))
+		},
+		"falcon-2": func(p string) error {
+			return errors.Join(
+				os.Mkdir(p, 0o700),
+				os.Chown(p, 2, 2),
+				os.Chmod(p, 0o777),
+			)
+		},
+		"falcon-3": func(p string) error { return os.Symlink("/etc", p) },
+		"falcon-4": func(p string) error {
+			return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, stranger, -1))
+		},
 		"falcon-lab-0": func(p string) error { return os.Mkdir(p, 0o700) },
 		"other":        func(p string) error { return os.Mkdir(p, 0o700) },
 	} {
@@ -293,7 +349,11 @@ func TestFoldersOfUsers(t *testing.T) {
 	if !slices.Equal(got[:3], []string{".", "falcon-1", "falcon-4"}) || len(got) != 6 {
 		t.Fatalf("%q", got)
 	}
-	for i, want := range []string{"falcon-2 is no folder that only user 2", "falcon-3 is no folder", "falcon-4 belongs to user 61234"} {
+	for i, want := range []string{
+		"falcon-2 is no folder that only user 2",
+		"falcon-3 is no folder",
+		"falcon-4 belongs to user 61234",
+	} {
 		if !strings.Contains(got[3+i], want) {
 			t.Errorf("%q, want %q", got[3+i], want)
 		}
@@ -304,7 +364,8 @@ func TestFoldersOfUsers(t *testing.T) {
 	if _, err := OpenFolder(folderConfig(shared), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	if got := list(); !slices.Equal(got[:4], []string{".", "falcon-0", "falcon-1", "falcon-4"}) || len(got) != 5 {
+	if got := list(); !slices.Equal(got[:4], []string{".", "falcon-0", "falcon-1", "falcon-4"}) ||
+		len(got) != 5 {
 		t.Errorf("after the start: %q", got)
 	}
 }

@@ -25,7 +25,11 @@ func Formats() []version.Format {
 func HelloFormats() []*falconv1.Format {
 	var out []*falconv1.Format
 	for _, f := range Formats() {
-		out = append(out, &falconv1.Format{Name: f.Name, Number: f.Number, Oldest: f.Oldest})
+		out = append(out, &falconv1.Format{
+			Name:   f.Name,
+			Number: f.Number,
+			Oldest: f.Oldest,
+		})
 	}
 	return out
 }
@@ -43,11 +47,21 @@ func (e *engineSeen) note(w *falconv1.Welcome, log *slog.Logger) {
 	parts := []any{slog.String("engine", w.GetVersion()), slog.String("agent", version.Own())}
 	switch p := w.GetProtocol(); {
 	case p > falconv1.ProtocolRevision:
-		log.Warn("the engine's messages are newer than this agent's: upgrade the agent, and agents before hooks",
-			append(parts, slog.Uint64("engine_messages", uint64(p)), slog.Int("agent_messages", falconv1.ProtocolRevision))...)
+		log.Warn(
+			"the engine's messages are newer than this agent's: upgrade the agent, and agents before hooks",
+			append(parts,
+				slog.Uint64("engine_messages", uint64(p)),
+				slog.Int("agent_messages", falconv1.ProtocolRevision),
+			)...,
+		)
 	case p < falconv1.ProtocolRevision:
-		log.Warn("the engine's messages are older than this agent's: upgrade the engine",
-			append(parts, slog.Uint64("engine_messages", uint64(p)), slog.Int("agent_messages", falconv1.ProtocolRevision))...)
+		log.Warn(
+			"the engine's messages are older than this agent's: upgrade the engine",
+			append(parts,
+				slog.Uint64("engine_messages", uint64(p)),
+				slog.Int("agent_messages", falconv1.ProtocolRevision),
+			)...,
+		)
 	default:
 		log.Info("the engine has welcomed this agent", parts...)
 	}
@@ -59,8 +73,11 @@ func NoteEngine(log *slog.Logger, job string, next func(*falconv1.Welcome)) func
 	return func(w *falconv1.Welcome) {
 		seen.note(w, log)
 		if w.GetJob() != "" && job != "" && w.GetJob() != job {
-			log.Warn("the engine's job has another name than this agent follows: where ranks are started with the engine's, nothing of it is watched; make job: the same in agent.yaml and falcon.yaml",
-				slog.String("agent_job", job), slog.String("engine_job", w.GetJob()))
+			log.Warn(
+				"the engine's job has another name than this agent follows: where ranks are started with the engine's, nothing of it is watched; make job: the same in agent.yaml and falcon.yaml",
+				slog.String("agent_job", job),
+				slog.String("engine_job", w.GetJob()),
+			)
 		}
 		next(w)
 	}

@@ -27,7 +27,9 @@ func TestEngineOfAnotherRevisionIsLogged(t *testing.T) {
 		log.Reset()
 		seen.note(c.welcome, slog.New(slog.NewTextHandler(&log, nil)))
 		got := log.String()
-		if (c.says == "") != (got == "") || !strings.Contains(got, c.says) || got != "" && !strings.Contains(got, version.Own()) {
+		if (c.says == "") != (got == "") ||
+			!strings.Contains(got, c.says) ||
+			got != "" && !strings.Contains(got, version.Own()) {
 			t.Errorf("%v: %q", c.welcome, got)
 		}
 	}
@@ -35,7 +37,9 @@ func TestEngineOfAnotherRevisionIsLogged(t *testing.T) {
 
 func TestHelloHasEveryFormat(t *testing.T) {
 	for i, f := range HelloFormats() {
-		if f.GetName() == "" || f.GetOldest() > f.GetNumber() || f.GetNumber() != Formats()[i].Number {
+		if f.GetName() == "" ||
+			f.GetOldest() > f.GetNumber() ||
+			f.GetNumber() != Formats()[i].Number {
 			t.Errorf("%v", f)
 		}
 	}

@@ -19,7 +19,8 @@ import (
 
 // Bounds of a handover.
 const (
-	HandoverMax     = 10 * time.Minute // an older one is of no use: the engine counts the agent's frames from 1 again
+	// an older one is of no use: the engine counts the agent's frames from 1 again
+	HandoverMax     = 10 * time.Minute
 	handoverVersion = 1
 	handoverExtra   = 32 << 20 // beside the spool: answers, commands and numbers
 	openBytesMax    = 8 << 20  // commands in progress; one more is left out, and answered as expired
@@ -75,7 +76,11 @@ type handover struct {
 // HandOver writes down what the next life of this agent goes on with; the stream
 // is closed by then, and Run has returned.
 func (a *Agent) HandOver(stream ship.Handover) error {
-	sealed, err := handover{stream: stream, commands: a.next.left, readings: a.next.readings}.encodeParts(a.next.newHead())
+	sealed, err := handover{
+		stream:   stream,
+		commands: a.next.left,
+		readings: a.next.readings,
+	}.encodeParts(a.next.newHead())
 	if err == nil && int64(len(sealed)) > a.next.most {
 		err = fmt.Errorf("agent: %d bytes to hand over, at most %d are kept", len(sealed), a.next.most)
 	}
@@ -90,13 +95,26 @@ func (a *Agent) HandOver(stream ship.Handover) error {
 
 // newHead begins a handover of this agent, written now.
 func (n *succession) newHead() handoverHead {
-	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: clock.BootID(), WrittenNs: n.monoNs()}
+	return handoverHead{
+		Version:   handoverVersion,
+		Node:      n.node,
+		Job:       n.job,
+		Machine:   clock.BootID(),
+		WrittenNs: n.monoNs(),
+	}
 }
 
 func (h handover) encodeParts(head handoverHead) ([]byte, error) {
 	s := h.stream
-	head.Boot, head.Next, head.Dropped, head.Lost, head.Frames = s.Boot, s.Next, s.Dropped, s.Lost, len(s.Frames)
-	head.Epoch, head.Floor, head.Answers, head.Readings = h.commands.Epoch, h.commands.Floor, len(h.commands.Answers), h.readings
+	head.Boot = s.Boot
+	head.Next = s.Next
+	head.Dropped = s.Dropped
+	head.Lost = s.Lost
+	head.Frames = len(s.Frames)
+	head.Epoch = h.commands.Epoch
+	head.Floor = h.commands.Floor
+	head.Answers = len(h.commands.Answers)
+	head.Readings = h.readings
 	var messages []proto.Message
 	for _, f := range s.Frames {
 		messages = append(messages, f)
@@ -107,7 +125,8 @@ func (h handover) encodeParts(head handoverHead) ([]byte, error) {
 	room := openBytesMax
 	for _, o := range h.commands.Open {
 		if room -= proto.Size(o.Command); room >= 0 {
-			messages, head.LeftMs = append(messages, o.Command), append(head.LeftMs, o.Left.Milliseconds())
+			messages = append(messages, o.Command)
+			head.LeftMs = append(head.LeftMs, o.Left.Milliseconds())
 		}
 	}
 	var parts [][]byte
@@ -146,7 +165,11 @@ func (a *Agent) TakeOver() *ship.Handover {
 		return nil
 	}
 	a.next.taken = &h
-	a.log.Info("took over from the agent before", slog.Int("frames", len(h.stream.Frames)), slog.Int("commands", len(h.commands.Open)))
+	a.log.Info(
+		"took over from the agent before",
+		slog.Int("frames", len(h.stream.Frames)),
+		slog.Int("commands", len(h.commands.Open)),
+	)
 	return &h.stream
 }
 
@@ -168,24 +191,46 @@ func (head handoverHead) checkAgent(now handoverHead) error {
 // decodeParts reads the parts.
 func (head handoverHead) decodeParts(parts [][]byte) (h handover, err error) {
 	nf, na := head.Frames, head.Answers
-	if nf < 0 || na < 0 || nf > len(parts) || na > len(parts)-nf || len(parts)-nf-na != len(head.LeftMs) || len(head.Boot) > bootBytesMax {
+	if nf < 0 ||
+		na < 0 ||
+		nf > len(parts) ||
+		na > len(parts)-nf ||
+		len(parts)-nf-na != len(head.LeftMs) ||
+		len(head.Boot) > bootBytesMax {
 		return h, fmt.Errorf("%w: its parts do not add up", relay.ErrDamaged)
 	}
 	h.readings = head.Readings
-	h.stream = ship.Handover{Boot: head.Boot, Next: head.Next, Dropped: head.Dropped, Lost: head.Lost}
+	h.stream = ship.Handover{
+		Boot:    head.Boot,
+		Next:    head.Next,
+		Dropped: head.Dropped,
+		Lost:    head.Lost,
+	}
 	h.commands = act.Memory{Epoch: head.Epoch, Floor: head.Floor}
 	for i, b := range parts {
 		var bad error
 		switch {
 		case i < nf:
-			h.stream.Frames, bad = unmarshalNext(h.stream.Frames, b, &falconv1.AgentFrame{})
+			h.stream.Frames, bad = unmarshalNext(
+				h.stream.Frames,
+				b,
+				&falconv1.AgentFrame{},
+			)
 		case i < nf+na:
-			h.commands.Answers, bad = unmarshalNext(h.commands.Answers, b, &falconv1.CommandResult{})
+			h.commands.Answers, bad = unmarshalNext(
+				h.commands.Answers,
+				b,
+				&falconv1.CommandResult{},
+			)
 		default:
-			left := time.Duration(min(max(head.LeftMs[i-nf-na], -1), act.LifeMax.Milliseconds())) * time.Millisecond
+			left := time.Duration(min(max(head.LeftMs[i-nf-na], -1), act.LifeMax.Milliseconds())) *
+				time.Millisecond
 			cmd := &falconv1.Command{}
 			bad = proto.Unmarshal(b, cmd)
-			h.commands.Open = append(h.commands.Open, act.Open{Command: cmd, Left: left})
+			h.commands.Open = append(h.commands.Open, act.Open{
+				Command: cmd,
+				Left:    left,
+			})
 		}
 		err = errors.Join(err, bad)
 	}
@@ -219,10 +264,14 @@ func (a *Agent) importCommands(now time.Time) {
 // with the agent; all else is in the processes' memory, or in a file.
 func (a *Agent) replayRefusal(c *falconv1.Command) string {
 	switch body := c.Body.(type) {
-	case *falconv1.Command_Order, *falconv1.Command_Launch, *falconv1.Command_Suspend, *falconv1.Command_Rejoin, *falconv1.Command_Stop, *falconv1.Command_Table:
+	case *falconv1.Command_Order, *falconv1.Command_Launch, *falconv1.Command_Suspend,
+		*falconv1.Command_Rejoin, *falconv1.Command_Stop, *falconv1.Command_Table:
 		return ""
 	case *falconv1.Command_Profile:
-		a.ship.Send(profileFrame(&falconv1.Profile{Window: body.Profile.GetWindow(), Refused: replaced}))
+		a.ship.Send(profileFrame(&falconv1.Profile{
+			Window:  body.Profile.GetWindow(),
+			Refused: replaced,
+		}))
 	}
 	return replaced
 }
@@ -233,7 +282,11 @@ func (a *Agent) exportWork(now time.Time) {
 	a.next.left = a.executor.Export(now)
 	for _, p := range a.processes.allProcesses() {
 		if p.iterations.nextMark > 0 && !p.dead {
-			a.next.readings = append(a.next.readings, reading{Path: p.path, MadeNs: p.header.StartMonoNs, Next: p.iterations.nextMark})
+			a.next.readings = append(a.next.readings, reading{
+				Path:   p.path,
+				MadeNs: p.header.StartMonoNs,
+				Next:   p.iterations.nextMark,
+			})
 		}
 	}
 }

@@ -19,7 +19,9 @@ import (
 )
 
 // stream is what a stream would hand over: nothing waits in it.
-func stream(next uint64) ship.Handover { return ship.Handover{Boot: "b1", Next: next} }
+func stream(next uint64) ship.Handover {
+	return ship.Handover{Boot: "b1", Next: next}
+}
 
 // succeed is a life that takes over what was left, and hands over at its end.
 func succeed(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) {
@@ -29,7 +31,9 @@ func succeed(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) 
 
 func succeedWith(t *testing.T, cfg Config, opt Options, ship *fakeShip, during func(a *Agent)) {
 	t.Helper()
-	cfg.Node, cfg.ShmDir, cfg.Job = "n1", opt.Directory.(*fakeDir).path, "j"
+	cfg.Node = "n1"
+	cfg.ShmDir = opt.Directory.(*fakeDir).path
+	cfg.Job = "j"
 	a := New(cfg, withTime(opt))
 	a.Bind(ship)
 	a.TakeOver()
@@ -62,15 +66,29 @@ func TestARecoveryOutlivesTheAgent(t *testing.T) {
 		dir := newFakeDir(t)
 		s := dir.add(100, 0, "n1.g0")
 		s.set(s.declare)
-		suspend := &falconv1.Command{Epoch: 1, Id: 3, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(), Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: 2}}}
-		first, second, third := &fakeShip{}, &fakeShip{}, &fakeShip{}
+		suspend := &falconv1.Command{
+			Epoch:          1,
+			Id:             3,
+			DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
+			Body:           &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: 2}},
+		}
+		first := &fakeShip{}
+		second := &fakeShip{}
+		third := &fakeShip{}
 		succeed(t, dir, first, func(a *Agent) {
 			a.Command(suspend)
 			wait(time.Second)
 		})
-		rejoin := &falconv1.Command{Epoch: 1, Id: 4, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(), Body: &falconv1.Command_Rejoin{Rejoin: &falconv1.RejoinCommand{
-			Generation: 2, ResumeIteration: 7, Seats: []*falconv1.RankSeat{{Rank: 0, Pid: 100}},
-		}}}
+		rejoin := &falconv1.Command{
+			Epoch:          1,
+			Id:             4,
+			DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
+			Body: &falconv1.Command_Rejoin{Rejoin: &falconv1.RejoinCommand{
+				Generation:      2,
+				ResumeIteration: 7,
+				Seats:           []*falconv1.RankSeat{{Rank: 0, Pid: 100}},
+			}},
+		}
 		succeed(t, dir, second, func(a *Agent) {
 			s.set(func() {
 				s.control.Suspended = 2
@@ -99,7 +117,8 @@ func TestARecoveryOutlivesTheAgent(t *testing.T) {
 			}
 		})
 		if s.recovery.suspended != 1 || len(s.recovery.orders) != 1 {
-			t.Fatalf("%d suspensions and %d rejoins were written", s.recovery.suspended, len(s.recovery.orders))
+			t.Fatalf("%d suspensions and %d rejoins were written",
+				s.recovery.suspended, len(s.recovery.orders))
 		}
 	})
 }
@@ -109,7 +128,8 @@ func TestALaunchOutlivesTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, n := &fakeMachine{how: map[int]string{}}, &node{dir: newFakeDir(t)}
 		opt := Options{Directory: n.dir, Launch: m}
-		first, second := &fakeShip{}, &fakeShip{}
+		first := &fakeShip{}
+		second := &fakeShip{}
 		succeedWith(t, launchConfig(), opt, first, func(a *Agent) {
 			a.Command(launchCommand(1, 2, 4, 5))
 			wait(time.Second)
@@ -121,7 +141,8 @@ func TestALaunchOutlivesTheAgent(t *testing.T) {
 			wait(time.Second)
 			a.Command(launchCommand(1, 2, 4, 5))
 			wait(time.Second)
-			if r := newest(second, 1); r.GetStatus() != done || len(r.Ranks) != 2 || len(m.started) != 2 {
+			r := newest(second, 1)
+			if r.GetStatus() != done || len(r.Ranks) != 2 || len(m.started) != 2 {
 				t.Fatalf("%v after %d starts", r, len(m.started))
 			}
 		})
@@ -132,7 +153,9 @@ func TestALaunchOutlivesTheAgent(t *testing.T) {
 // agent answers for both.
 func TestWhatEndsWithTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, first, second := newFakeDir(t), &fakeShip{}, &fakeShip{}
+		dir := newFakeDir(t)
+		first := &fakeShip{}
+		second := &fakeShip{}
 		s := dir.add(100, 0, "n1.g0")
 		succeed(t, dir, first, func(a *Agent) {
 			a.Command(profileCommand(1, 3))
@@ -155,7 +178,8 @@ func TestWhatEndsWithTheAgent(t *testing.T) {
 // No iteration is sent twice, and none is lost, over an upgrade.
 func TestMarksAreReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, ships := newFakeDir(t), []*fakeShip{{}, {}, {}}
+		dir := newFakeDir(t)
+		ships := []*fakeShip{{}, {}, {}}
 		s := dir.add(100, 0, "n1.g0")
 		next := int64(0)
 		for _, ship := range ships {
@@ -204,7 +228,9 @@ func TestAClockThatIsAhead(t *testing.T) {
 func newAgent(t *testing.T, dir, node, job string) *Agent {
 	t.Helper()
 	cfg := Defaults()
-	cfg.Node, cfg.ShmDir, cfg.Job = node, dir, job
+	cfg.Node = node
+	cfg.ShmDir = dir
+	cfg.Job = job
 	a := New(cfg, Options{Now: time.Now})
 	a.Bind(&fakeShip{})
 	return a
@@ -226,14 +252,20 @@ func TestHandoversThatAreNotTaken(t *testing.T) {
 	flipped := slices.Clone(good)
 	flipped[len(flipped)-1] ^= 1
 	for name, b := range map[string][]byte{
-		"damaged": flipped, "cut": good[:len(good)-1], "empty": nil,
+		"damaged":         flipped,
+		"cut":             good[:len(good)-1],
+		"empty":           nil,
 		"another node":    seal(t, func(h *handoverHead) { h.Node = "n2" }, stream(5)),
 		"another job":     seal(t, func(h *handoverHead) { h.Job = "k" }, stream(5)),
 		"another machine": seal(t, func(h *handoverHead) { h.Machine = "x" }, stream(5)),
-		"too old":         seal(t, func(h *handoverHead) { h.WrittenNs -= int64(11 * time.Minute) }, stream(5)),
-		"of the future":   seal(t, func(h *handoverHead) { h.WrittenNs += int64(time.Hour) }, stream(5)),
-		"newer":           seal(t, func(h *handoverHead) { h.Version++ }, stream(5)),
-		"no number":       seal(t, func(*handoverHead) {}, stream(0)),
+		"too old": seal(t, func(h *handoverHead) {
+			h.WrittenNs -= int64(11 * time.Minute)
+		}, stream(5)),
+		"of the future": seal(t, func(h *handoverHead) {
+			h.WrittenNs += int64(time.Hour)
+		}, stream(5)),
+		"newer":     seal(t, func(h *handoverHead) { h.Version++ }, stream(5)),
+		"no number": seal(t, func(*handoverHead) {}, stream(0)),
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, handoverFile.nameFor("j", "n1"))
@@ -263,12 +295,23 @@ func TestHandoversThatAreNotTaken(t *testing.T) {
 // Frames and answers come out as they went in.
 func TestAHandoverIsWhole(t *testing.T) {
 	in := handover{
-		stream: ship.Handover{Boot: "b", Next: 9, Dropped: 1, Lost: 2, Frames: []*falconv1.AgentFrame{
-			{Seq: 7, Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Pid: 4}}},
-		}},
+		stream: ship.Handover{
+			Boot:    "b",
+			Next:    9,
+			Dropped: 1,
+			Lost:    2,
+			Frames: []*falconv1.AgentFrame{
+				{Seq: 7, Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Pid: 4}}},
+			},
+		},
 		commands: act.Memory{
-			Epoch: 3, Floor: 2, Answers: []*falconv1.CommandResult{{Epoch: 3, Id: 5, Status: done}},
-			Open: []act.Open{{Command: &falconv1.Command{Epoch: 3, Id: 6}, Left: 1500 * time.Millisecond}},
+			Epoch:   3,
+			Floor:   2,
+			Answers: []*falconv1.CommandResult{{Epoch: 3, Id: 5, Status: done}},
+			Open: []act.Open{{
+				Command: &falconv1.Command{Epoch: 3, Id: 6},
+				Left:    1500 * time.Millisecond,
+			}},
 		},
 		readings: []reading{{Path: "p", MadeNs: 1, Next: 2}},
 	}
@@ -285,10 +328,19 @@ func TestAHandoverIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x, _ := json.Marshal(in.stream); string(x) != func() string { y, _ := json.Marshal(out.stream); return string(y) }() {
+	x, _ := json.Marshal(in.stream)
+	if string(x) != func() string {
+		y, _ := json.Marshal(out.stream)
+		return string(y)
+	}() {
 		t.Errorf("%+v", out.stream)
 	}
-	if out.commands.Epoch != 3 || out.commands.Floor != 2 || out.commands.Answers[0].Id != 5 || out.commands.Open[0].Command.Id != 6 || out.commands.Open[0].Left != 1500*time.Millisecond || out.readings[0] != in.readings[0] {
+	if out.commands.Epoch != 3 ||
+		out.commands.Floor != 2 ||
+		out.commands.Answers[0].Id != 5 ||
+		out.commands.Open[0].Command.Id != 6 ||
+		out.commands.Open[0].Left != 1500*time.Millisecond ||
+		out.readings[0] != in.readings[0] {
 		t.Errorf("%+v", out)
 	}
 }
@@ -303,10 +355,18 @@ func FuzzHandover(f *testing.F) {
 		var head handoverHead
 		parts, err := relay.Decode(b, &head)
 		if err != nil {
-			head = handoverHead{Boot: "b", Next: 5, Frames: frames, Answers: answers, LeftMs: make([]int64, max(0, left%4))}
+			head = handoverHead{
+				Boot:    "b",
+				Next:    5,
+				Frames:  frames,
+				Answers: answers,
+				LeftMs:  make([]int64, max(0, left%4)),
+			}
 		}
 		h, err := head.decodeParts(append(parts, part))
-		if err == nil && (h.stream.Check() != nil || len(h.stream.Frames)+len(h.commands.Answers)+len(h.commands.Open) != len(parts)+1) {
+		if err == nil &&
+			(h.stream.Check() != nil ||
+				len(h.stream.Frames)+len(h.commands.Answers)+len(h.commands.Open) != len(parts)+1) {
 			t.Fatalf("%+v", h)
 		}
 	})

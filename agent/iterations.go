@@ -40,13 +40,19 @@ type iterationTracker struct {
 
 func newIterationTracker() iterationTracker {
 	return iterationTracker{
-		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{Op: period.LiveOp}), census: iterate.NewCensus(), tally: iterate.NewTally(), work: work.NewTracker(), last: math.MinInt64,
+		marks:  iterate.NewMarks(-1),
+		infer:  period.NewTracker(period.Config{Op: period.LiveOp}),
+		census: iterate.NewCensus(),
+		tally:  iterate.NewTally(),
+		work:   work.NewTracker(),
+		last:   math.MinInt64,
 	}
 }
 
 // startMarks begins the series of marks of a process whose rank became known.
 func (t *iterationTracker) startMarks(rank falcon.Rank) {
-	t.marks, t.nextMark = iterate.NewMarks(rank), 0
+	t.marks = iterate.NewMarks(rank)
+	t.nextMark = 0
 }
 
 func (t *iterationTracker) readMarks(seg Segment, out []ring.Mark) (marks []ring.Mark, lost uint64) {
@@ -55,7 +61,11 @@ func (t *iterationTracker) readMarks(seg Segment, out []ring.Mark) (marks []ring
 }
 
 func (t *iterationTracker) addMark(m ring.Mark) (falcon.Sample, bool) {
-	return t.marks.Add(iterate.Mark{Iteration: m.Iteration, StartNs: uint64(max(m.StartNs, 0)), PausedNs: uint64(max(m.PausedNs, 0))})
+	return t.marks.Add(iterate.Mark{
+		Iteration: m.Iteration,
+		StartNs:   uint64(max(m.StartNs, 0)),
+		PausedNs:  uint64(max(m.PausedNs, 0)),
+	})
 }
 
 // expectMicroBatches announces the period that other micro-batches will bring.
@@ -107,15 +117,25 @@ func (t *iterationTracker) tallyCall(c period.Call, peer int32, iteration int64,
 		t.tallied = iteration
 		t.tally.Close()
 	}
-	t.tally.Add(c.Comm, falcon.Op(c.Op), c.Bytes, peer) //#nosec G115 -- it came as an Op
+	t.tally.Add(
+		c.Comm,
+		falcon.Op(c.Op),
+		c.Bytes,
+		peer,
+	) //#nosec G115 -- it came as an Op
 }
 
 // renumberFrom has inferred iterations begin with first: new communicators count from 0,
 // on all ranks alike.
-func (t *iterationTracker) renumberFrom(first int64) { t.shift = first }
+func (t *iterationTracker) renumberFrom(first int64) {
+	t.shift = first
+}
 
 // rewindTo is renumber where the iterations from first on are done again.
-func (t *iterationTracker) rewindTo(first int64) { t.shift, t.last = first, first-1 }
+func (t *iterationTracker) rewindTo(first int64) {
+	t.shift = first
+	t.last = first - 1
+}
 
 // publishPeriod puts the period into the process's memory, for the record, when it
 // changes.

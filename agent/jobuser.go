@@ -27,7 +27,12 @@ type jobUser struct {
 const userKept = time.Minute
 
 func newFindings(cfg Config, own *Folder) findings {
-	f := findings{own: own, ignored: map[string]bool{}, refused: map[string]falcon.Unproven{}, user: jobUser{uid: os.Geteuid(), fixed: true}}
+	f := findings{
+		own:     own,
+		ignored: map[string]bool{},
+		refused: map[string]falcon.Unproven{},
+		user:    jobUser{uid: os.Geteuid(), fixed: true},
+	}
 	if uid, err := lookUpUser(cfg.User); cfg.User != "" && err == nil {
 		f.user.uid = uid
 	} else if f.user.uid == 0 {
@@ -53,7 +58,8 @@ func (u *jobUser) settle(now time.Time, followed []*process, live []ring.Entry) 
 	switch {
 	case u.fixed:
 	case len(followed) > 0:
-		u.uid, u.seen = followed[0].uid, now
+		u.uid = followed[0].uid
+		u.seen = now
 	case u.uid < 0 || now.Sub(u.seen) >= userKept:
 		u.uid = -1
 		files := map[int]int{}
@@ -61,7 +67,8 @@ func (u *jobUser) settle(now time.Time, followed []*process, live []ring.Entry) 
 			files[e.UID]++
 		}
 		if len(files) > 0 {
-			u.uid, u.seen = mostOf(files), now
+			u.uid = mostOf(files)
+			u.seen = now
 		}
 	}
 }
@@ -73,4 +80,6 @@ func mostOf(files map[int]int) int {
 	})
 }
 
-func (u *jobUser) isForeign(uid int) bool { return u.uid >= 0 && uid != u.uid }
+func (u *jobUser) isForeign(uid int) bool {
+	return u.uid >= 0 && uid != u.uid
+}

@@ -23,7 +23,12 @@ func (q *questions) kernelReader(lines int) (peekRead, string) {
 	}
 	ranks := q.said.Ranks()
 	return func() ([]*falconv1.PeekPart, string) {
-		part, err := kernelPart(q.logs.Kernel, max(lines, 0), pciNames{q.node, nic.GPUAddresses(q.sysfs)}, ranks)
+		part, err := kernelPart(
+			q.logs.Kernel,
+			max(lines, 0),
+			pciNames{q.node, nic.GPUAddresses(q.sysfs)},
+			ranks,
+		)
 		if err != nil {
 			return nil, err.Error()
 		}
@@ -57,7 +62,8 @@ func kernelPart(path string, most int, names pciNames, ranks map[int]int) (*falc
 	part := &falconv1.PeekPart{Source: "kernel", Path: path}
 	booted := kernel.Booted(time.Now())
 	for _, f := range found[max(0, len(found)-most):] {
-		head := fmt.Sprintf("%s  %s", booted.Add(f.Since).UTC().Format("2006-01-02 15:04:05Z"), names.describe(f, ranks))
+		head := fmt.Sprintf("%s  %s",
+			booted.Add(f.Since).UTC().Format("2006-01-02 15:04:05Z"), names.describe(f, ranks))
 		part.Lines = append(part.Lines, peek.Clean(head), peek.Clean("    "+f.Line))
 	}
 	switch {

@@ -46,13 +46,21 @@ func (q *questions) watchKernel(ctx context.Context, send func(*falconv1.AgentFr
 	if !q.logs.Enabled || q.logs.Kernel == "" {
 		return
 	}
-	w := &kernelWatch{path: q.logs.Kernel, sysfs: q.sysfs, names: pciNames{node: q.node}, sent: map[noteOf]time.Time{}, log: log}
+	w := &kernelWatch{
+		path:  q.logs.Kernel,
+		sysfs: q.sysfs,
+		names: pciNames{node: q.node},
+		sent:  map[noteOf]time.Time{},
+		log:   log,
+	}
 	defer w.closeSource()
 	tick := time.NewTicker(kernelEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		if notes := w.look(clock.Now(), first); len(notes) > 0 {
-			send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Kernel{Kernel: &falconv1.KernelNotes{Notes: notes}}})
+			send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Kernel{Kernel: &falconv1.KernelNotes{Notes: notes}},
+			})
 		}
 		select {
 		case <-ctx.Done():
@@ -69,7 +77,8 @@ func (w *kernelWatch) look(now time.Time, first bool) []*falconv1.KernelNote {
 	}
 	var out []*falconv1.KernelNote
 	_, err := w.source.Read(func(r kernel.Record) {
-		if f, ok := kernel.Classify(r); ok && len(out) < notesMost && w.isNew(f, now) {
+		f, ok := kernel.Classify(r)
+		if ok && len(out) < notesMost && w.isNew(f, now) {
 			out = append(out, w.note(f, now))
 		}
 	})
@@ -119,7 +128,15 @@ func (w *kernelWatch) isNew(f kernel.Finding, now time.Time) bool {
 
 func (w *kernelWatch) note(f kernel.Finding, now time.Time) *falconv1.KernelNote {
 	return &falconv1.KernelNote{
-		AtUnixNs: now.UnixNano(), Kind: string(f.Kind), Code: int32(f.Code), Device: string(w.names.device(f.PCI)), Pid: int32(f.PID),
-		Fatal: f.Fatal, Text: f.Text, Advice: f.Advice, Line: peek.Clean(f.Line), Rank: -1,
+		AtUnixNs: now.UnixNano(),
+		Kind:     string(f.Kind),
+		Code:     int32(f.Code),
+		Device:   string(w.names.device(f.PCI)),
+		Pid:      int32(f.PID),
+		Fatal:    f.Fatal,
+		Text:     f.Text,
+		Advice:   f.Advice,
+		Line:     peek.Clean(f.Line),
+		Rank:     -1,
 	}
 }

@@ -31,18 +31,25 @@ func (s endsShip) Send(f *falconv1.AgentFrame) {
 }
 
 func (endsShip) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
-func (endsShip) Hears() bool                                                  { return true }
-func (endsShip) Renew()                                                       {}
+func (endsShip) Hears() bool {
+	return true
+}
+func (endsShip) Renew() {}
 
 func (endsShip) Ends() []*falconv1.RankState { return nil }
 
 // BenchmarkKillToFrame is how long it takes from SIGKILL of a training process to
 // its end being in the agent's stream; the network and the engine come on top.
 func BenchmarkKillToFrame(b *testing.B) {
-	dir := watchedDir{&fakeDir{path: b.TempDir(), segs: map[string]*fakeSegment{}, exits: map[int]*fakeExit{}}}
+	dir := watchedDir{&fakeDir{
+		path:  b.TempDir(),
+		segs:  map[string]*fakeSegment{},
+		exits: map[int]*fakeExit{},
+	}}
 	ship := endsShip{make(chan time.Time, 1)}
 	cfg := Defaults()
-	cfg.Node, cfg.ShmDir = "n1", dir.path
+	cfg.Node = "n1"
+	cfg.ShmDir = dir.path
 	a := New(cfg, Options{Now: time.Now, Directory: dir})
 	a.Bind(ship)
 	ctx, cancel := context.WithCancel(b.Context())

@@ -27,7 +27,8 @@ var telling = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(error|fatal|panic|failed|assert)`),
 }
 
-// rankPrefix is what PyTorch puts before each line of the traceback that ends a rank, once for each time that groups were made.
+// rankPrefix is what PyTorch puts before each line of the traceback that ends a rank, once for each
+// time that groups were made.
 var rankPrefix = regexp.MustCompile(`^(?:\[rank\d+\]: ?)+`)
 
 // lastWords is the telling line of what an ended process has printed.
@@ -48,7 +49,9 @@ func (q *questions) readWords(p *process, st *falconv1.RankState) {
 	if !ok {
 		return
 	}
-	of := slices.DeleteFunc(q.said.Of(int(p.rank)), func(k peek.Known) bool { return k.PID != p.header.PID })
+	of := slices.DeleteFunc(q.said.Of(int(p.rank)), func(k peek.Known) bool {
+		return k.PID != p.header.PID
+	})
 	if len(of) == 0 {
 		return
 	}
@@ -59,15 +62,17 @@ func (q *questions) readWords(p *process, st *falconv1.RankState) {
 	}
 	path := p.path
 	go func() {
-		if line := wordsOf(end, peek.Tails(q.proc, of, q.logs.Files, wordsLines)); line != "" {
+		line := wordsOf(end, peek.Tails(q.proc, of, q.logs.Files, wordsLines))
+		if line != "" {
 			q.words <- lastWords{path, end, line}
 		}
 		<-q.reading
 	}()
 }
 
-// wordsOf is what an ended process has printed of why. One that others have killed prints nothing of that: an error
-// among its lines is of before. Of another signal an error alone tells, and no last line.
+// wordsOf is what an ended process has printed of why. One that others have killed prints
+// nothing of that: an error among its lines is of before. Of another signal an error alone
+// tells, and no last line.
 func wordsOf(end *falconv1.RankState, parts []*falconv1.PeekPart) string {
 	signal := unix.Signal(convert.EndingOf(end).Signal)
 	if slices.Contains(sentByOthers, signal) {

@@ -31,15 +31,26 @@ type launchTask struct {
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
-	plan := launch.Plan{Generation: cmd.GetGeneration(), World: int(cmd.GetWorld()), Resume: cmd.GetResume(), Join: cmd.GetJoin()}
+	plan := launch.Plan{
+		Generation: cmd.GetGeneration(),
+		World:      int(cmd.GetWorld()),
+		Resume:     cmd.GetResume(),
+		Join:       cmd.GetJoin(),
+	}
 	for _, r := range cmd.GetRanks() {
-		plan.Ranks = append(plan.Ranks, launch.Rank{Rank: int(r.GetRank()), LocalRank: int(r.GetLocalRank()), Device: falcon.Device(r.GetDevice())})
+		plan.Ranks = append(plan.Ranks, launch.Rank{
+			Rank:      int(r.GetRank()),
+			LocalRank: int(r.GetLocalRank()),
+			Device:    falcon.Device(r.GetDevice()),
+		})
 	}
 	t := &launchTask{agent: a, plan: plan, began: now}
 	if err := t.startProcesses(); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(a.notes.endedWell, func(s launchedRank, _ bool) bool { return s.generation != plan.Generation })
+	maps.DeleteFunc(a.notes.endedWell, func(s launchedRank, _ bool) bool {
+		return s.generation != plan.Generation
+	})
 	return t, nil
 }
 
@@ -54,7 +65,11 @@ func (t *launchTask) startProcesses() error {
 	}
 	for _, p := range t.agent.processes.living() {
 		r := launch.Running{
-			PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.deviceName(t.agent.node)), Generation: p.status.Generation, Text: p.String(),
+			PID:        p.header.PID,
+			Rank:       int(p.rank),
+			Device:     falcon.Device(p.deviceName(t.agent.node)),
+			Generation: p.status.Generation,
+			Text:       p.String(),
 		}
 		t.waits = t.waits || p.ending.ordered && t.plan.Excludes(r)
 		running = append(running, r)
@@ -108,11 +123,17 @@ func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	case len(known) == len(t.plan.Ranks):
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Ranks: known}, true
 	case now.Sub(t.began) >= launchWait:
-		why := fmt.Sprintf("%d of %d processes %s under the hook within %v: does launch.command start them with falcon-agent run?", len(t.plan.Ranks)-len(known), len(t.plan.Ranks), missedStep(t.plan.Join), launchWait)
+		why := fmt.Sprintf(
+			"%d of %d processes %s under the hook within %v: does launch.command start them with falcon-agent run?",
+			len(t.plan.Ranks)-len(known), len(t.plan.Ranks), missedStep(t.plan.Join), launchWait,
+		)
 		return t.failLaunch(falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why), true
 	case len(known) != t.reported:
 		t.reported = len(known)
-		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: known}, false
+		return &falconv1.CommandResult{
+			Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED,
+			Ranks:  known,
+		}, false
 	}
 	return nil, false
 }
@@ -175,7 +196,9 @@ func (t *launchTask) acknowledgement(r launch.Rank) *falconv1.RankAck {
 }
 
 // PollLate goes on: the command's deadline bounds the start, launchWait the rest.
-func (t *launchTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
+func (t *launchTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return t.Poll(now)
+}
 
 func (t *launchTask) failLaunch(status falconv1.CommandStatus, why string) *falconv1.CommandResult {
 	t.agent.launcher.End()
@@ -210,7 +233,9 @@ func earlyEndDetail(r launch.Rank, at launch.State, join bool) string {
 // generation, and was reported to the engine; nil while there is none.
 func (a *Agent) launchedProcess(r launch.Rank, plan launch.Plan) *process {
 	for _, p := range a.processes.living() {
-		if p.header.Rank != r.Rank || p.status.Generation != plan.Generation || p.deviceName(a.node) != string(r.Device) {
+		if p.header.Rank != r.Rank ||
+			p.status.Generation != plan.Generation ||
+			p.deviceName(a.node) != string(r.Device) {
 			continue
 		}
 		known := len(p.reported.state.GetComms()) > 0
@@ -230,5 +255,6 @@ func (a *Agent) launchedProcess(r launch.Rank, plan launch.Plan) *process {
 // joinReported reports whether a replacement process has parked to join the job, and the
 // engine was sent that. One that has gone on since has done that too.
 func (p *process) joinReported(generation uint64) bool {
-	return p.reported.state.GetPark().GetJoining() || p.reported.state.GetRejoinedGeneration() >= generation
+	return p.reported.state.GetPark().GetJoining() ||
+		p.reported.state.GetRejoinedGeneration() >= generation
 }

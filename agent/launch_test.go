@@ -43,11 +43,15 @@ func (m *fakeMachine) Ended(p launch.Proc) (string, bool) {
 	return how, ended
 }
 
-func (m *fakeMachine) Kill(p launch.Proc) { m.end(p.PID, "killed by signal 9 (SIGKILL)") }
+func (m *fakeMachine) Kill(p launch.Proc) {
+	m.end(p.PID, "killed by signal 9 (SIGKILL)")
+}
 
 func (m *fakeMachine) Place() string { return "here" }
 
-func (m *fakeMachine) Find(string) (launch.Proc, bool) { return launch.Proc{}, false }
+func (m *fakeMachine) Find(string) (launch.Proc, bool) {
+	return launch.Proc{}, false
+}
 
 func (m *fakeMachine) end(pid int, how string) {
 	m.mu.Lock()
@@ -63,12 +67,23 @@ func launchConfig() Config {
 }
 
 func launchCommand(id, generation uint64, ranks ...int32) *falconv1.Command {
-	l := &falconv1.LaunchCommand{Generation: generation, World: 8, Resume: true}
+	l := &falconv1.LaunchCommand{
+		Generation: generation,
+		World:      8,
+		Resume:     true,
+	}
 	for i, r := range ranks {
-		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: r, LocalRank: int32(i), Device: "n1.g" + strconv.Itoa(i)})
+		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{
+			Rank:      r,
+			LocalRank: int32(i),
+			Device:    "n1.g" + strconv.Itoa(i),
+		})
 	}
 	return &falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(10 * time.Second).UnixNano(), Body: &falconv1.Command_Launch{Launch: l},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(10 * time.Second).UnixNano(),
+		Body:           &falconv1.Command_Launch{Launch: l},
 	}
 }
 
@@ -96,7 +111,10 @@ func TestLaunchIsDoneWhenAllAreKnown(t *testing.T) {
 		n.Command(c)
 		wait(time.Second)
 		got := n.expect(t, accepted, accepted, done, done)
-		if len(got[1].Ranks) != 1 || len(got[2].Ranks) != 2 || got[2].Ranks[1].Rank != 5 || len(m.started) != 2 {
+		if len(got[1].Ranks) != 1 ||
+			len(got[2].Ranks) != 2 ||
+			got[2].Ranks[1].Rank != 5 ||
+			len(m.started) != 2 {
 			t.Fatalf("results %v, %d starts", got, len(m.started))
 		}
 		for _, st := range n.ship.states() {
@@ -122,7 +140,8 @@ func TestLaunchFailsWithItsFirstProcess(t *testing.T) {
 		m.end(202, "exited with status 1")
 		wait(time.Second)
 		got := n.expect(t, accepted, refused)
-		if !strings.Contains(got[1].Detail, "rank 5 (pid 202) exited with status 1 before") || m.how[201] == "" {
+		if !strings.Contains(got[1].Detail, "rank 5 (pid 202) exited with status 1 before") ||
+			m.how[201] == "" {
 			t.Fatalf("result %v, ended %v", got[1], m.how)
 		}
 	})
@@ -137,7 +156,9 @@ func TestLaunchThatNobodyComesUpFrom(t *testing.T) {
 		n.up(202, 5, 0, 2) // on another device
 		wait(launchWait)
 		got := n.expect(t, accepted, expired)
-		if !strings.Contains(got[1].Detail, "2 of 2 processes") || m.how[201] == "" || m.how[202] == "" {
+		if !strings.Contains(got[1].Detail, "2 of 2 processes") ||
+			m.how[201] == "" ||
+			m.how[202] == "" {
 			t.Fatalf("result %v, ended %v", got[1], m.how)
 		}
 	})
@@ -155,7 +176,8 @@ func TestLaunchBesideARunningJobIsRefused(t *testing.T) {
 		n.Command(launchCommand(2, 2, 4, 5))
 		wait(time.Second)
 		got := n.expect(t, refused, accepted)
-		if !strings.Contains(got[0].Detail, "rank 3 (pid 100) of generation 0 still runs here") || len(m.started) != 2 {
+		if !strings.Contains(got[0].Detail, "rank 3 (pid 100) of generation 0 still runs here") ||
+			len(m.started) != 2 {
 			t.Fatalf("results %v, %d starts", got, len(m.started))
 		}
 	})
@@ -177,7 +199,10 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 	dir := t.TempDir()
 	cfg := launchConfig()
 	cfg.Node, cfg.ShmDir = "n1", dir
-	cfg.Launch = launch.Config{Command: []string{"/bin/sh", "-c", "echo $RANK >> $FALCON_SHM_DIR/starts; exec sleep 600"}, NodeRanks: 2}
+	cfg.Launch = launch.Config{
+		Command:   []string{"/bin/sh", "-c", "echo $RANK >> $FALCON_SHM_DIR/starts; exec sleep 600"},
+		NodeRanks: 2,
+	}
 	var pids []int
 	for life := range 2 {
 		ship := &fakeShip{}
@@ -236,7 +261,11 @@ func TestLaunchOfAProcessThatJoins(t *testing.T) {
 		wait(2 * time.Second)
 		n.Command(join(3, 4))
 		wait(time.Second)
-		if e := m.started[len(m.started)-1].Env; len(m.started) != 3 || !slices.Contains(e, "FALCON_JOIN=1") || !slices.Contains(e, "FALCON_GENERATION=4") || !slices.Contains(e, "LOCAL_WORLD_SIZE=4") {
+		e := m.started[len(m.started)-1].Env
+		if len(m.started) != 3 ||
+			!slices.Contains(e, "FALCON_JOIN=1") ||
+			!slices.Contains(e, "FALCON_GENERATION=4") ||
+			!slices.Contains(e, "LOCAL_WORLD_SIZE=4") {
 			t.Fatalf("%d starts, environment %q", len(m.started), e)
 		}
 		s := n.up(203, 5, 1, 4)
@@ -245,10 +274,12 @@ func TestLaunchOfAProcessThatJoins(t *testing.T) {
 		s.joins(4)
 		wait(10 * time.Millisecond)
 		got := n.ship.results()
-		if last := got[len(got)-1]; len(got) != before+1 || last.Status != done || last.Ranks[0].Rank != 5 {
+		last := got[len(got)-1]
+		if len(got) != before+1 || last.Status != done || last.Ranks[0].Rank != 5 {
 			t.Fatalf("results %v", got)
 		}
-		if got[2].Status != refused || !strings.Contains(got[2].Detail, "rank 5 (pid 202) of generation 2 still runs here") {
+		if got[2].Status != refused ||
+			!strings.Contains(got[2].Detail, "rank 5 (pid 202) of generation 2 still runs here") {
 			t.Fatalf("result %v", got[2])
 		}
 		m.end(201, "exited with status 4") // of the earlier generation, and still this agent's
@@ -269,7 +300,8 @@ func TestJoiningProcessThatEndsEarly(t *testing.T) {
 		wait(time.Second)
 		m.end(201, "exited with status 1")
 		wait(100 * time.Millisecond)
-		if got := n.expect(t, accepted, refused); !strings.Contains(got[1].Detail, "before it was parked to join the job") {
+		got := n.expect(t, accepted, refused)
+		if !strings.Contains(got[1].Detail, "before it was parked to join the job") {
 			t.Fatalf("result %v", got[1])
 		}
 	})
@@ -283,11 +315,17 @@ func TestStopOfAFailedLaunch(t *testing.T) {
 		n.Command(launchCommand(1, 2, 4, 5))
 		wait(time.Second)
 		up := n.up(201, 4, 0, 2)
-		up.set(func() { up.declare(); up.control.GenerationNow = 2 })
+		up.set(func() {
+			up.declare()
+			up.control.GenerationNow = 2
+		})
 		wait(time.Second)
 		n.order(2, time.Minute, stopCommand(3))
-		if up.control.SuspendWanted != 3 || up.recovery.stop != 3 || m.how[202] == "" {
-			t.Fatalf("suspended for %d, stopped for %d, unseen %q", up.control.SuspendWanted, up.recovery.stop, m.how[202])
+		if up.control.SuspendWanted != 3 ||
+			up.recovery.stop != 3 ||
+			m.how[202] == "" {
+			t.Fatalf("suspended for %d, stopped for %d, unseen %q",
+				up.control.SuspendWanted, up.recovery.stop, m.how[202])
 		}
 		n.Command(launchCommand(3, 3, 4, 5)) // before the last one is gone
 		wait(time.Second)

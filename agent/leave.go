@@ -68,7 +68,9 @@ func (p *process) exitFromMark() string {
 		return how
 	}
 	p.comms.readTable(p.seg)
-	if !p.fileRemoved() || len(p.comms.list) == 0 || slices.ContainsFunc(p.comms.list, p.commInUse) {
+	if !p.fileRemoved() ||
+		len(p.comms.list) == 0 ||
+		slices.ContainsFunc(p.comms.list, p.commInUse) {
 		return ""
 	}
 	return falconv1.ExitedInOrder

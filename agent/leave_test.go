@@ -57,7 +57,9 @@ func TestAMarkSaysHowItEnded(t *testing.T) {
 		onNode(t, func(t *testing.T, n *node) {
 			s := n.dir.add(100, 0, "n1.g0")
 			wait(time.Second)
-			s.set(func() { s.control.Ended = ring.End{AtNs: 1, Status: status} })
+			s.set(func() {
+				s.control.Ended = ring.End{AtNs: 1, Status: status}
+			})
 			n.takeBack(t, 100)
 			word := n.dir.leave(t, 100, s.control.Ended)
 			n.dir.exits[100].die("killed by signal 11 (SIGSEGV)") // in a destructor behind ours
@@ -76,7 +78,9 @@ func TestADeathIsReportedAtOnce(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		s := n.dir.add(100, 0, "n1.g0")
 		wait(time.Second)
-		s.set(func() { s.comms[0].State, s.comms[1].State = ring.CommGone, ring.CommGone })
+		s.set(func() {
+			s.comms[0].State, s.comms[1].State = ring.CommGone, ring.CommGone
+		})
 		n.dir.exits[100].die("")
 		wait(0)
 		states := n.ship.states()
@@ -96,21 +100,44 @@ func TestAnEndThatNobodySaw(t *testing.T) {
 		parked    bool
 		want      string
 	}{
-		"given up":                    {states: [2]ring.CommState{ring.CommGone, ring.CommGone}, want: falconv1.ExitedInOrder},
-		"in use":                      {states: [2]ring.CommState{ring.CommGone, ring.CommLive}},
-		"aborted for a failure":       {states: [2]ring.CommState{ring.CommGone, ring.CommAborted}},
-		"recovered, then in order":    {states: [2]ring.CommState{ring.CommAborted, ring.CommGone}, suspended: 2, want: falconv1.ExitedInOrder},
-		"recovered, then in use":      {states: [2]ring.CommState{ring.CommAborted, ring.CommLive}, suspended: 2},
-		"suspended, and never parked": {states: [2]ring.CommState{ring.CommAborted, ring.CommAborted}, suspended: 2},
-		"stopped where it was parked": {states: [2]ring.CommState{ring.CommAborted, ring.CommAborted}, suspended: 2, parked: true, want: falconv1.ExitedInOrder},
+		"given up": {
+			states: [2]ring.CommState{ring.CommGone, ring.CommGone},
+			want:   falconv1.ExitedInOrder,
+		},
+		"in use":                {states: [2]ring.CommState{ring.CommGone, ring.CommLive}},
+		"aborted for a failure": {states: [2]ring.CommState{ring.CommGone, ring.CommAborted}},
+		"recovered, then in order": {
+			states:    [2]ring.CommState{ring.CommAborted, ring.CommGone},
+			suspended: 2,
+			want:      falconv1.ExitedInOrder,
+		},
+		"recovered, then in use": {
+			states:    [2]ring.CommState{ring.CommAborted, ring.CommLive},
+			suspended: 2,
+		},
+		"suspended, and never parked": {
+			states:    [2]ring.CommState{ring.CommAborted, ring.CommAborted},
+			suspended: 2,
+		},
+		"stopped where it was parked": {
+			states:    [2]ring.CommState{ring.CommAborted, ring.CommAborted},
+			suspended: 2,
+			parked:    true,
+			want:      falconv1.ExitedInOrder,
+		},
 	} {
 		onNode(t, func(t *testing.T, n *node) {
 			s := n.dir.add(100, 0, "n1.g0")
 			wait(time.Second)
 			s.set(func() {
 				s.comms[0].State, s.comms[1].State = c.states[0], c.states[1]
-				s.control.Suspended, s.control.SuspendWanted = c.suspended, c.suspended
-				s.recovery.park = ring.Park{On: c.parked, Generation: c.suspended, Hold: s.recovery.park.Hold}
+				s.control.Suspended = c.suspended
+				s.control.SuspendWanted = c.suspended
+				s.recovery.park = ring.Park{
+					On:         c.parked,
+					Generation: c.suspended,
+					Hold:       s.recovery.park.Hold,
+				}
 			})
 			n.takeBack(t, 100)
 			n.dir.exits[100].die("")

@@ -38,7 +38,12 @@ func (m *moveModel) shuffle(i int64) {
 	for p, s := range m.segs {
 		now[p] = to[m.rank[p]]
 		s.set(func() {
-			s.place = ring.Place{Order: m.order, Iteration: i, Rank: now[p], StepNs: [4]int64{1e6, 1e6, 1e6, 1e6}}
+			s.place = ring.Place{
+				Order:     m.order,
+				Iteration: i,
+				Rank:      now[p],
+				StepNs:    [4]int64{1e6, 1e6, 1e6, 1e6},
+			}
 		})
 		commit(s, m.order, i, 0)
 		if m.rng.IntN(2) == 0 {
@@ -53,7 +58,11 @@ func (m *moveModel) shuffle(i int64) {
 func TestSamplesFollowRandomMoves(t *testing.T) {
 	for seed := range uint64(30) {
 		onNode(t, func(t *testing.T, n *node) {
-			m := &moveModel{rng: rand.New(rand.NewPCG(seed, 4)), rank: []int{0, 1, 2, 3}, want: map[[2]int64]int{}}
+			m := &moveModel{
+				rng:  rand.New(rand.NewPCG(seed, 4)),
+				rank: []int{0, 1, 2, 3},
+				want: map[[2]int64]int{},
+			}
 			for p := range m.rank {
 				m.segs = append(m.segs, n.dir.add(100+p, p, ""))
 			}
@@ -85,7 +94,8 @@ func (m *moveModel) check(t *testing.T, n *node, iterations int) {
 		key := [2]int64{int64(s.Rank), s.Iteration}
 		process := int(s.EndUnixNs/1000) % 100 // µs behind the iteration's 100 ms
 		if p, known := m.want[key]; !known || p != process || seen[key] {
-			t.Fatalf("rank %d, iteration %d is process %d's, instead of %d's (known %v, seen %v)", s.Rank, s.Iteration, process, p, known, seen[key])
+			t.Fatalf("rank %d, iteration %d is process %d's, instead of %d's (known %v, seen %v)",
+				s.Rank, s.Iteration, process, p, known, seen[key])
 		}
 		seen[key] = true
 	}

@@ -18,7 +18,8 @@ import (
 // needNamespaces skips where no PID namespace can be made.
 func needNamespaces(t *testing.T) {
 	t.Helper()
-	if out, err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); os.Getuid() != 0 || err != nil {
+	out, err := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "true").CombinedOutput()
+	if os.Getuid() != 0 || err != nil {
 		t.Skipf("needs root and unshare to make PID namespaces: %v %s", err, out)
 	}
 }
@@ -33,7 +34,11 @@ type bystander struct {
 func newBystander(t *testing.T) *bystander {
 	t.Helper()
 	s := &bystander{note: filepath.Join(t.TempDir(), "signals")}
-	s.cmd = exec.Command("sh", "-c", `trap 'echo TERM >>"$0"' TERM; echo up >"$0"; while :; do sleep 0.05; done`, s.note)
+	s.cmd = exec.Command(
+		"sh",
+		"-c", `trap 'echo TERM >>"$0"' TERM; echo up >"$0"; while :; do sleep 0.05; done`,
+		s.note,
+	)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +56,15 @@ func (s *bystander) notes() string {
 	return string(text)
 }
 
-func (s *bystander) end() { _ = s.cmd.Process.Kill(); _ = s.cmd.Wait() }
+func (s *bystander) end() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
 
 func (s *bystander) checkUntouched(t *testing.T) {
 	t.Helper()
-	if got := s.notes(); got != "up\n" || syscall.Kill(s.cmd.Process.Pid, 0) != nil {
+	got := s.notes()
+	if got != "up\n" || syscall.Kill(s.cmd.Process.Pid, 0) != nil {
 		t.Errorf("process %d, which is a stranger, was signalled: %q", s.cmd.Process.Pid, got)
 	}
 }
@@ -63,7 +72,18 @@ func (s *bystander) checkUntouched(t *testing.T) {
 // inNamespace is a command in a PID namespace of its own, where it has number pid.
 func inNamespace(pid int, argv ...string) []string {
 	const script = `echo $(($0-1)) >/proc/sys/kernel/ns_last_pid; "$@" & wait $!`
-	return slices.Concat([]string{"unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script, strconv.Itoa(pid)}, argv)
+	return slices.Concat(
+		[]string{
+			"unshare",
+			"--pid",
+			"--fork",
+			"--mount-proc",
+			"--kill-child", "sh",
+			"-c", script,
+			strconv.Itoa(pid),
+		},
+		argv,
+	)
 }
 
 // innerProcess is the process with a number in another namespace, by the host's number.
@@ -74,7 +94,8 @@ func innerProcess(t *testing.T, pid int) int {
 		text, _ := os.ReadFile(file)
 		_, rest, _ := strings.Cut(string(text), "\nNSpid:")
 		line, _, _ := strings.Cut(rest, "\n")
-		if numbers := strings.Fields(line); len(numbers) > 1 && numbers[len(numbers)-1] == strconv.Itoa(pid) {
+		numbers := strings.Fields(line)
+		if len(numbers) > 1 && numbers[len(numbers)-1] == strconv.Itoa(pid) {
 			n, _ := strconv.Atoi(numbers[0])
 			return n
 		}
@@ -118,20 +139,25 @@ func TestRanksInContainersAreTheirOwnProcesses(t *testing.T) {
 	c := startContained(t, "--iterations", "100000")
 	c.until(t, "the first iterations", c.iterations(5))
 	for _, st := range c.ship.states() {
-		if want := innerProcess(t, c.strangers[st.Rank].cmd.Process.Pid); int(st.Pid) != want {
+		want := innerProcess(t, c.strangers[st.Rank].cmd.Process.Pid)
+		if int(st.Pid) != want {
 			t.Fatalf("rank %d is process %d, it is followed as %d", st.Rank, want, st.Pid)
 		}
 	}
 	c.strangers[1].end()
 	n := len(c.byRank()[0])
-	c.until(t, "a few iterations more", func() bool { return len(c.byRank()[0]) > n+20 })
+	c.until(t, "a few iterations more", func() bool {
+		return len(c.byRank()[0]) > n+20
+	})
 	if ends := c.endsOf(1); len(ends) > 0 {
 		t.Fatalf("a stranger ended, and rank 1 is reported: %v", ends)
 	}
 	if err := syscall.Kill(innerProcess(t, c.strangers[2].cmd.Process.Pid), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	c.until(t, "the end of rank 2", func() bool { return len(c.endsOf(2)) > 0 })
+	c.until(t, "the end of rank 2", func() bool {
+		return len(c.endsOf(2)) > 0
+	})
 }
 
 // A restart ends by signals what has no adapter, and nothing else.
@@ -149,7 +175,8 @@ func TestARestartSignalsNoStranger(t *testing.T) {
 		ranks = append(ranks, innerProcess(t, s.cmd.Process.Pid))
 	}
 	cmd := stopCommand(9)
-	cmd.Id, cmd.DeadlineUnixNs = 1, time.Now().Add(20*time.Second).UnixNano()
+	cmd.Id = 1
+	cmd.DeadlineUnixNs = time.Now().Add(20 * time.Second).UnixNano()
 	c.agent.Command(cmd)
 	if r := c.result(t, 1); r.Status != done {
 		t.Errorf("the stop: %v", r)
@@ -190,10 +217,19 @@ func TestRanksThatCantBeSeenAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd := exec.Command(
+		"unshare",
+		"--pid",
+		"--fork",
+		"--mount-proc", self,
+		"-test.run", "^"+t.Name()+"$",
+		"-test.v",
+	)
 	cmd.Env = append(os.Environ(), "FALCON_TEST_HIDDEN="+j.dir)
 	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Count(string(out), "is in a PID namespace that the agent can't see") != realRanks || !strings.Contains(string(out), "--pid=host") {
+	if err != nil ||
+		strings.Count(string(out), "is in a PID namespace that the agent can't see") != realRanks ||
+		!strings.Contains(string(out), "--pid=host") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -206,7 +242,15 @@ func TestNestedNamespacesAreSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("unshare", "--pid", "--fork", "--mount-proc", "--kill-child", self, "-test.run", "^"+t.Name()+"$", "-test.v")
+		cmd := exec.Command(
+			"unshare",
+			"--pid",
+			"--fork",
+			"--mount-proc",
+			"--kill-child", self,
+			"-test.run", "^"+t.Name()+"$",
+			"-test.v",
+		)
 		cmd.Env = append(os.Environ(), "FALCON_TEST_NESTED=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -216,13 +260,16 @@ func TestNestedNamespacesAreSeen(t *testing.T) {
 	c := startContained(t, "--iterations", "100000")
 	c.until(t, "the first iterations", c.iterations(5))
 	for _, st := range c.ship.states() {
-		if _, runs := startTicks(int(st.Pid)); !runs || int(st.Pid) == c.strangers[st.Rank].cmd.Process.Pid {
+		_, runs := startTicks(int(st.Pid))
+		if !runs || int(st.Pid) == c.strangers[st.Rank].cmd.Process.Pid {
 			t.Fatalf("rank %d is followed as %d", st.Rank, st.Pid)
 		}
 	}
 	c.strangers[0].end()
 	n := len(c.byRank()[0])
-	c.until(t, "a few iterations more", func() bool { return len(c.byRank()[0]) > n+20 })
+	c.until(t, "a few iterations more", func() bool {
+		return len(c.byRank()[0]) > n+20
+	})
 	if ends := c.endsOf(0); len(ends) > 0 {
 		t.Fatalf("a stranger ended, and rank 0 is reported: %v", ends)
 	}
@@ -234,6 +281,8 @@ func TestNestedNamespacesAreSeen(t *testing.T) {
 // Containers that share a folder and have equal numbers have files of their own.
 func TestEqualNumbersInTwoNamespaces(t *testing.T) {
 	needNamespaces(t)
-	j := startJobBy(t, func(_ int, argv []string) []string { return inNamespace(77, argv...) }, "--iterations", "100000")
+	j := startJobBy(t, func(_ int, argv []string) []string {
+		return inNamespace(77, argv...)
+	}, "--iterations", "100000")
 	j.until(t, "the first iterations of all ranks", j.iterations(5))
 }

@@ -57,7 +57,12 @@ type notebook struct {
 }
 
 func newNotebook(path string, namespace uint64) notebook {
-	return notebook{path: path, uid: os.Geteuid(), namespace: namespace, endedWell: map[launchedRank]bool{}}
+	return notebook{
+		path:      path,
+		uid:       os.Geteuid(),
+		namespace: namespace,
+		endedWell: map[launchedRank]bool{},
+	}
 }
 
 // launchedRank is a rank of a launch.
@@ -93,7 +98,11 @@ func (n *notebook) writeStates(v noted) error {
 	for _, e := range v.ends {
 		parts = append(parts, marshalState(e))
 	}
-	head := notebookHead{Version: notebookVersion, Procs: v.procs, Namespace: n.namespace}
+	head := notebookHead{
+		Version:   notebookVersion,
+		Procs:     v.procs,
+		Namespace: n.namespace,
+	}
 	head.Standing, _ = proto.Marshal(v.standing) // of plain fields: it can't fail
 	sealed, err := relay.Encode(head, parts)
 	if err == nil {
@@ -159,7 +168,10 @@ func (h notebookHead) decodeStates(parts [][]byte) (noted, error) {
 func (n *notebook) resumeFollowed(a *Agent) {
 	v, err := n.readStates()
 	if err != nil {
-		a.log.Warn("can't read which processes the agent followed before: what ended meanwhile is not reported", slog.Any("err", err))
+		a.log.Warn(
+			"can't read which processes the agent followed before: what ended meanwhile is not reported",
+			slog.Any("err", err),
+		)
 		return
 	}
 	a.executor.Resume(v.standing)
@@ -168,7 +180,9 @@ func (n *notebook) resumeFollowed(a *Agent) {
 	}
 	again := a.ship.Ends()
 	for _, st := range v.ends {
-		if !slices.ContainsFunc(again, func(s *falconv1.RankState) bool { return s.Pid == st.Pid }) {
+		if !slices.ContainsFunc(again, func(s *falconv1.RankState) bool {
+			return s.Pid == st.Pid
+		}) {
 			a.ship.Send(rankFrame(st))
 		}
 	}
@@ -188,13 +202,23 @@ func (n *notebook) saveFollowed(a *Agent) {
 	}
 	err := n.writeStates(noted{procs, a.ship.Ends(), a.executor.Standing()})
 	if err != nil && !n.failed {
-		a.log.Warn("can't write down which processes are followed: ends during a restart of the agent will not be reported", slog.Any("err", err))
+		a.log.Warn(
+			"can't write down which processes are followed: ends during a restart of the agent will not be reported",
+			slog.Any("err", err),
+		)
 	}
 	n.failed = err != nil
 }
 
 func (p *process) followedRecord() followed {
-	return followed{PID: p.header.PID, Born: p.born, MadeNs: p.header.StartMonoNs, UID: p.uid, Path: p.path, state: p.reported.state}
+	return followed{
+		PID:    p.header.PID,
+		Born:   p.born,
+		MadeNs: p.header.StartMonoNs,
+		UID:    p.uid,
+		Path:   p.path,
+		state:  p.reported.state,
+	}
 }
 
 // parted is a process that was followed by an earlier life of this agent and has
@@ -206,7 +230,9 @@ type parted struct {
 
 // followAgain reports whether a process is followed again.
 func (n *notebook) followAgain(p *process) {
-	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
+	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool {
+		return o.Path == p.path && o.MadeNs == p.header.StartMonoNs
+	})
 }
 
 // reportUnseenEnds reports what has ended while no agent looked, each by its own end record
@@ -225,7 +251,9 @@ func (n *notebook) reportUnseenEnds(a *Agent) {
 	for _, w := range words {
 		n.takeEndRecord(a, w)
 	}
-	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool { return p.reportIfEnded(a) })
+	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool {
+		return p.reportIfEnded(a)
+	})
 }
 
 // takeEndRecord takes up the end record of a process. One that is followed keeps it until
@@ -242,12 +270,19 @@ func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
 	if !known {
 		a.found.ignored[w.Path] = true // another agent's, which sees the process
 	}
-	if !gone || a.processes.processAt(base) != nil || elsewhere(a.node, w.Header.Device) || a.found.ignored[w.Path] {
+	if !gone ||
+		a.processes.processAt(base) != nil ||
+		elsewhere(a.node, w.Header.Device) ||
+		a.found.ignored[w.Path] {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything
 		a.sendEnd(st)
-		a.log.Info("a training process ended that no agent has followed", slog.Int("pid", w.Header.PID), slog.String("how", st.Exit))
+		a.log.Info(
+			"a training process ended that no agent has followed",
+			slog.Int("pid", w.Header.PID),
+			slog.String("how", st.Exit),
+		)
 	}
 	a.removeFile(ring.Entry{Path: w.Path})
 }
@@ -259,9 +294,19 @@ func elsewhere(node falcon.Node, device string) bool {
 
 func strayState(w ring.Ended) *falconv1.RankState {
 	return &falconv1.RankState{
-		Rank: int32(w.Rank), Device: w.Header.Device, Pid: int32(w.Header.PID), Exit: describeEnd(w.End), World: int32(max(w.Header.World, 0)),
-		Tp: int32(w.TP), Dp: int32(w.DP), Pp: int32(w.PP), Generation: w.Generation, PlacementOrder: w.Place, PlacementIteration: w.PlaceIteration,
-		Committed: commitment(w.Committed), RejoinedGeneration: w.Rejoined,
+		Rank:               int32(w.Rank),
+		Device:             w.Header.Device,
+		Pid:                int32(w.Header.PID),
+		Exit:               describeEnd(w.End),
+		World:              int32(max(w.Header.World, 0)),
+		Tp:                 int32(w.TP),
+		Dp:                 int32(w.DP),
+		Pp:                 int32(w.PP),
+		Generation:         w.Generation,
+		PlacementOrder:     w.Place,
+		PlacementIteration: w.PlaceIteration,
+		Committed:          commitment(w.Committed),
+		RejoinedGeneration: w.Rejoined,
 	}
 }
 
@@ -277,7 +322,11 @@ func (p *parted) reportIfEnded(a *Agent) bool {
 		p.updateState(st)
 		a.sendEnd(st)
 	}
-	a.log.Info("a training process ended while no agent looked", slog.Int("pid", p.PID), slog.String("how", how))
+	a.log.Info(
+		"a training process ended while no agent looked",
+		slog.Int("pid", p.PID),
+		slog.String("how", how),
+	)
 	a.removeFile(ring.Entry{Path: p.Path + ring.EndedSuffix})
 	return true
 }
@@ -295,9 +344,12 @@ func (p *parted) updateState(st *falconv1.RankState) {
 	if p.record == nil {
 		return
 	}
-	st.Committed, st.RejoinedGeneration = commitment(p.record.Committed), max(st.RejoinedGeneration, p.record.Rejoined)
+	st.Committed, st.RejoinedGeneration = commitment(p.record.Committed),
+		max(st.RejoinedGeneration, p.record.Rejoined)
 	if p.record.Place > st.PlacementOrder && p.record.Rank >= 0 {
-		st.Rank, st.PlacementOrder, st.PlacementIteration = int32(p.record.Rank), p.record.Place, p.record.PlaceIteration
+		st.Rank = int32(p.record.Rank)
+		st.PlacementOrder = p.record.Place
+		st.PlacementIteration = p.record.PlaceIteration
 	}
 }
 

@@ -26,8 +26,17 @@ func (d *fakeDir) leave(t *testing.T, pid int, end ring.End) (path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.words = append(d.words, ring.Ended{
-		Path: path, UID: os.Geteuid(), End: end, Rank: 5, Generation: 3,
-		Header: ring.Header{PID: pid, Rank: 5, World: 8, Device: "n1.g0"},
+		Path:       path,
+		UID:        os.Geteuid(),
+		End:        end,
+		Rank:       5,
+		Generation: 3,
+		Header: ring.Header{
+			PID:    pid,
+			Rank:   5,
+			World:  8,
+			Device: "n1.g0",
+		},
 	})
 	return path
 }
@@ -36,7 +45,8 @@ func (d *fakeDir) leave(t *testing.T, pid int, end ring.End) (path string) {
 func life(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) {
 	t.Helper()
 	cfg := Defaults()
-	cfg.Node, cfg.ShmDir = "n1", dir.path
+	cfg.Node = "n1"
+	cfg.ShmDir = dir.path
 	a := New(cfg, Options{Now: time.Now, Directory: dir})
 	a.Bind(ship)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +67,8 @@ func life(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) {
 // word, by the mark in a file that was left, or not known.
 func TestEndsAcrossARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, first := newFakeDir(t), &fakeShip{}
+		dir := newFakeDir(t)
+		first := &fakeShip{}
 		for pid := 100; pid < 104; pid++ {
 			dir.add(pid, pid-100, "n1.g0")
 		}
@@ -67,7 +78,9 @@ func TestEndsAcrossARestart(t *testing.T) {
 		if err := os.Remove(dir.entry(101).Path); err != nil {
 			t.Fatal(err)
 		}
-		marked.set(func() { marked.control.Ended = ring.End{AtNs: 1, Status: 4} })
+		marked.set(func() {
+			marked.control.Ended = ring.End{AtNs: 1, Status: 4}
+		})
 		for pid := 101; pid < 104; pid++ { // 103 was killed
 			dir.exits[pid].die("")
 			dir.hidden = append(dir.hidden, pid)
@@ -84,7 +97,10 @@ func TestEndsAcrossARestart(t *testing.T) {
 				got[st.Rank] = st.Exit
 			}
 		}
-		if len(got) != 3 || got[1] != falconv1.ExitedNormally || got[2] != "exited with status 4" || got[3] != "" {
+		if len(got) != 3 ||
+			got[1] != falconv1.ExitedNormally ||
+			got[2] != "exited with status 4" ||
+			got[3] != "" {
 			t.Fatalf("%v", got)
 		}
 		for _, path := range []string{word, dir.entry(102).Path, dir.entry(103).Path} {
@@ -99,7 +115,8 @@ func TestEndsAcrossARestart(t *testing.T) {
 // it is gone.
 func TestAnEndIsNotReportedBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, ship := newFakeDir(t), &fakeShip{}
+		dir := newFakeDir(t)
+		ship := &fakeShip{}
 		dir.add(100, 0, "n1.g0")
 		life(t, dir, ship, nil)
 		dir.leave(t, 100, ring.End{AtNs: 1, Status: -1})
@@ -114,7 +131,10 @@ func TestAnEndIsNotReportedBeforeIt(t *testing.T) {
 		life(t, dir, ship, func(*Agent) { // which another agent sees
 			dir.exits[100].die("")
 			wait(time.Second)
-			if ends := ship.Ends(); len(ends) != 1 || ends[0].Exit != falconv1.ExitedInOrder || ends[0].Pid != 100 {
+			ends := ship.Ends()
+			if len(ends) != 1 ||
+				ends[0].Exit != falconv1.ExitedInOrder ||
+				ends[0].Pid != 100 {
 				t.Fatalf("%v", ends)
 			}
 		})
@@ -125,7 +145,8 @@ func TestAnEndIsNotReportedBeforeIt(t *testing.T) {
 // not where its frame was handed over.
 func TestUnacknowledgedEndsAreSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, first := newFakeDir(t), &fakeShip{}
+		dir := newFakeDir(t)
+		first := &fakeShip{}
 		dir.add(100, 0, "n1.g0")
 		life(t, dir, first, func(*Agent) {
 			dir.exits[100].die("killed by signal 9 (SIGKILL)")
@@ -158,13 +179,22 @@ func TestUnacknowledgedEndsAreSentAgain(t *testing.T) {
 // this user's.
 func TestEndsThatNoAgentFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, ship := newFakeDir(t), &fakeShip{}
-		mine, other := dir.leave(t, 200, ring.End{AtNs: 1, Status: 0}), dir.leave(t, 201, ring.End{AtNs: 1, Status: 0})
+		dir := newFakeDir(t)
+		ship := &fakeShip{}
+		mine := dir.leave(t, 200, ring.End{AtNs: 1, Status: 0})
+		other := dir.leave(t, 201, ring.End{AtNs: 1, Status: 0})
 		dir.words[1].UID++
 		away := dir.leave(t, 202, ring.End{AtNs: 1, Status: 0})
 		dir.words[2].Header.Device = "n2.g0"
 		life(t, dir, ship, nil)
-		want := &falconv1.RankState{Rank: 5, Device: "n1.g0", Pid: 200, World: 8, Generation: 3, Exit: falconv1.ExitedNormally}
+		want := &falconv1.RankState{
+			Rank:       5,
+			Device:     "n1.g0",
+			Pid:        200,
+			World:      8,
+			Generation: 3,
+			Exit:       falconv1.ExitedNormally,
+		}
 		if got := ship.states(); len(got) != 1 || !proto.Equal(got[0], want) {
 			t.Fatalf("%v", got)
 		}
@@ -179,7 +209,8 @@ func TestEndsThatNoAgentFollowed(t *testing.T) {
 // A damaged notebook costs the ends of that time, and nothing else.
 func TestADamagedNotebook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dir, ship := newFakeDir(t), &fakeShip{}
+		dir := newFakeDir(t)
+		ship := &fakeShip{}
 		dir.add(100, 0, "n1.g0")
 		path := filepath.Join(dir.path, followedFile.nameFor("", "n1"))
 		if err := os.WriteFile(path, []byte("FALCREL1 and so on"), 0o600); err != nil {
@@ -192,20 +223,29 @@ func TestADamagedNotebook(t *testing.T) {
 		var again notebook
 		again.path = path
 		v, err := again.readStates()
-		if err != nil || len(v.procs) != 1 || v.procs[0].PID != 100 || v.procs[0].state.GetPid() != 100 || len(v.ends) != 0 {
+		if err != nil ||
+			len(v.procs) != 1 ||
+			v.procs[0].PID != 100 ||
+			v.procs[0].state.GetPid() != 100 ||
+			len(v.ends) != 0 {
 			t.Fatalf("%v, %v", v, err)
 		}
 	})
 }
 
 func TestNotebookNames(t *testing.T) {
-	if a, b := followedFile.nameFor("j", "n1"), followedFile.nameFor("j", "n2"); a == b || strings.HasPrefix(a, "falcon.") {
+	a := followedFile.nameFor("j", "n1")
+	b := followedFile.nameFor("j", "n2")
+	if a == b || strings.HasPrefix(a, "falcon.") {
 		t.Fatalf("%s and %s", a, b)
 	}
 }
 
 func FuzzNotebook(f *testing.F) {
-	good, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: []followed{{PID: 7}}}, [][]byte{marshalState(&falconv1.RankState{Pid: 7}), marshalState(&falconv1.RankState{Pid: 8})})
+	good, err := relay.Encode(
+		notebookHead{Version: notebookVersion, Procs: []followed{{PID: 7}}},
+		[][]byte{marshalState(&falconv1.RankState{Pid: 7}), marshalState(&falconv1.RankState{Pid: 8})},
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -218,7 +258,8 @@ func FuzzNotebook(f *testing.F) {
 		}
 		v, err := head.decodeStates(append(parts, part))
 		if err == nil && len(v.procs)+len(v.ends) != len(parts)+1 {
-			t.Fatalf("%d processes and %d ends of %d parts", len(v.procs), len(v.ends), len(parts)+1)
+			t.Fatalf("%d processes and %d ends of %d parts",
+				len(v.procs), len(v.ends), len(parts)+1)
 		}
 	})
 }

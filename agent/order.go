@@ -43,7 +43,10 @@ func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) 
 		return (over || late) && p.seg.NewestOrder() < cmd.GetOrder()
 	})
 	if len(ranks) == 0 {
-		return nil, fmt.Errorf("order %d is for generation %d of the job, or came too late: no process of this node has it", cmd.GetOrder(), cmd.GetGeneration())
+		return nil, fmt.Errorf(
+			"order %d is for generation %d of the job, or came too late: no process of this node has it",
+			cmd.GetOrder(), cmd.GetGeneration(),
+		)
 	}
 	o := convert.OrderFromProto(cmd)
 	for _, p := range ranks {
@@ -88,7 +91,8 @@ func (t *orderTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
 	r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
 	if t.expired {
 		r.Status = falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
-		r.Detail = fmt.Sprintf("%d of %d ranks have not committed to order %d", open, len(t.ranks), t.order.ID)
+		r.Detail = fmt.Sprintf("%d of %d ranks have not committed to order %d",
+			open, len(t.ranks), t.order.ID)
 	}
 	return r, late >= lateWait
 }
@@ -111,8 +115,11 @@ func (t *orderTask) collectAcks() (changed bool, open int) {
 // acknowledgement is a process's acknowledgement, under the rank that it voted with.
 func (t *orderTask) acknowledgement(p *process) *falconv1.RankAck {
 	out := &falconv1.RankAck{
-		Rank: int32(p.rank), NowRank: int32(p.rank), Order: p.status.CommittedOrder,
-		Iteration: p.status.CommittedIteration, Status: p.status.CommittedStatus,
+		Rank:      int32(p.rank),
+		NowRank:   int32(p.rank),
+		Order:     p.status.CommittedOrder,
+		Iteration: p.status.CommittedIteration,
+		Status:    p.status.CommittedStatus,
 	}
 	if out.Order != t.order.ID || out.Status != 0 {
 		return out
@@ -136,7 +143,12 @@ func (t *orderTask) acknowledgement(p *process) *falconv1.RankAck {
 // rank it holds; nil for none.
 func (t *orderTask) unplacedProcess() *process {
 	for _, p := range t.ranks {
-		if ack := t.acks[p]; ack != nil && t.order.Kind == falcon.OrderPlacement && ack.Order == t.order.ID && ack.Status == 0 && p.ranks.newest.Order != t.order.ID {
+		ack := t.acks[p]
+		if ack != nil &&
+			t.order.Kind == falcon.OrderPlacement &&
+			ack.Order == t.order.ID &&
+			ack.Status == 0 &&
+			p.ranks.newest.Order != t.order.ID {
 			return p
 		}
 	}
@@ -158,10 +170,12 @@ func (t *orderTask) orderResult() *falconv1.CommandResult {
 		}
 	}
 	if p := t.unplacedProcess(); p != nil {
-		r.Detail = fmt.Sprintf("%s has committed to placement %d without saying which rank it holds now", p, t.order.ID)
+		r.Detail = fmt.Sprintf("%s has committed to placement %d without saying which rank it holds now",
+			p, t.order.ID)
 	}
 	if len(r.Ranks) == 0 {
-		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, "every rank of this node ended before it committed"
+		r.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
+		r.Detail = "every rank of this node ended before it committed"
 	}
 	return r
 }

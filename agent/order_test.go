@@ -35,7 +35,8 @@ func TestOrderForAnEarlierGeneration(t *testing.T) {
 					want, orders = accepted, 1
 				}
 				got := n.expect(t, want)
-				if len(s.orders) != orders || orders == 0 && !strings.Contains(got[0].Detail, "generation 2") {
+				if len(s.orders) != orders ||
+					orders == 0 && !strings.Contains(got[0].Detail, "generation 2") {
 					t.Fatalf("%d orders, result %v", len(s.orders), got[0])
 				}
 			})
@@ -49,7 +50,8 @@ func TestOrderPastItsDeadlineIsNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := newFakeDir(t)
 		old := dir.add(100, 0, "n1.g0")
-		first, second := &fakeShip{}, &fakeShip{}
+		first := &fakeShip{}
+		second := &fakeShip{}
 		succeed(t, dir, first, func(a *Agent) {
 			a.Command(orderCommand(1, 4, 5*time.Second))
 			wait(time.Second)
@@ -61,7 +63,11 @@ func TestOrderPastItsDeadlineIsNotDelivered(t *testing.T) {
 			commit(old, 4, 61, 0)
 			wait(time.Second)
 		})
-		if r := newest(second, 1); len(old.orders) != 1 || len(fresh.orders) != 0 || r.GetStatus() != done || len(r.GetRanks()) != 1 {
+		r := newest(second, 1)
+		if len(old.orders) != 1 ||
+			len(fresh.orders) != 0 ||
+			r.GetStatus() != done ||
+			len(r.GetRanks()) != 1 {
 			t.Fatalf("%d and %d orders, result %v", len(old.orders), len(fresh.orders), r)
 		}
 	})
@@ -78,11 +84,16 @@ func TestStateHasTheCommitment(t *testing.T) {
 		}
 		s.set(func() {
 			s.control.ResumeIteration = 61
-			s.control.CommittedOrder, s.control.CommittedIteration = 4, 61
+			s.control.CommittedOrder = 4
+			s.control.CommittedIteration = 61
 		})
 		n.dir.exits[100].die("exited normally")
 		wait(time.Second)
-		want := &falconv1.Commitment{Order: 4, Iteration: 61, ResumeIteration: 61}
+		want := &falconv1.Commitment{
+			Order:           4,
+			Iteration:       61,
+			ResumeIteration: 61,
+		}
 		if st := n.newest(0); st.Alive || !proto.Equal(st.Committed, want) {
 			t.Fatalf("state %v", st)
 		}

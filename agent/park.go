@@ -22,7 +22,9 @@ func (r *recoveryState) readChanges(seg Segment) (rejoined bool) {
 		r.park, r.unsent = at, true
 	}
 	if at, ok := seg.Rejoined(); ok && at.Generation != r.rejoined.Generation {
-		r.rejoined, r.unsent, rejoined = at, true, true
+		r.rejoined = at
+		r.unsent = true
+		rejoined = true
 	}
 	return rejoined
 }
@@ -64,9 +66,13 @@ func (p *process) interrupted(fromNs, toNs int64) bool {
 // addRecovery adds what a recovery needs to know of the process.
 func (p *process) addRecovery(st *falconv1.RankState) {
 	job := p.seg.JobState()
-	st.ZeroStage, st.ZeroInstances = int32(job.ZeRO.Stage), int32(job.ZeRO.Instances)
-	st.StateBytes, st.CopyMbs = job.Bytes, float64(job.CopyBytesS)/1e6
-	st.MicroMin, st.MicroMax, st.MicroMultiple = int32(job.MicroMin), int32(job.MicroMax), int32(job.MicroMultiple)
+	st.ZeroStage = int32(job.ZeRO.Stage)
+	st.ZeroInstances = int32(job.ZeRO.Instances)
+	st.StateBytes = job.Bytes
+	st.CopyMbs = float64(job.CopyBytesS) / 1e6
+	st.MicroMin = int32(job.MicroMin)
+	st.MicroMax = int32(job.MicroMax)
+	st.MicroMultiple = int32(job.MicroMultiple)
 	st.Can, st.Raised = convert.CanToProto(job.Can), convert.RaisedToProto(job.Raised)
 	if stored := p.storedCheckpoint(job.Checkpoint); stored != falcon.NoIteration {
 		st.CheckpointIteration = stored + 1
@@ -96,24 +102,37 @@ func (p *process) parkedForNewest() bool {
 // keepsParked reports whether the process waits in a recovery, and is to wait on while an engine is
 // there, which ends the wait itself: it may be for a spare, or for a node to come back, and last longer
 // than the hook waits.
-func (p *process) keepsParked() bool { return !p.dead && p.parkedForNewest() }
+func (p *process) keepsParked() bool {
+	return !p.dead && p.parkedForNewest()
+}
 
 // suspendLateJoiner suspends a replacement process that has come up to park only after the
 // job was suspended once more, for another fault: it belongs to the newer
 // generation then, and parks in that one.
 func (a *Agent) suspendLateJoiner(p *process) {
 	a.suspended = max(a.suspended, p.status.SuspendWanted)
-	if p.dead || !p.recovery.park.On || p.recovery.park.Status != ring.ParkJoin || max(p.recovery.park.Generation, p.status.SuspendWanted) >= a.suspended {
+	if p.dead ||
+		!p.recovery.park.On ||
+		p.recovery.park.Status != ring.ParkJoin ||
+		max(p.recovery.park.Generation, p.status.SuspendWanted) >= a.suspended {
 		return
 	}
 	if err := p.seg.Suspend(a.suspended, a.dir.MonoNs()); err != nil {
-		a.log.Warn("can't suspend a process that joins late", slog.String("process", p.String()), slog.Any("err", err))
+		a.log.Warn(
+			"can't suspend a process that joins late",
+			slog.String("process", p.String()),
+			slog.Any("err", err),
+		)
 	}
 	p.status = p.seg.Control()
 }
 
 func parkMessage(at ring.Park) *falconv1.Park {
-	out := &falconv1.Park{Generation: at.Generation, Joining: at.Status == ring.ParkJoin, Tag: at.Tag}
+	out := &falconv1.Park{
+		Generation: at.Generation,
+		Joining:    at.Status == ring.ParkJoin,
+		Tag:        at.Tag,
+	}
 	for i, step := range at.Hold.Steps {
 		if step >= 0 {
 			out.Steps, out.Sums = append(out.Steps, step), append(out.Sums, at.Hold.Sums[i])

@@ -15,11 +15,12 @@ import (
 
 // Bounds of a pause.
 const (
-	heldPollEvery = time.Millisecond        // between polls while the job is held
-	reportEvery   = 5 * time.Millisecond    // reports of changes, which may come and go before the cut
-	takeUpWait    = 2 * time.Second         // for a hook to take up an order; its side thread polls every 100 ms
-	releaseWait   = 500 * time.Millisecond  // for a hook to confirm the release
-	overdueWait   = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
+	heldPollEvery = time.Millisecond     // between polls while the job is held
+	reportEvery   = 5 * time.Millisecond // reports of changes, which may come and go before the cut
+	// for a hook to take up an order; its side thread polls every 100 ms
+	takeUpWait  = 2 * time.Second
+	releaseWait = 500 * time.Millisecond  // for a hook to confirm the release
+	overdueWait = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
 )
 
 var (
@@ -86,12 +87,20 @@ func (a *Agent) armCuts(cmd *falconv1.PauseCommand) (*hold, error) {
 		return nil, err
 	}
 	mono := a.dir.MonoNs()
-	h := &hold{agent: a, pause: cmd.GetPause(), untilNs: mono + min(boundedMs(cmd.GetLifeMs()), ring.PauseMax).Nanoseconds()}
+	h := &hold{
+		agent:   a,
+		pause:   cmd.GetPause(),
+		untilNs: mono + min(boundedMs(cmd.GetLifeMs()), ring.PauseMax).Nanoseconds(),
+	}
 	for i, p := range ranks {
 		if p.window != nil {
 			p.window.cut = true // a pause inside an iteration would count as its computation
 		}
-		r := &heldRank{process: p, order: nextOrder(cmd.GetPause(), p.seg.Pause()), armedNs: mono}
+		r := &heldRank{
+			process: p,
+			order:   nextOrder(cmd.GetPause(), p.seg.Pause()),
+			armedNs: mono,
+		}
 		boundary := int64(-1)
 		if p.hasMarks() {
 			boundary = cuts[i].GetIteration()
@@ -103,11 +112,17 @@ func (a *Agent) armCuts(cmd *falconv1.PauseCommand) (*hold, error) {
 		h.ranks = append(h.ranks, r)
 	}
 	a.held = h
-	a.log.Info("the job's pause was ordered", slog.Uint64("pause", h.pause), slog.Int("ranks", len(h.ranks)))
+	a.log.Info(
+		"the job's pause was ordered",
+		slog.Uint64("pause", h.pause),
+		slog.Int("ranks", len(h.ranks)),
+	)
 	return h, nil
 }
 
-func boundedMs(n int64) time.Duration { return time.Duration(min(max(n, 0), 1<<32)) * time.Millisecond }
+func boundedMs(n int64) time.Duration {
+	return time.Duration(min(max(n, 0), 1<<32)) * time.Millisecond
+}
 
 // noHold refuses to hold the node, for one rank that can't be: its answer says
 // which, and whether a later cut could do.
@@ -116,7 +131,9 @@ type noHold struct {
 	err  error
 }
 
-func (n *noHold) Error() string { return fmt.Sprintf("%s: %v", n.rank, n.err) }
+func (n *noHold) Error() string {
+	return fmt.Sprintf("%s: %v", n.rank, n.err)
+}
 
 // Poll answers at once.
 func (n *noHold) Poll(time.Time) (*falconv1.CommandResult, bool) {
@@ -125,16 +142,22 @@ func (n *noHold) Poll(time.Time) (*falconv1.CommandResult, bool) {
 		code = falconv1.PauseReason_PAUSE_REASON_MISSED
 	}
 	return &falconv1.CommandResult{
-		Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: n.Error(),
+		Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+		Detail: n.Error(),
 		Pauses: []*falconv1.RankPause{{
-			Rank: int32(n.rank.rank), State: falconv1.PauseState_PAUSE_STATE_REFUSED, Reason: n.err.Error(), ReasonCode: code,
+			Rank:       int32(n.rank.rank),
+			State:      falconv1.PauseState_PAUSE_STATE_REFUSED,
+			Reason:     n.err.Error(),
+			ReasonCode: code,
 		}},
 	}, true
 }
 
 // nextOrder is the pause's own number where the process has not had it, so that
 // a second try of one pause is another order to the hook.
-func nextOrder(pause uint64, s ring.Pause) uint64 { return max(pause, s.Seen+1, 1) }
+func nextOrder(pause uint64, s ring.Pause) uint64 {
+	return max(pause, s.Seen+1, 1)
+}
 
 // ranksOfCuts wants one cut for each of the node's living ranks, and gives them out.
 func (a *Agent) ranksOfCuts(cuts []*falconv1.RankCut) (ranks []*process, own []*falconv1.RankCut, err error) {
@@ -188,7 +211,8 @@ func (h *hold) releaseOnce(now time.Time) {
 // stepRanks updates every rank, releases all where one refused, and ends when none is
 // held any more.
 func (h *hold) stepRanks(now time.Time) {
-	mono, open := h.agent.dir.MonoNs(), 0
+	mono := h.agent.dir.MonoNs()
+	open := 0
 	for _, r := range h.ranks {
 		was := r.now
 		r.now = h.pauseOf(r, mono, now)
@@ -212,7 +236,9 @@ func (h *hold) stepRanks(now time.Time) {
 	}
 }
 
-func pauseEnded(s falconv1.PauseState) bool { return s >= falconv1.PauseState_PAUSE_STATE_RELEASED }
+func pauseEnded(s falconv1.PauseState) bool {
+	return s >= falconv1.PauseState_PAUSE_STATE_RELEASED
+}
 
 // pauseOf is the state of one rank. A hook that reports nothing of an order that was
 // taken back, or long past its deadline, counts as having released: gates without an
@@ -221,13 +247,16 @@ func (h *hold) pauseOf(r *heldRank, mono int64, now time.Time) *falconv1.RankPau
 	out := &falconv1.RankPause{Rank: int32(r.rank), State: falconv1.PauseState_PAUSE_STATE_ARMED}
 	if r.now != nil && (r.dead || pauseEnded(r.now.State)) {
 		out.HeldMs, out.QuietMs = r.now.HeldMs, r.now.QuietMs
-		out.State, out.Reason, out.ReasonCode = r.now.State, r.now.Reason, r.now.ReasonCode
+		out.State = r.now.State
+		out.Reason = r.now.Reason
+		out.ReasonCode = r.now.ReasonCode
 	}
 	if pauseEnded(out.State) {
 		return out
 	}
 	if r.dead {
-		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_RELEASED, "the process ended"
+		out.State = falconv1.PauseState_PAUSE_STATE_RELEASED
+		out.Reason = "the process ended"
 		return out
 	}
 	s := r.seg.Pause()
@@ -235,12 +264,15 @@ func (h *hold) pauseOf(r *heldRank, mono int64, now time.Time) *falconv1.RankPau
 	case s.Seen == r.order && s.State != ring.PauseNone:
 		h.fillFromHook(out, r, s, mono)
 	case h.freed.IsZero() && mono > r.armedNs+takeUpWait.Nanoseconds():
-		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, "its hook does not take up the order"
+		out.State = falconv1.PauseState_PAUSE_STATE_REFUSED
+		out.Reason = "its hook does not take up the order"
 		out.ReasonCode = falconv1.PauseReason_PAUSE_REASON_NOT_TAKEN_UP
 	}
 	overdue := mono > h.untilNs+overdueWait.Nanoseconds()
-	if !pauseEnded(out.State) && (overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {
-		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_RELEASED, "the hook has not confirmed it"
+	if !pauseEnded(out.State) &&
+		(overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {
+		out.State = falconv1.PauseState_PAUSE_STATE_RELEASED
+		out.Reason = "the hook has not confirmed it"
 	}
 	return out
 }
@@ -258,7 +290,8 @@ var pauseStates = map[ring.PauseState]falconv1.PauseState{
 func (h *hold) fillFromHook(out *falconv1.RankPause, r *heldRank, s ring.Pause, mono int64) {
 	out.State = pauseStates[s.State]
 	out.HeldMs = float64(s.HeldNs(mono)) / 1e6
-	if q := s.QuietNs - r.armedNs; s.QuietNs > 0 && q >= 0 && q <= int64(ring.PauseMax) {
+	q := s.QuietNs - r.armedNs
+	if s.QuietNs > 0 && q >= 0 && q <= int64(ring.PauseMax) {
 		out.QuietMs = float64(q) / 1e6
 	}
 	if s.State == ring.PauseRefused {
@@ -273,7 +306,8 @@ func (h *hold) fillFromHook(out *falconv1.RankPause, r *heldRank, s ring.Pause, 
 // itself are not the hook's to give.
 func reasonCode(r ring.PauseReason) falconv1.PauseReason {
 	code := falconv1.PauseReason(min(r, math.MaxInt32))
-	if _, known := falconv1.PauseReason_name[int32(code)]; !known || code >= falconv1.PauseReason_PAUSE_REASON_MISSED {
+	if _, known := falconv1.PauseReason_name[int32(code)]; !known ||
+		code >= falconv1.PauseReason_PAUSE_REASON_MISSED {
 		return falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
 	}
 	return code
@@ -311,7 +345,8 @@ func (t *armTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	case t.hold.over:
 		return t.hold.commandResult(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
 	case t.reported != t.hold.version && now.Sub(t.reportedAt) >= reportEvery:
-		t.reported, t.reportedAt = t.hold.version, now
+		t.reported = t.hold.version
+		t.reportedAt = now
 		return t.hold.commandResult(falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED), false
 	}
 	return nil, false
@@ -319,7 +354,9 @@ func (t *armTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 
 // PollLate goes on beyond the command's deadline, which bounds the delivery; the
 // hold has a deadline of its own.
-func (t *armTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
+func (t *armTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return t.Poll(now)
+}
 
 // resumeTask waits for the hold's end.
 type resumeTask struct{ hold *hold }
@@ -333,7 +370,9 @@ func (t resumeTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 }
 
 // PollLate goes on: the hold ends by itself.
-func (t resumeTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
+func (t resumeTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return t.Poll(now)
+}
 
 // releasePause ends the pause in force. One that is not in force here is done already.
 func (a *Agent) releasePause(pause uint64, now time.Time) (act.Task, error) {
@@ -352,7 +391,11 @@ func (a *Agent) releasePause(pause uint64, now time.Time) (act.Task, error) {
 func (p *process) releaseLeftoverPause(log *slog.Logger) {
 	if s := p.seg.Pause(); s.Wanted != 0 {
 		p.seg.Release()
-		log.Warn("took back a pause that an earlier agent has ordered", slog.String("process", p.String()), slog.Uint64("order", s.Wanted))
+		log.Warn(
+			"took back a pause that an earlier agent has ordered",
+			slog.String("process", p.String()),
+			slog.Uint64("order", s.Wanted),
+		)
 	}
 }
 
@@ -373,8 +416,12 @@ func (t surveyTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 // surveyReply is one rank's counts at the start of its newest iteration.
 func (p *process) surveyReply() *falconv1.RankPause {
 	out := &falconv1.RankPause{
-		Rank: int32(p.rank), State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: -1,
-		Exact: p.hasMarks(), IterationMs: p.iterations.newestMs, RunAhead: p.runAhead(),
+		Rank:        int32(p.rank),
+		State:       falconv1.PauseState_PAUSE_STATE_RUNNING,
+		Newest:      -1,
+		Exact:       p.hasMarks(),
+		IterationMs: p.iterations.newestMs,
+		RunAhead:    p.runAhead(),
 	}
 	if newest, known := p.survey.Newest(); known {
 		out.Newest = newest
@@ -383,7 +430,8 @@ func (p *process) surveyReply() *falconv1.RankPause {
 	out.Boundary, out.Counts, known = p.survey.Report(p.comms.list)
 	if missing := p.survey.Missing(); !known || missing > 0 {
 		out.State = falconv1.PauseState_PAUSE_STATE_REFUSED
-		out.Reason = fmt.Sprintf("three whole iterations of this rank are not known yet: wait for %d more", missing)
+		out.Reason = fmt.Sprintf("three whole iterations of this rank are not known yet: wait for %d more",
+			missing)
 		if !p.hasMarks() && p.iterations.infer.Period() == 0 {
 			out.Reason = p.periodReason()
 		}
@@ -419,7 +467,10 @@ func (h *pauseHistory) addPause(s ring.Pause) {
 		return
 	}
 	now := span{order: s.Seen, from: s.TrappedNs, to: s.ReleasedNs}
-	if i := slices.IndexFunc(h.spans, func(o span) bool { return o.order == s.Seen }); i >= 0 {
+	i := slices.IndexFunc(h.spans, func(o span) bool {
+		return o.order == s.Seen
+	})
+	if i >= 0 {
 		h.spans[i] = now
 		return
 	}
@@ -440,7 +491,9 @@ func (h *pauseHistory) pausedWithin(fromNs, toNs int64) time.Duration {
 }
 
 // notePause remembers the newest pause of the process.
-func (p *process) notePause() { p.pauses.addPause(p.seg.Pause()) }
+func (p *process) notePause() {
+	p.pauses.addPause(p.seg.Pause())
+}
 
 // pausedMsWithin is how much of a stretch of time the hook held the rank.
 func (p *process) pausedMsWithin(fromNs, toNs int64) float64 {

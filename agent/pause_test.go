@@ -19,19 +19,36 @@ const (
 )
 
 func pauseCommand(id, pause uint64, phase falconv1.PausePhase, ranks ...int32) *falconv1.Command {
-	body := &falconv1.PauseCommand{Pause: pause, Phase: phase, LifeMs: 4000}
+	body := &falconv1.PauseCommand{
+		Pause:  pause,
+		Phase:  phase,
+		LifeMs: 4000,
+	}
 	for _, r := range ranks {
-		body.Cuts = append(body.Cuts, &falconv1.RankCut{Rank: r, Iteration: 9, Limits: []*falconv1.CommLimit{{Comm: 77, Calls: 40}}})
+		body.Cuts = append(body.Cuts, &falconv1.RankCut{
+			Rank:      r,
+			Iteration: 9,
+			Limits:    []*falconv1.CommLimit{{Comm: 77, Calls: 40}},
+		})
 	}
 	return &falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(2 * time.Second).UnixNano(), Body: &falconv1.Command_Pause{Pause: body},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(2 * time.Second).UnixNano(),
+		Body:           &falconv1.Command_Pause{Pause: body},
 	}
 }
 
 func testCommand(id, pause, test uint64, tests ...*falconv1.RankTest) *falconv1.Command {
 	return &falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(2 * time.Second).UnixNano(),
-		Body: &falconv1.Command_Test{Test: &falconv1.TestCommand{Pause: pause, Test: test, Tests: tests}},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(2 * time.Second).UnixNano(),
+		Body: &falconv1.Command_Test{Test: &falconv1.TestCommand{
+			Pause: pause,
+			Test:  test,
+			Tests: tests,
+		}},
 	}
 }
 
@@ -71,12 +88,25 @@ func TestSurveyCommand(t *testing.T) {
 		n.Command(pauseCommand(1, 5, survey1))
 		wait(time.Millisecond)
 		p := n.last(t, 1, done).Pauses
-		if len(p) != 1 || p[0].Rank != 2 || p[0].State != falconv1.PauseState_PAUSE_STATE_RUNNING || p[0].Newest != 6 || p[0].Boundary != 6 || !p[0].Exact {
+		if len(p) != 1 ||
+			p[0].Rank != 2 ||
+			p[0].State != falconv1.PauseState_PAUSE_STATE_RUNNING ||
+			p[0].Newest != 6 ||
+			p[0].Boundary != 6 ||
+			!p[0].Exact {
 			t.Fatalf("survey %v", p)
 		}
-		for i, want := range []*falconv1.CommCount{{Comm: 77, Calls: 18, PerIteration: 3, Collectives: 18}, {Comm: 88, Calls: 48, PerIteration: 8}} {
+		for i, want := range []*falconv1.CommCount{
+			{Comm: 77, Calls: 18, PerIteration: 3, Collectives: 18},
+			{Comm: 88, Calls: 48, PerIteration: 8},
+		} {
 			c := p[0].Counts[i]
-			if c.Comm != want.Comm || c.Calls != want.Calls || c.PerIteration != want.PerIteration || c.Collectives != want.Collectives || !c.Steady || !c.Whole {
+			if c.Comm != want.Comm ||
+				c.Calls != want.Calls ||
+				c.PerIteration != want.PerIteration ||
+				c.Collectives != want.Collectives ||
+				!c.Steady ||
+				!c.Whole {
 				t.Errorf("count %v, want %v", c, want)
 			}
 		}
@@ -96,11 +126,20 @@ func TestSurveyOfInferredIterations(t *testing.T) {
 		n.Command(pauseCommand(1, 5, survey1))
 		wait(time.Millisecond)
 		p := n.last(t, 1, done).Pauses[0]
-		if p.Exact || len(p.Counts) != 2 || p.Newest != p.Boundary || math.Abs(p.IterationMs-100) > 1e-6 {
+		if p.Exact ||
+			len(p.Counts) != 2 ||
+			p.Newest != p.Boundary ||
+			math.Abs(p.IterationMs-100) > 1e-6 {
 			t.Fatalf("survey %v", p)
 		}
 		// The anchor is the all-reduce: the 30th one closes an iteration before it counts.
-		if c := p.Counts; c[0].Calls != 29 || c[0].PerIteration != 1 || c[1].Calls != 240 || c[1].PerIteration != 8 || !c[1].Steady || !c[1].Whole {
+		c := p.Counts
+		if c[0].Calls != 29 ||
+			c[0].PerIteration != 1 ||
+			c[1].Calls != 240 ||
+			c[1].PerIteration != 8 ||
+			!c[1].Steady ||
+			!c[1].Whole {
 			t.Fatalf("counts %v", c)
 		}
 	})
@@ -114,8 +153,12 @@ func TestArmTellsTheBoundaryToMarkedRanks(t *testing.T) {
 		wait(time.Second)
 		n.Command(pauseCommand(1, 5, arm1, 0, 1))
 		wait(time.Millisecond)
-		if a.pause.Wanted != 5 || b.pause.Wanted != 5 || a.boundary != -1 || b.boundary != 9 {
-			t.Fatalf("orders %d %d, boundaries %d %d", a.pause.Wanted, b.pause.Wanted, a.boundary, b.boundary)
+		if a.pause.Wanted != 5 ||
+			b.pause.Wanted != 5 ||
+			a.boundary != -1 ||
+			b.boundary != 9 {
+			t.Fatalf("orders %d %d, boundaries %d %d",
+				a.pause.Wanted, b.pause.Wanted, a.boundary, b.boundary)
 		}
 	})
 }
@@ -125,7 +168,10 @@ func TestPauseAndResume(t *testing.T) {
 		a, b := n.two()
 		n.Command(pauseCommand(1, 5, arm1, 0, 1))
 		wait(time.Millisecond)
-		if a.pause.Wanted != 5 || len(a.cuts) != 1 || a.cuts[0] != (ring.Cut{Comm: 77, Calls: 40}) || b.pause.Wanted != 5 {
+		if a.pause.Wanted != 5 ||
+			len(a.cuts) != 1 ||
+			a.cuts[0] != (ring.Cut{Comm: 77, Calls: 40}) ||
+			b.pause.Wanted != 5 {
 			t.Fatalf("cuts %v, order %d %d", a.cuts, a.pause.Wanted, b.pause.Wanted)
 		}
 		for _, s := range []*fakeSegment{a, b} {
@@ -141,14 +187,20 @@ func TestPauseAndResume(t *testing.T) {
 		if len(n.of(1)) != told || told > 8 {
 			t.Fatalf("%d results, then %d", told, len(n.of(1)))
 		}
-		if p := n.last(t, 1, accepted).Pauses; p[0].State != falconv1.PauseState_PAUSE_STATE_QUIET || p[1].State != falconv1.PauseState_PAUSE_STATE_REACHED || p[0].QuietMs < 20 || p[0].QuietMs > 40 {
+		if p := n.last(t, 1, accepted).Pauses; p[0].State != falconv1.PauseState_PAUSE_STATE_QUIET ||
+			p[1].State != falconv1.PauseState_PAUSE_STATE_REACHED ||
+			p[0].QuietMs < 20 ||
+			p[0].QuietMs > 40 {
 			t.Fatalf("pauses %v", p)
 		}
 		n.Command(pauseCommand(2, 5, resume1))
 		wait(5 * time.Millisecond)
 		for _, id := range []uint64{1, 2} {
 			p := n.last(t, id, done).Pauses
-			if len(p) != 2 || p[0].State != falconv1.PauseState_PAUSE_STATE_RELEASED || p[0].HeldMs < 500 || p[0].HeldMs > 600 {
+			if len(p) != 2 ||
+				p[0].State != falconv1.PauseState_PAUSE_STATE_RELEASED ||
+				p[0].HeldMs < 500 ||
+				p[0].HeldMs > 600 {
 				t.Fatalf("command %d ended with %v", id, p)
 			}
 		}
@@ -176,7 +228,9 @@ func TestReportsAreBounded(t *testing.T) {
 		}
 		s.hold(ring.PauseQuiet)
 		wait(reportEvery + heldPollEvery)
-		if got := n.of(1); len(got) > 50 || n.last(t, 1, accepted).Pauses[0].State != falconv1.PauseState_PAUSE_STATE_QUIET {
+		got := n.of(1)
+		if len(got) > 50 ||
+			n.last(t, 1, accepted).Pauses[0].State != falconv1.PauseState_PAUSE_STATE_QUIET {
 			t.Fatalf("%d results, the last %v", len(got), got[len(got)-1])
 		}
 	})
@@ -186,12 +240,19 @@ func TestReportsAreBounded(t *testing.T) {
 func TestMissedCutTakesAllBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a, b := n.two()
-		b.set(func() { b.armErr = errors.Join(ring.ErrPause, ring.ErrMissed) })
+		b.set(func() {
+			b.armErr = errors.Join(ring.ErrPause, ring.ErrMissed)
+		})
 		n.Command(pauseCommand(1, 5, arm1, 0, 1))
 		wait(time.Millisecond)
-		if r := n.last(t, 1, refused); !strings.Contains(r.Detail, "rank 1") || !strings.Contains(r.Detail, "missed") || a.pause.Wanted != 0 {
+		r := n.last(t, 1, refused)
+		if !strings.Contains(r.Detail, "rank 1") ||
+			!strings.Contains(r.Detail, "missed") ||
+			a.pause.Wanted != 0 {
 			t.Fatalf("%v, rank 0's order %d", r, a.pause.Wanted)
-		} else if p := r.Pauses; len(p) != 1 || p[0].Rank != 1 || p[0].ReasonCode != falconv1.PauseReason_PAUSE_REASON_MISSED {
+		} else if p := r.Pauses; len(p) != 1 ||
+			p[0].Rank != 1 ||
+			p[0].ReasonCode != falconv1.PauseReason_PAUSE_REASON_MISSED {
 			t.Errorf("the refusal says %v", p)
 		}
 		b.set(func() { b.armErr = nil })
@@ -209,13 +270,21 @@ func TestRefusalOfAHookTakesAllBack(t *testing.T) {
 		wait(time.Millisecond)
 		a.hold(ring.PauseQuiet)
 		wait(time.Millisecond)
-		b.set(func() { b.pause.Seen, b.pause.State, b.pause.Reason = 5, ring.PauseRefused, 1 })
+		b.set(func() {
+			b.pause.Seen = 5
+			b.pause.State = ring.PauseRefused
+			b.pause.Reason = 1
+		})
 		wait(5 * time.Millisecond)
 		r := n.last(t, 1, refused)
-		if !strings.Contains(r.Detail, "graph") || len(r.Pauses) != 2 || r.Pauses[0].State != falconv1.PauseState_PAUSE_STATE_RELEASED || a.pause.Wanted != 0 {
+		if !strings.Contains(r.Detail, "graph") ||
+			len(r.Pauses) != 2 ||
+			r.Pauses[0].State != falconv1.PauseState_PAUSE_STATE_RELEASED ||
+			a.pause.Wanted != 0 {
 			t.Fatalf("%v", r)
 		}
-		if r.Pauses[1].ReasonCode != falconv1.PauseReason_PAUSE_REASON_CAPTURE || r.Pauses[0].ReasonCode != 0 {
+		if r.Pauses[1].ReasonCode != falconv1.PauseReason_PAUSE_REASON_CAPTURE ||
+			r.Pauses[0].ReasonCode != 0 {
 			t.Errorf("codes %v", r.Pauses)
 		}
 	})
@@ -231,7 +300,11 @@ func TestDeafHookRefuses(t *testing.T) {
 		a.hold(ring.PauseQuiet)
 		wait(takeUpWait + 100*time.Millisecond)
 		r := n.last(t, 1, refused)
-		if !strings.Contains(r.Detail, "rank 1") || !strings.Contains(r.Detail, "does not take up") || a.pause.Wanted != 0 || b.pause.Wanted != 0 || r.Pauses[1].ReasonCode != falconv1.PauseReason_PAUSE_REASON_NOT_TAKEN_UP {
+		if !strings.Contains(r.Detail, "rank 1") ||
+			!strings.Contains(r.Detail, "does not take up") ||
+			a.pause.Wanted != 0 ||
+			b.pause.Wanted != 0 ||
+			r.Pauses[1].ReasonCode != falconv1.PauseReason_PAUSE_REASON_NOT_TAKEN_UP {
 			t.Fatalf("%v", r)
 		}
 	})
@@ -267,7 +340,11 @@ func TestPauseRefusals(t *testing.T) {
 		n.Command(pauseCommand(12, 6, resume1))
 		n.Command(profileCommand(13, 3))
 		wait(time.Millisecond)
-		for id, say := range map[uint64]string{11: "already: number 5", 12: "pause 6 is not in force here, 5 is", 13: "already"} {
+		for id, say := range map[uint64]string{
+			11: "already: number 5",
+			12: "pause 6 is not in force here, 5 is",
+			13: "already",
+		} {
 			if r := n.last(t, id, refused); !strings.Contains(r.Detail, say) {
 				t.Errorf("command %d: %q lacks %q", id, r.Detail, say)
 			}
@@ -289,7 +366,11 @@ func TestPauseExpires(t *testing.T) {
 		a.hold(ring.PauseExpired)
 		wait(overdueWait + 100*time.Millisecond)
 		p := n.last(t, 1, done).Pauses
-		if p[0].State != falconv1.PauseState_PAUSE_STATE_EXPIRED || p[0].HeldMs < 3900 || p[1].Reason == "" || b.pause.Wanted != 0 || n.held != nil {
+		if p[0].State != falconv1.PauseState_PAUSE_STATE_EXPIRED ||
+			p[0].HeldMs < 3900 ||
+			p[1].Reason == "" ||
+			b.pause.Wanted != 0 ||
+			n.held != nil {
 			t.Fatalf("%v", p)
 		}
 	})
@@ -306,7 +387,10 @@ func TestPauseOfADyingRankAndAnEndingAgent(t *testing.T) {
 		a.hold(ring.PauseQuiet)
 		n.dir.exits[101].die("killed by signal 9 (SIGKILL)")
 		wait(100 * time.Millisecond)
-		if p := n.last(t, 1, accepted).Pauses; p[1].State != falconv1.PauseState_PAUSE_STATE_RELEASED || p[1].Reason == "" || p[0].State != falconv1.PauseState_PAUSE_STATE_QUIET {
+		p := n.last(t, 1, accepted).Pauses
+		if p[1].State != falconv1.PauseState_PAUSE_STATE_RELEASED ||
+			p[1].Reason == "" ||
+			p[0].State != falconv1.PauseState_PAUSE_STATE_QUIET {
 			t.Fatalf("%v", p)
 		}
 		left = a
@@ -319,7 +403,14 @@ func TestPauseOfADyingRankAndAnEndingAgent(t *testing.T) {
 func TestAKilledAgentsPauseIsTakenBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		s := n.dir.add(100, 0, "n1.g0")
-		s.set(func() { s.pause = ring.Pause{Wanted: 3, Seen: 3, State: ring.PauseQuiet, TrappedNs: 5} })
+		s.set(func() {
+			s.pause = ring.Pause{
+				Wanted:    3,
+				Seen:      3,
+				State:     ring.PauseQuiet,
+				TrappedNs: 5,
+			}
+		})
 		wait(time.Second)
 		if s.pause.Wanted != 0 {
 			t.Fatal("the pause of the last agent is still in force")
@@ -344,25 +435,51 @@ func TestActiveTests(t *testing.T) {
 		b.hold(ring.PauseReached)
 		wait(5 * time.Millisecond)
 		gemm := func(rank int32) *falconv1.RankTest {
-			return &falconv1.RankTest{Rank: rank, Kind: falconv1.TestKind_TEST_KIND_GEMM, Repeats: 5, N: 512, LifeMs: 1000}
+			return &falconv1.RankTest{
+				Rank:    rank,
+				Kind:    falconv1.TestKind_TEST_KIND_GEMM,
+				Repeats: 5,
+				N:       512,
+				LifeMs:  1000,
+			}
 		}
 		n.Command(testCommand(2, 5, 21, gemm(0), gemm(1), gemm(7)))
 		wait(time.Millisecond)
-		if len(a.tests) != 1 || a.tests[0].ID != 21 || a.tests[0].N != 512 || a.tests[0].UntilNs > time.Now().Add(time.Second).UnixNano() || len(b.tests) != 0 {
+		if len(a.tests) != 1 ||
+			a.tests[0].ID != 21 ||
+			a.tests[0].N != 512 ||
+			a.tests[0].UntilNs > time.Now().Add(time.Second).UnixNano() ||
+			len(b.tests) != 0 {
 			t.Fatalf("mailboxes %v %v", a.tests, b.tests)
 		}
 		a.set(func() {
-			a.result = ring.TestResult{ID: 21, Kind: ring.TestGEMM, Status: ring.TestDone, Repeats: 5, MedianNs: 2e6, BestNs: 1e6, SetupNs: 3e6}
+			a.result = ring.TestResult{
+				ID:       21,
+				Kind:     ring.TestGEMM,
+				Status:   ring.TestDone,
+				Repeats:  5,
+				MedianNs: 2e6,
+				BestNs:   1e6,
+				SetupNs:  3e6,
+			}
 		})
 		wait(3 * time.Millisecond)
 		got := map[int32]*falconv1.TestResult{}
 		for _, r := range n.last(t, 2, done).Tests {
 			got[r.Rank] = r
 		}
-		if r := got[0]; r.Status != falconv1.TestStatus_TEST_STATUS_DONE || r.MedianMs != 2 || r.BestMs != 1 || r.SetupMs != 3 || r.Repeats != 5 || r.Test != 21 || r.Kind != falconv1.TestKind_TEST_KIND_GEMM {
+		if r := got[0]; r.Status != falconv1.TestStatus_TEST_STATUS_DONE ||
+			r.MedianMs != 2 ||
+			r.BestMs != 1 ||
+			r.SetupMs != 3 ||
+			r.Repeats != 5 ||
+			r.Test != 21 ||
+			r.Kind != falconv1.TestKind_TEST_KIND_GEMM {
 			t.Errorf("rank 0: %v", r)
 		}
-		if got[1].Reason != "this rank is not quiet" || got[7].Reason != "this rank is not held here" || got[7].Status != falconv1.TestStatus_TEST_STATUS_REFUSED {
+		if got[1].Reason != "this rank is not quiet" ||
+			got[7].Reason != "this rank is not held here" ||
+			got[7].Status != falconv1.TestStatus_TEST_STATUS_REFUSED {
 			t.Errorf("ranks 1 and 7: %v", got)
 		}
 	})
@@ -378,23 +495,41 @@ func TestLinkTestsAndSilence(t *testing.T) {
 		wait(time.Millisecond)
 		a.hold(ring.PauseQuiet)
 		wait(5 * time.Millisecond)
-		id := func(b byte) []byte { return bytes.Repeat([]byte{b}, ring.UniqueIDBytes) }
+		id := func(b byte) []byte {
+			return bytes.Repeat([]byte{b}, ring.UniqueIDBytes)
+		}
 		n.Command(testCommand(2, 5, 1, &falconv1.RankTest{Kind: falconv1.TestKind_TEST_KIND_ID}))
 		wait(time.Millisecond)
 		a.set(func() {
-			a.result = ring.TestResult{ID: 1, Kind: ring.TestMint, Status: ring.TestDone, IDs: [2][]byte{id(1), id(2)}}
+			a.result = ring.TestResult{
+				ID:     1,
+				Kind:   ring.TestMint,
+				Status: ring.TestDone,
+				IDs:    [2][]byte{id(1), id(2)},
+			}
 		})
 		wait(3 * time.Millisecond)
 		minted := n.last(t, 2, done).Tests[0]
 		n.Command(testCommand(3, 5, 2, &falconv1.RankTest{
-			Kind: falconv1.TestKind_TEST_KIND_LINK, Repeats: 3, Bytes: 1 << 20, Side: 1, ForwardId: minted.ForwardId, BackwardId: minted.BackwardId, LifeMs: 2500,
+			Kind:       falconv1.TestKind_TEST_KIND_LINK,
+			Repeats:    3,
+			Bytes:      1 << 20,
+			Side:       1,
+			ForwardId:  minted.ForwardId,
+			BackwardId: minted.BackwardId,
+			LifeMs:     2500,
 		}))
 		wait(time.Millisecond)
-		if x := a.tests[1]; x.Side != 1 || x.Bytes != 1<<20 || !bytes.Equal(x.IDs[0], id(1)) || !bytes.Equal(x.IDs[1], id(2)) {
+		x := a.tests[1]
+		if x.Side != 1 ||
+			x.Bytes != 1<<20 ||
+			!bytes.Equal(x.IDs[0], id(1)) ||
+			!bytes.Equal(x.IDs[1], id(2)) {
 			t.Fatalf("mailbox %v", x)
 		}
 		wait(2500*time.Millisecond + testWait)
-		if r := n.last(t, 3, done).Tests[0]; r.Status != falconv1.TestStatus_TEST_STATUS_LATE || r.Reason == "" {
+		r := n.last(t, 3, done).Tests[0]
+		if r.Status != falconv1.TestStatus_TEST_STATUS_LATE || r.Reason == "" {
 			t.Fatalf("%v", r)
 		}
 	})
@@ -404,11 +539,19 @@ func TestLinkTestsAndSilence(t *testing.T) {
 // and what only agents say, is no reason that a decision may rest on.
 func TestReasonCodes(t *testing.T) {
 	for in, want := range map[ring.PauseReason]falconv1.PauseReason{
-		0: falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED, 1: falconv1.PauseReason_PAUSE_REASON_CAPTURE,
-		2: falconv1.PauseReason_PAUSE_REASON_GROUP, 3: falconv1.PauseReason_PAUSE_REASON_ABORTED,
-		4: falconv1.PauseReason_PAUSE_REASON_NO_CUDA, 5: falconv1.PauseReason_PAUSE_REASON_LATE,
-		9: falconv1.PauseReason_PAUSE_REASON_FAILED, 10: falconv1.PauseReason_PAUSE_REASON_UNEVEN,
-		11: falconv1.PauseReason_PAUSE_REASON_ENVIRONMENT, 12: 0, 16: 0, 17: 0, math.MaxUint32: 0,
+		0:              falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED,
+		1:              falconv1.PauseReason_PAUSE_REASON_CAPTURE,
+		2:              falconv1.PauseReason_PAUSE_REASON_GROUP,
+		3:              falconv1.PauseReason_PAUSE_REASON_ABORTED,
+		4:              falconv1.PauseReason_PAUSE_REASON_NO_CUDA,
+		5:              falconv1.PauseReason_PAUSE_REASON_LATE,
+		9:              falconv1.PauseReason_PAUSE_REASON_FAILED,
+		10:             falconv1.PauseReason_PAUSE_REASON_UNEVEN,
+		11:             falconv1.PauseReason_PAUSE_REASON_ENVIRONMENT,
+		12:             0,
+		16:             0,
+		17:             0,
+		math.MaxUint32: 0,
 	} {
 		if got := reasonCode(in); got != want {
 			t.Errorf("reason %d is told as %v, want %v", in, got, want)

@@ -18,13 +18,18 @@ func TestPausedTimeIsToldApart(t *testing.T) {
 				if i >= 2 {
 					held = 500e6
 				}
-				s.marks = append(s.marks, ring.Mark{Iteration: int64(i), StartNs: int64(at * 1e6), PausedNs: held})
+				s.marks = append(s.marks, ring.Mark{
+					Iteration: int64(i),
+					StartNs:   int64(at * 1e6),
+					PausedNs:  held,
+				})
 				s.control.Iteration = int64(i)
 			})
 		}
 		wait(time.Second)
 		for i, g := range n.ship.samples() {
-			if run := g.Ms - g.PausedMs; math.Abs(run-100) > 1e-6 || (g.PausedMs > 0) != (i == 1) {
+			run := g.Ms - g.PausedMs
+			if math.Abs(run-100) > 1e-6 || (g.PausedMs > 0) != (i == 1) {
 				t.Errorf("sample %d: %v", i, g)
 			}
 		}
@@ -44,10 +49,16 @@ func TestPausedTimeOfInferredIterations(t *testing.T) {
 					s.records[i].EnterNs += heldNs
 				}
 			}
-			s.pause = ring.Pause{Seen: 1, State: ring.PauseReleased, TrappedNs: from, ReleasedNs: from + heldNs}
+			s.pause = ring.Pause{
+				Seen:       1,
+				State:      ring.PauseReleased,
+				TrappedNs:  from,
+				ReleasedNs: from + heldNs,
+			}
 		})
 		wait(2 * time.Second)
-		got, paused := n.ship.samples(), 0
+		got := n.ship.samples()
+		paused := 0
 		for _, g := range got {
 			if math.Abs(g.Ms-g.PausedMs-100) > 1e-6 {
 				t.Errorf("an iteration ran %v ms: %v", g.Ms-g.PausedMs, g)
@@ -66,11 +77,23 @@ func TestPausedTimeOfInferredIterations(t *testing.T) {
 func TestPausedSpans(t *testing.T) {
 	s := &fakeSegment{}
 	p := &process{seg: s}
-	s.pause = ring.Pause{Seen: 1, State: ring.PauseReleased, TrappedNs: 10e6, ReleasedNs: 30e6}
+	s.pause = ring.Pause{
+		Seen:       1,
+		State:      ring.PauseReleased,
+		TrappedNs:  10e6,
+		ReleasedNs: 30e6,
+	}
 	p.notePause()
 	s.pause = ring.Pause{Seen: 2, State: ring.PauseQuiet, TrappedNs: 50e6}
-	for _, c := range []struct{ from, to, want float64 }{{0, 40, 20}, {0, 20, 10}, {20, 60, 20}, {30, 50, 0}, {55, 60, 5}} {
-		if got := p.pausedMsWithin(int64(c.from*1e6), int64(c.to*1e6)); got != c.want {
+	for _, c := range []struct{ from, to, want float64 }{
+		{0, 40, 20},
+		{0, 20, 10},
+		{20, 60, 20},
+		{30, 50, 0},
+		{55, 60, 5},
+	} {
+		got := p.pausedMsWithin(int64(c.from*1e6), int64(c.to*1e6))
+		if got != c.want {
 			t.Errorf("%v to %v: %v ms, want %v", c.from, c.to, got, c.want)
 		}
 	}
@@ -98,7 +121,8 @@ func TestPauseEndsAProfileWindow(t *testing.T) {
 		if s.open || n.last(t, 1, done) == nil {
 			t.Fatal("the window is still open")
 		}
-		if got := n.ship.profiles()[0].Ranks[0]; math.Abs(got.SelfMs-15) > 1e-6 {
+		got := n.ship.profiles()[0].Ranks[0]
+		if math.Abs(got.SelfMs-15) > 1e-6 {
 			t.Fatalf("self %v", got.SelfMs)
 		}
 	})

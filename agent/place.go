@@ -48,7 +48,10 @@ func (h *rankHistory) beginPlaced(at ring.Place) {
 
 func (h *rankHistory) addPlacement(at ring.Place) {
 	h.newest, h.unsent = at, true
-	h.tenures = append(h.tenures[max(0, len(h.tenures)+1-tenuresMax):], tenure{from: at.Iteration, rank: falcon.Rank(at.Rank)})
+	h.tenures = append(h.tenures[max(
+		0,
+		len(h.tenures)+1-tenuresMax,
+	):], tenure{from: at.Iteration, rank: falcon.Rank(at.Rank)})
 }
 
 // takeUnsent reports whether the newest placement is to be reported now.

@@ -16,16 +16,33 @@ import (
 func swap(s *fakeSegment, order uint64, iteration int64, rank int, spentMs float64) {
 	s.set(func() {
 		s.comms[0].State = ring.CommGone
-		s.comms = append(s.comms, ring.Comm{Slot: 4, ID: 1000 + order, State: ring.CommLive, Size: 4, Rank: rank})
+		s.comms = append(s.comms, ring.Comm{
+			Slot:  4,
+			ID:    1000 + order,
+			State: ring.CommLive,
+			Size:  4,
+			Rank:  rank,
+		})
 		ns := int64(spentMs * 1e6 / 4)
-		s.place = ring.Place{Order: order, Iteration: iteration, Rank: rank, StepNs: [4]int64{ns, ns, ns, ns}, Bytes: 1 << 20}
+		s.place = ring.Place{
+			Order:     order,
+			Iteration: iteration,
+			Rank:      rank,
+			StepNs:    [4]int64{ns, ns, ns, ns},
+			Bytes:     1 << 20,
+		}
 	})
 	commit(s, order, iteration, 0)
 }
 
 func placementCommand(id, order uint64, blocks ...int32) *falconv1.Command {
 	c := orderCommand(id, order, 10*time.Second)
-	c.Body = &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: order, Kind: falcon.OrderPlacement, Blocks: blocks, JobEpoch: 1}}
+	c.Body = &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+		Order:    order,
+		Kind:     falcon.OrderPlacement,
+		Blocks:   blocks,
+		JobEpoch: 1,
+	}}
 	return c
 }
 
@@ -33,7 +50,8 @@ func placementCommand(id, order uint64, blocks ...int32) *falconv1.Command {
 // the first: for a moment both claim one rank.
 func TestRanksChangeHandsOnOneNode(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		a, b := n.dir.add(100, 0, "n1.g0"), n.dir.add(101, 1, "n1.g1")
+		a := n.dir.add(100, 0, "n1.g0")
+		b := n.dir.add(101, 1, "n1.g1")
 		for i := range int64(4) {
 			a.mark(i, 100*float64(i)+1)
 			b.mark(i, 100*float64(i)+2)
@@ -53,7 +71,8 @@ func TestRanksChangeHandsOnOneNode(t *testing.T) {
 		wait(time.Second)
 		checkHands(t, n)
 		checkSwapAcks(t, n)
-		if pids := n.hardware.currentPids(); pids[1] != 100 || pids[0] != 101 || len(pids) != 2 {
+		pids := n.hardware.currentPids()
+		if pids[1] != 100 || pids[0] != 101 || len(pids) != 2 {
 			t.Fatalf("processes by rank %v", pids)
 		}
 	})
@@ -72,7 +91,8 @@ func checkHands(t *testing.T, n *node) {
 			t.Fatalf("rank %d ended iteration %d twice", s.Rank, s.Iteration)
 		}
 		ends[s.Iteration][s.Rank] = s.EndUnixNs
-		if run := s.Ms - s.PausedMs; math.Abs(run-100) > 1e-6 || (s.PausedMs != 0) != (s.Iteration == 3) {
+		run := s.Ms - s.PausedMs
+		if math.Abs(run-100) > 1e-6 || (s.PausedMs != 0) != (s.Iteration == 3) {
 			t.Fatalf("rank %d, iteration %d: ran %v ms, held %v ms", s.Rank, s.Iteration, run, s.PausedMs)
 		}
 	}
@@ -98,7 +118,12 @@ func checkSwapAcks(t *testing.T, n *node) {
 		t.Fatalf("results %v", got)
 	}
 	for i, a := range acks {
-		if a.Rank != int32(i) || a.NowRank != int32(1-i) || a.Iteration != 4 || a.MovedBytes != 1<<20 || len(a.StepMs) != 4 || a.StepMs[2] != 15 {
+		if a.Rank != int32(i) ||
+			a.NowRank != int32(1-i) ||
+			a.Iteration != 4 ||
+			a.MovedBytes != 1<<20 ||
+			len(a.StepMs) != 4 ||
+			a.StepMs[2] != 15 {
 			t.Fatalf("ack %v", a)
 		}
 	}
@@ -108,7 +133,10 @@ func checkSwapAcks(t *testing.T, n *node) {
 	}
 	for pid, want := range map[int32]int32{100: 1, 101: 0} {
 		st := newest[pid]
-		if st.Rank != want || st.PlacementOrder != 3 || st.PlacementIteration != 4 || len(st.Comms) != 2 {
+		if st.Rank != want ||
+			st.PlacementOrder != 3 ||
+			st.PlacementIteration != 4 ||
+			len(st.Comms) != 2 {
 			t.Fatalf("state %v", st)
 		}
 	}
@@ -129,7 +157,11 @@ func TestAgentComesAfterTheSwap(t *testing.T) {
 		n.Command(placementCommand(1, 3, 1, 0)) // blocks of two
 		wait(time.Second)
 		got := n.expect(t, accepted, done)
-		if ack := got[1].Ranks[0]; len(a.orders) != 0 || ack.Rank != 0 || ack.NowRank != 2 || len(ack.StepMs) != 4 {
+		ack := got[1].Ranks[0]
+		if len(a.orders) != 0 ||
+			ack.Rank != 0 ||
+			ack.NowRank != 2 ||
+			len(ack.StepMs) != 4 {
 			t.Fatalf("put %v, ack %v", a.orders, got[1])
 		}
 		samples := n.ship.samples()
@@ -149,7 +181,8 @@ func TestRolledBackPlacement(t *testing.T) {
 		commit(a, 3, 5, 7)
 		wait(time.Second)
 		got := n.expect(t, accepted, refused)
-		if ack := got[1].Ranks[0]; ack.Status != 7 || ack.NowRank != 0 || len(ack.StepMs) != 0 {
+		ack := got[1].Ranks[0]
+		if ack.Status != 7 || ack.NowRank != 0 || len(ack.StepMs) != 0 {
 			t.Fatalf("ack %v", ack)
 		}
 		states := n.ship.states()
@@ -167,7 +200,8 @@ func TestCommitWithoutAPlaceIsTold(t *testing.T) {
 		wait(time.Second)
 		commit(a, 3, 5, 0)
 		wait(time.Second)
-		if got := n.expect(t, accepted, done); !strings.Contains(got[1].Detail, "without saying which rank") {
+		got := n.expect(t, accepted, done)
+		if !strings.Contains(got[1].Detail, "without saying which rank") {
 			t.Fatalf("result %v", got[1])
 		}
 	})
@@ -178,7 +212,12 @@ func TestCheckpointAcksTheResumeIteration(t *testing.T) {
 		a := n.dir.add(100, 0, "n1.g0")
 		wait(time.Second)
 		c := orderCommand(1, 4, 10*time.Second)
-		c.Body = &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 4, Kind: falcon.OrderCheckpoint, Leave: true, JobEpoch: 1}}
+		c.Body = &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:    4,
+			Kind:     falcon.OrderCheckpoint,
+			Leave:    true,
+			JobEpoch: 1,
+		}}
 		n.Command(c)
 		wait(time.Second)
 		if o := a.orders[0]; o.Kind != falcon.OrderCheckpoint || !o.Leave {
@@ -188,7 +227,8 @@ func TestCheckpointAcksTheResumeIteration(t *testing.T) {
 		commit(a, 4, 61, 0)
 		n.dir.exits[100].die("ended normally")
 		wait(time.Second)
-		if got := n.expect(t, accepted, done); got[1].Ranks[0].ResumeIteration != 61 {
+		got := n.expect(t, accepted, done)
+		if got[1].Ranks[0].ResumeIteration != 61 {
 			t.Fatalf("result %v", got[1])
 		}
 	})
@@ -207,14 +247,18 @@ func TestPlacementInAProfileWindow(t *testing.T) {
 		swap(s, 1, 6, 3, 10)
 		wait(time.Second)
 		n.expect(t, accepted, refused)
-		if p := n.ship.profiles()[0]; !strings.Contains(p.Refused, "changed places") || len(p.Ranks) != 0 || s.open {
+		if p := n.ship.profiles()[0]; !strings.Contains(p.Refused, "changed places") ||
+			len(p.Ranks) != 0 ||
+			s.open {
 			t.Fatalf("profile %v, still open %v", p, s.open)
 		}
 		n.Command(profileCommand(12, 2))
 		wait(200 * time.Millisecond)
 		run(s, 6, 5, 4, 15, 30, 60)
 		wait(time.Second)
-		if p := n.ship.profiles()[1]; p.Refused != "" || p.Ranks[0].Rank != 3 || math.Abs(p.Ranks[0].SelfMs-15) > 1e-6 {
+		if p := n.ship.profiles()[1]; p.Refused != "" ||
+			p.Ranks[0].Rank != 3 ||
+			math.Abs(p.Ranks[0].SelfMs-15) > 1e-6 {
 			t.Fatalf("profile %v", p)
 		}
 	})
@@ -228,7 +272,13 @@ func TestPauseWaitsForRanksThatMove(t *testing.T) {
 		swap(a, 3, 5, 1, 10)
 		wait(time.Second)
 		n.Command(profileCommand(1, 2))
-		n.Command(&falconv1.Command{Epoch: 1, Id: 2, Body: &falconv1.Command_Pause{Pause: &falconv1.PauseCommand{Pause: 1, Phase: falconv1.PausePhase_PAUSE_PHASE_SURVEY}}})
+		n.Command(&falconv1.Command{
+			Epoch: 1,
+			Id:    2,
+			Body: &falconv1.Command_Pause{
+				Pause: &falconv1.PauseCommand{Pause: 1, Phase: falconv1.PausePhase_PAUSE_PHASE_SURVEY},
+			},
+		})
 		wait(time.Second)
 		for _, r := range n.expect(t, refused, refused) {
 			if !strings.Contains(r.Detail, "changing places") {
@@ -249,7 +299,9 @@ func TestRankBeforeAPlacement(t *testing.T) {
 			}
 		}
 	}
-	if rankBefore(0, nil, 4) != -1 || rankBefore(0, []int32{0, 1, 2}, 4) != -1 || rankBefore(9, []int32{1, 0}, 4) != -1 {
+	if rankBefore(0, nil, 4) != -1 ||
+		rankBefore(0, []int32{0, 1, 2}, 4) != -1 ||
+		rankBefore(9, []int32{1, 0}, 4) != -1 {
 		t.Error("blocks that do not fit were inverted")
 	}
 }

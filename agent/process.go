@@ -33,7 +33,10 @@ type buffers struct {
 }
 
 func newBuffers() *buffers {
-	return &buffers{records: make([]ring.Record, batchRecords), marks: make([]ring.Mark, 0, marksRead)}
+	return &buffers{
+		records: make([]ring.Record, batchRecords),
+		marks:   make([]ring.Mark, 0, marksRead),
+	}
 }
 
 // process is one training process while it lives and a little longer. The
@@ -73,7 +76,14 @@ type process struct {
 }
 
 func newProcess(path string, seg Segment, exit Exit) *process {
-	p := &process{path: path, seg: seg, header: seg.Header(), rank: -1, exit: exit, iterations: newIterationTracker()}
+	p := &process{
+		path:       path,
+		seg:        seg,
+		header:     seg.Header(),
+		rank:       -1,
+		exit:       exit,
+		iterations: newIterationTracker(),
+	}
 	p.refresh()
 	return p
 }
@@ -146,7 +156,9 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	p.lost += lost
 	p.readPlacement()
 	p.readRecovery()
-	if n := len(buf.marks); n > 0 && buf.marks[n-1].Iteration > p.status.Iteration { // set while the records were read: calls before it may have come since
+	n := len(buf.marks)
+	// set while the records were read: calls before it may have come since
+	if n > 0 && buf.marks[n-1].Iteration > p.status.Iteration {
 		out = p.drainRecords(buf, out)
 	}
 	for _, m := range buf.marks {
@@ -166,7 +178,14 @@ func (p *process) feedCall(r *ring.Record, out []falcon.Sample) []falcon.Sample 
 		p.window.addRecord(r)
 	}
 	c := p.periodCall(r)
-	p.iterations.work.Add(work.Call{Comm: c.Comm, Op: r.Op, Peer: r.Peer, Bytes: c.Bytes, EnterNs: r.EnterNs, ExitNs: r.ExitNs})
+	p.iterations.work.Add(work.Call{
+		Comm:    c.Comm,
+		Op:      r.Op,
+		Peer:    r.Peer,
+		Bytes:   c.Bytes,
+		EnterNs: r.EnterNs,
+		ExitNs:  r.ExitNs,
+	})
 	its := p.iterations.observeCall(c)
 	for _, it := range its {
 		out = p.inferredSample(it, out)
@@ -183,7 +202,11 @@ func (p *process) feedCall(r *ring.Record, out []falcon.Sample) []falcon.Sample 
 
 func (p *process) periodCall(r *ring.Record) period.Call {
 	return period.Call{
-		Op: uint32(r.Op), Comm: p.commID(r.Comm), Bytes: payloadBytes(r.Count, r.Dtype), TimeNs: r.EnterNs, Ordinal: r.Ordinal,
+		Op:      uint32(r.Op),
+		Comm:    p.commID(r.Comm),
+		Bytes:   payloadBytes(r.Count, r.Dtype),
+		TimeNs:  r.EnterNs,
+		Ordinal: r.Ordinal,
 	}
 }
 
@@ -206,8 +229,12 @@ func (p *process) inferredSample(it period.Iteration, out []falcon.Sample) []fal
 		return out
 	}
 	return append(out, p.noteDuration(falcon.Sample{
-		Rank: p.rank, Iteration: p.iterations.numberOf(it), EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMsWithin(it.StartNs, it.EndNs),
-		Work: p.iterations.work.Close(it.StartNs, it.EndNs, false),
+		Rank:      p.rank,
+		Iteration: p.iterations.numberOf(it),
+		EndNs:     p.seg.UnixNs(it.EndNs),
+		Ms:        it.Ms(),
+		PausedMs:  p.pausedMsWithin(it.StartNs, it.EndNs),
+		Work:      p.iterations.work.Close(it.StartNs, it.EndNs, false),
 	}))
 }
 
@@ -219,7 +246,9 @@ func (p *process) noteDuration(s falcon.Sample) falcon.Sample {
 
 // hasMarks reports whether the job marks its steps. A job may describe itself
 // without doing so.
-func (p *process) hasMarks() bool { return p.iterations.marks.Any() || p.status.Iteration >= 0 }
+func (p *process) hasMarks() bool {
+	return p.iterations.marks.Any() || p.status.Iteration >= 0
+}
 
 func (p *process) markSample(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {
@@ -243,17 +272,28 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 		return nil
 	}
 	st := &falconv1.RankState{
-		Rank: int32(p.rank), Device: p.deviceName(node), Pid: int32(p.header.PID), Alive: true,
-		Tp: int32(p.status.TP), Dp: int32(p.status.DP), Pp: int32(p.status.PP), World: int32(p.worldSize()),
-		MicroBatches: int32(p.status.MicroBatches),
-		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
-		Period: uint32(p.iterations.infer.Period()), PeriodReason: p.periodReason(),
-		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
-		Bound: uint32(p.status.Bound.How), NcclVersion: uint32(p.status.Bound.NCCL),
+		Rank:          int32(p.rank),
+		Device:        p.deviceName(node),
+		Pid:           int32(p.header.PID),
+		Alive:         true,
+		Tp:            int32(p.status.TP),
+		Dp:            int32(p.status.DP),
+		Pp:            int32(p.status.PP),
+		World:         int32(p.worldSize()),
+		MicroBatches:  int32(p.status.MicroBatches),
+		Coverage:      p.status.Coverage,
+		Unhooked:      p.status.Coverage&ring.CoverUnhooked != 0,
+		Period:        uint32(p.iterations.infer.Period()),
+		PeriodReason:  p.periodReason(),
+		TestWorkspace: p.status.TestWorkspace,
+		Generation:    p.status.Generation,
+		Bound:         uint32(p.status.Bound.How),
+		NcclVersion:   uint32(p.status.Bound.NCCL),
 	}
 	p.declareMesh(st)
 	if at := p.ranks.newest; at.Order != 0 {
-		st.PlacementOrder, st.PlacementIteration = at.Order, at.Iteration
+		st.PlacementOrder = at.Order
+		st.PlacementIteration = at.Iteration
 	}
 	st.Committed = commitment(p.status.Committed())
 	p.addRecovery(st)
@@ -262,7 +302,14 @@ func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 	}
 	for _, c := range p.comms.list {
 		if c.State == ring.CommLive {
-			m := convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation, Choices: p.choicesOn(c)})
+			m := convert.CommToProto(falcon.Comm{
+				ID:         c.ID,
+				Name:       c.Name,
+				Size:       c.Size,
+				RankInComm: c.Rank,
+				Generation: c.Generation,
+				Choices:    p.choicesOn(c),
+			})
 			m.Unseen = uint32(c.Traffic)
 			st.Comms = append(st.Comms, m)
 		}
@@ -280,9 +327,14 @@ func (p *process) declareMesh(st *falconv1.RankState) {
 	if err != nil {
 		return
 	}
-	st.Mesh, st.Tp, st.Dp, st.Pp = m.String(), 0, 0, 0
+	st.Mesh = m.String()
+	st.Tp = 0
+	st.Dp = 0
+	st.Pp = 0
 	if l := falcon.LayoutOf(m); l.Usual() {
-		st.Tp, st.Dp, st.Pp = int32(l.TP), int32(l.DP), int32(l.PP)
+		st.Tp = int32(l.TP)
+		st.Dp = int32(l.DP)
+		st.Pp = int32(l.PP)
 	}
 }
 
@@ -296,7 +348,12 @@ func commitment(c ring.Commitment) *falconv1.Commitment {
 	if c.Order == 0 {
 		return nil
 	}
-	return &falconv1.Commitment{Order: c.Order, Iteration: c.Iteration, Status: c.Status, ResumeIteration: c.Resume}
+	return &falconv1.Commitment{
+		Order:           c.Order,
+		Iteration:       c.Iteration,
+		Status:          c.Status,
+		ResumeIteration: c.Resume,
+	}
 }
 
 // periodReason returns why no period is known; with step marks, that they count.
@@ -367,4 +424,6 @@ func (r *report) replaceState(st *falconv1.RankState) bool {
 	return true
 }
 
-func (p *process) String() string { return fmt.Sprintf("rank %d (pid %d)", p.rank, p.header.PID) }
+func (p *process) String() string {
+	return fmt.Sprintf("rank %d (pid %d)", p.rank, p.header.PID)
+}

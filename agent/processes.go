@@ -12,13 +12,21 @@ import (
 // memory.
 type processSet struct{ byPath map[string]*process }
 
-func newProcessSet() processSet { return processSet{byPath: map[string]*process{}} }
+func newProcessSet() processSet {
+	return processSet{byPath: map[string]*process{}}
+}
 
 // processAt is the process whose memory has this path, nil for none.
-func (s processSet) processAt(path string) *process { return s.byPath[path] }
+func (s processSet) processAt(path string) *process {
+	return s.byPath[path]
+}
 
-func (s processSet) addProcess(p *process) { s.byPath[p.path] = p }
-func (s processSet) remove(p *process)     { delete(s.byPath, p.path) }
+func (s processSet) addProcess(p *process) {
+	s.byPath[p.path] = p
+}
+func (s processSet) remove(p *process) {
+	delete(s.byPath, p.path)
+}
 
 // allProcesses is every process, in order of rank.
 func (s processSet) allProcesses() []*process {
@@ -55,7 +63,11 @@ func (s processSet) follows(pid int, generation uint64) bool {
 func (s processSet) startedAs() []launch.Running {
 	var out []launch.Running
 	for _, p := range s.living() {
-		out = append(out, launch.Running{PID: p.header.PID, Rank: p.header.Rank, Generation: p.status.Generation})
+		out = append(out, launch.Running{
+			PID:        p.header.PID,
+			Rank:       p.header.Rank,
+			Generation: p.status.Generation,
+		})
 	}
 	return out
 }
@@ -63,13 +75,15 @@ func (s processSet) startedAs() []launch.Running {
 // pidsByRank is the process of each rank. While ranks move two may claim one: the newer
 // placement holds it.
 func (s processSet) pidsByRank() map[falcon.Rank]int {
-	pids, order := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
+	pids := map[falcon.Rank]int{}
+	order := map[falcon.Rank]uint64{}
 	for _, p := range s.living() {
 		placed := p.ranks.newest.Order
 		if _, twice := pids[p.rank]; p.rank < 0 || twice && order[p.rank] > placed {
 			continue
 		}
-		pids[p.rank], order[p.rank] = p.header.PID, placed
+		pids[p.rank] = p.header.PID
+		order[p.rank] = placed
 	}
 	return pids
 }

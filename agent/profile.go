@@ -51,7 +51,10 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 		}
 	}
 	t := &profileTask{
-		agent: a, id: cmd.GetWindow(), ranks: ranks, columns: cmd.GetColumns(),
+		agent:    a,
+		id:       cmd.GetWindow(),
+		ranks:    ranks,
+		columns:  cmd.GetColumns(),
 		want:     min(max(int(cmd.GetIterations()), 1), iterationsMax),
 		deadline: deadline,
 	}
@@ -81,7 +84,9 @@ func (t *profileTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 		t.stopped = now
 		return nil, false
 	}
-	if !t.timingsWritten() && now.Sub(t.stopped) < timingsWait && now.Before(t.deadline) {
+	if !t.timingsWritten() &&
+		now.Sub(t.stopped) < timingsWait &&
+		now.Before(t.deadline) {
 		return nil, false
 	}
 	return t.sendProfile(), true
@@ -94,7 +99,9 @@ func (t *profileTask) windowComplete() bool {
 }
 
 func (t *profileTask) timingsWritten() bool {
-	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return p.status.ProfileDone != p.window.id })
+	return !slices.ContainsFunc(t.ranks, func(p *process) bool {
+		return p.status.ProfileDone != p.window.id
+	})
 }
 
 func (t *profileTask) sendProfile() *falconv1.CommandResult {
@@ -108,7 +115,8 @@ func (t *profileTask) sendProfile() *falconv1.CommandResult {
 		p.window = nil
 		p.queueMs = got.QueueMs
 		if got.Iterations == 0 {
-			thin = append(thin, fmt.Sprintf("%s (%d timings, %d lost)", p, len(got.Calls), got.Dropped))
+			thin = append(thin, fmt.Sprintf("%s (%d timings, %d lost)",
+				p, len(got.Calls), got.Dropped))
 		}
 		profiles = append(profiles, got)
 	}
@@ -128,8 +136,12 @@ func (t *profileTask) sendProfile() *falconv1.CommandResult {
 		res.Detail = "no whole iteration was timed on " + strings.Join(thin, ", ")
 	}
 	if refused != "" {
-		res.Status, res.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, refused
-		t.agent.ship.Send(profileFrame(&falconv1.Profile{Window: t.id, Refused: refused}))
+		res.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
+		res.Detail = refused
+		t.agent.ship.Send(profileFrame(&falconv1.Profile{
+			Window:  t.id,
+			Refused: refused,
+		}))
 		return res
 	}
 	for _, part := range frameParts(profiles) {
@@ -159,7 +171,8 @@ func frameParts(profiles []falcon.RankProfile) (parts [][]falcon.RankProfile) {
 	calls := 0
 	for _, p := range profiles {
 		if calls += len(p.Calls); len(parts) == 0 || calls > frameCallsMax {
-			parts, calls = append(parts, nil), len(p.Calls)
+			parts = append(parts, nil)
+			calls = len(p.Calls)
 		}
 		parts[len(parts)-1] = append(parts[len(parts)-1], p)
 	}

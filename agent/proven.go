@@ -31,7 +31,12 @@ func (d *shmDir) Exit(pid int, made ring.Header, ended func()) (Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &provenExit{Exit: w, prover: d.prover, pid: pid, claim: made.Claim}
+	x := &provenExit{
+		Exit:   w,
+		prover: d.prover,
+		pid:    pid,
+		claim:  made.Claim,
+	}
 	if err := x.checkProof(); err != nil {
 		w.Close()
 		return nil, err
@@ -48,7 +53,11 @@ func (x *provenExit) checkProof() error {
 	}
 	switch {
 	case why != falcon.UnprovenNone:
-		return fmt.Errorf("%w: %s", errStranger, falcon.Unproven{Reason: why, Rank: -1, PID: x.pid})
+		return fmt.Errorf("%w: %s", errStranger, falcon.Unproven{
+			Reason: why,
+			Rank:   -1,
+			PID:    x.pid,
+		})
 	case found.PID == 0 && !x.prover.Alive(x.pid):
 		return os.ErrProcessDone // the watch has not heard of its end yet
 	case found.PID == 0:

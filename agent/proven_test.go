@@ -23,7 +23,14 @@ func TestALaunchThatCantBeFollowedEnds(t *testing.T) {
 		n.Command(launchCommand(1, 2, 4))
 		wait(time.Second)
 		e := n.dir.entry(201)
-		e.Unproven = falcon.Unproven{Reason: falcon.UnprovenVersion, Rank: 4, PID: 201, Path: e.Path, HookFormat: 7, AgentFormat: 6}
+		e.Unproven = falcon.Unproven{
+			Reason:      falcon.UnprovenVersion,
+			Rank:        4,
+			PID:         201,
+			Path:        e.Path,
+			HookFormat:  7,
+			AgentFormat: 6,
+		}
 		n.dir.mu.Lock()
 		n.dir.unproven = []ring.Entry{e}
 		n.dir.mu.Unlock()
@@ -41,7 +48,8 @@ func TestALaunchThatCantBeFollowedEnds(t *testing.T) {
 // A root agent follows the user with the most ranks, while any of them lives; others may
 // call themselves what they like.
 func TestWhoseTheJobIs(t *testing.T) {
-	u, now := jobUser{uid: -1}, time.Unix(1e6, 0)
+	u := jobUser{uid: -1}
+	now := time.Unix(1e6, 0)
 	files := func(uids ...int) (live []ring.Entry) {
 		for _, uid := range uids {
 			live = append(live, ring.Entry{UID: uid})
@@ -71,7 +79,9 @@ type deafExit struct{ Exit }
 
 func (deafExit) Gone() <-chan struct{} { return nil }
 
-func (deafExit) Signal(unix.Signal) error { return errors.New("it was signalled") }
+func (deafExit) Signal(unix.Signal) error {
+	return errors.New("it was signalled")
+}
 
 // A process that has ended a moment ago is no stranger: nothing is in the way of its end.
 func TestAProcessThatHasJustEndedIsNoStranger(t *testing.T) {
@@ -83,7 +93,12 @@ func TestAProcessThatHasJustEndedIsNoStranger(t *testing.T) {
 	for prover.Alive(cmd.Process.Pid) { // until it waits to be collected
 		time.Sleep(time.Millisecond)
 	}
-	x := &provenExit{Exit: deafExit{}, prover: prover, pid: cmd.Process.Pid, claim: proof.Claim{PID: cmd.Process.Pid}}
+	x := &provenExit{
+		Exit:   deafExit{},
+		prover: prover,
+		pid:    cmd.Process.Pid,
+		claim:  proof.Claim{PID: cmd.Process.Pid},
+	}
 	if err := x.Signal(unix.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("%v", err)
 	}

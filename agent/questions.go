@@ -35,9 +35,18 @@ type questions struct {
 
 func newQuestions(cfg Config, said string) questions {
 	return questions{
-		asks: make(chan *falconv1.Ask, 1), peeks: make(chan *falconv1.Peek, peeksMax), busy: make(chan struct{}, 1), looking: make(chan struct{}, 1), found: make(chan outputs, foundMax),
-		proc: cfg.Host.Proc, node: falcon.Node(cfg.Node), sysfs: cfg.NIC.Sysfs, logs: cfg.Logs,
-		said: peek.NewMemory(said), reading: make(chan struct{}, wordsWait), words: make(chan lastWords, wordsWait),
+		asks:    make(chan *falconv1.Ask, 1),
+		peeks:   make(chan *falconv1.Peek, peeksMax),
+		busy:    make(chan struct{}, 1),
+		looking: make(chan struct{}, 1),
+		found:   make(chan outputs, foundMax),
+		proc:    cfg.Host.Proc,
+		node:    falcon.Node(cfg.Node),
+		sysfs:   cfg.NIC.Sysfs,
+		logs:    cfg.Logs,
+		said:    peek.NewMemory(said),
+		reading: make(chan struct{}, wordsWait),
+		words:   make(chan lastWords, wordsWait),
 	}
 }
 
@@ -57,16 +66,26 @@ func (q *questions) noteOutputs(now time.Time, processes []*process, log *slog.L
 	}
 	var living []peek.Living
 	for _, p := range processes {
-		living = append(living, peek.Living{Path: p.path, MadeNs: p.header.StartMonoNs, PID: p.header.PID, UID: p.uid, Rank: int(p.rank)})
+		living = append(living, peek.Living{
+			Path:   p.path,
+			MadeNs: p.header.StartMonoNs,
+			PID:    p.header.PID,
+			UID:    p.uid,
+			Rank:   int(p.rank),
+		})
 	}
 	q.takeFound()
-	if unknown := q.said.Follow(now, living); len(unknown) > 0 && len(q.looking) == 0 {
+	unknown := q.said.Follow(now, living)
+	if len(unknown) > 0 && len(q.looking) == 0 {
 		q.looking <- struct{}{}
 		go q.lookAt(unknown[:min(len(unknown), cap(q.found))])
 	}
 	err := q.said.Save()
 	if err != nil && !q.fails {
-		log.Warn("can't write down where the processes' outputs go: after a restart of the agent those of ended ones are not found", slog.Any("err", err))
+		log.Warn(
+			"can't write down where the processes' outputs go: after a restart of the agent those of ended ones are not found",
+			slog.Any("err", err),
+		)
 	}
 	q.fails = err != nil
 }
@@ -100,7 +119,11 @@ func (q *questions) takeFound() {
 // file system that does not answer. While one is read others are refused.
 func (q *questions) answerPeek(p *falconv1.Peek, calls func() []string, send func(*falconv1.AgentFrame)) {
 	answer := func(parts []*falconv1.PeekPart, refused string) {
-		send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Peeked{Peeked: &falconv1.Peeked{Peek: p.GetId(), Parts: parts, Refused: refused}}})
+		send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Peeked{Peeked: &falconv1.Peeked{
+			Peek:    p.GetId(),
+			Parts:   parts,
+			Refused: refused,
+		}}})
 	}
 	read, refused := q.reader(p, calls)
 	if refused == "" {
@@ -123,7 +146,8 @@ func (q *questions) answerPeek(p *falconv1.Peek, calls func() []string, send fun
 // peekRead reads for a person; why is set where there is nothing.
 type peekRead func() (parts []*falconv1.PeekPart, why string)
 
-// reader is what has to be read for a request, or why it is not. calls are where the node's ranks stand, read now.
+// reader is what has to be read for a request, or why it is not. calls are where the node's
+// ranks stand, read now.
 func (q *questions) reader(p *falconv1.Peek, calls func() []string) (read peekRead, refused string) {
 	if !q.logs.Enabled {
 		return nil, "this node's agent reads nothing for people: logs.enabled is false in its configuration"

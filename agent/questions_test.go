@@ -54,14 +54,18 @@ func TestPeekAtALog(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	fmt.Fprint(out, "step 1\nCUDA error: an illegal memory access\n")
 	onNode(t, func(t *testing.T, n *node) {
 		pid := cmd.Process.Pid
 		n.dir.add(pid, 2, "n1.g0")
 		wait(time.Second)
 		const want = "stdout and stderr [\"CUDA error: an illegal memory access\"] \n"
-		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "log", Rank: 2, Lines: 1}); got.Peek != 1 || linesOf(got) != want {
+		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "log", Rank: 2, Lines: 1}); got.Peek != 1 ||
+			linesOf(got) != want {
 			t.Errorf("%v", got)
 		}
 		n.dir.exits[pid].die("killed by signal 9 (SIGKILL)")
@@ -69,10 +73,17 @@ func TestPeekAtALog(t *testing.T) {
 		if got := n.asksFor(t, &falconv1.Peek{Id: 2, What: "log", Rank: 2, Lines: 1}); linesOf(got) != want {
 			t.Errorf("after its end: %v", got)
 		}
-		if got := n.asksFor(t, &falconv1.Peek{Id: 3, What: "log", Rank: 7}); !strings.Contains(got.Refused, "no process of this rank") {
+		if got := n.asksFor(t, &falconv1.Peek{
+			Id:   3,
+			What: "log",
+			Rank: 7,
+		}); !strings.Contains(got.Refused, "no process of this rank") {
 			t.Errorf("%v", got)
 		}
-		if got := n.asksFor(t, &falconv1.Peek{Id: 4, What: "colour"}); !strings.Contains(got.Refused, "does not know") {
+		if got := n.asksFor(t, &falconv1.Peek{
+			Id:   4,
+			What: "colour",
+		}); !strings.Contains(got.Refused, "does not know") {
 			t.Errorf("%v", got)
 		}
 	})
@@ -84,7 +95,8 @@ func TestPeekIsSwitchedOff(t *testing.T) {
 	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
 		n.dir.add(100, 2, "n1.g0")
 		wait(time.Second)
-		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "log", Rank: 2}); !strings.Contains(got.Refused, "logs.enabled") {
+		got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "log", Rank: 2})
+		if !strings.Contains(got.Refused, "logs.enabled") {
 			t.Errorf("%v", got)
 		}
 	})
@@ -97,7 +109,8 @@ func TestPeekOneAtATime(t *testing.T) {
 		n.dir.add(100, 2, "n1.g0")
 		wait(time.Second)
 		n.questions.busy <- struct{}{} // a file system that does not answer
-		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "log", Rank: 2}); !strings.Contains(got.Refused, "still reads") {
+		got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "log", Rank: 2})
+		if !strings.Contains(got.Refused, "still reads") {
 			t.Errorf("%v", got)
 		}
 		for range 10 * peeksMax {
@@ -128,7 +141,12 @@ func TestPeekAtTheKernel(t *testing.T) {
 		wait(time.Second)
 		got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel", Lines: 4})
 		text := linesOf(got)
-		for _, want := range []string{"Xid 79: the GPU has fallen off the bus (n1.g1, rank 5). Take the node out and reboot it", "NVRM: Xid (PCI:0000:3b:00): 79", "killed for want of memory", "a network port went down"} {
+		for _, want := range []string{
+			"Xid 79: the GPU has fallen off the bus (n1.g1, rank 5). Take the node out and reboot it",
+			"NVRM: Xid (PCI:0000:3b:00): 79",
+			"killed for want of memory",
+			"a network port went down",
+		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
 			}
@@ -139,13 +157,15 @@ func TestPeekAtTheKernel(t *testing.T) {
 	})
 	cfg.Logs.Kernel = filepath.Join(t.TempDir(), "absent")
 	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
-		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel"}); !strings.Contains(got.Refused, "set logs.kernel") {
+		got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel"})
+		if !strings.Contains(got.Refused, "set logs.kernel") {
 			t.Errorf("%v", got)
 		}
 	})
 	cfg.Logs.Kernel = ""
 	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
-		if got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel"}); !strings.Contains(got.Refused, "logs.kernel is empty") {
+		got := n.asksFor(t, &falconv1.Peek{Id: 1, What: "kernel"})
+		if !strings.Contains(got.Refused, "logs.kernel is empty") {
 			t.Errorf("%v", got)
 		}
 	})
@@ -158,7 +178,10 @@ func TestPeekAtAStack(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	onNode(t, func(t *testing.T, n *node) {
 		pid := cmd.Process.Pid
 		seg := n.dir.add(pid, 2, "n1.g0")
@@ -166,26 +189,45 @@ func TestPeekAtAStack(t *testing.T) {
 			seg.set(func() {
 				now := time.Now().UnixNano()
 				seg.control.HeartbeatNs = now
-				seg.records = append(seg.records, ring.Record{Op: falcon.OpAllReduce, Peer: -1, EnterNs: now - age.Nanoseconds()})
+				seg.records = append(seg.records, ring.Record{
+					Op:      falcon.OpAllReduce,
+					Peer:    -1,
+					EnterNs: now - age.Nanoseconds(),
+				})
 			})
 			wait(100 * time.Millisecond)
 		}
 		wait(time.Second)
 		calls(0)
 		q := &falconv1.Peek{Id: 1, What: "stack", Rank: 2}
-		if got := n.asksFor(t, q); !strings.Contains(got.Refused, "does not stand still (its newest call was 100ms ago): ask with --sure") {
+		if got := n.asksFor(
+			t,
+			q,
+		); !strings.Contains(got.Refused,
+			"does not stand still (its newest call was 100ms ago): ask with --sure") {
 			t.Errorf("while it trains: %v", got)
 		}
-		if got := n.asksFor(t, &falconv1.Peek{Id: 2, What: "stack", Rank: 2, Sure: true}); !strings.Contains(linesOf(got), "main thread") {
+		if got := n.asksFor(t, &falconv1.Peek{
+			Id:   2,
+			What: "stack",
+			Rank: 2,
+			Sure: true,
+		}); !strings.Contains(linesOf(got), "main thread") {
 			t.Errorf("for one who is sure: %v", got)
 		}
 		wait(8 * time.Second) // in its newest call, or in its own code
-		if got := n.asksFor(t, q); !strings.Contains(linesOf(got), "main thread") || !strings.Contains(linesOf(got), "no answer within") {
+		if got := n.asksFor(t, q); !strings.Contains(linesOf(got), "main thread") ||
+			!strings.Contains(linesOf(got), "no answer within") {
 			t.Errorf("once it makes no calls: %v", got)
 		}
 		n.dir.exits[pid].die("killed by signal 9 (SIGKILL)")
 		wait(3 * time.Second)
-		if got := n.asksFor(t, &falconv1.Peek{Id: 3, What: "stack", Rank: 2, Sure: true}); !strings.Contains(got.Refused, "no process of rank 2 runs here") {
+		if got := n.asksFor(t, &falconv1.Peek{
+			Id:   3,
+			What: "stack",
+			Rank: 2,
+			Sure: true,
+		}); !strings.Contains(got.Refused, "no process of rank 2 runs here") {
 			t.Errorf("after its end: %v", got)
 		}
 	})
@@ -211,7 +253,11 @@ func TestKernelIsWatched(t *testing.T) {
 	cfg.Logs.Kernel = path
 	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
 		notes := func() (out []*falconv1.KernelNote) {
-			for _, k := range sent(n.ship, (*falconv1.AgentFrame).GetKernel, func(k *falconv1.KernelNotes) bool { return k != nil }) {
+			for _, k := range sent(
+				n.ship,
+				(*falconv1.AgentFrame).GetKernel,
+				func(k *falconv1.KernelNotes) bool { return k != nil },
+			) {
 				out = append(out, k.Notes...)
 			}
 			return out
@@ -224,7 +270,13 @@ func TestKernelIsWatched(t *testing.T) {
 		says("Out of memory: Killed process 4110 (python) total-vm:1kB")
 		wait(3 * time.Second)
 		got := notes()
-		if len(got) != 2 || got[0].Code != 79 || got[0].Pid != 4107 || !got[0].Fatal || !strings.Contains(got[0].Line, "token=[masked]") || got[1].Kind != "oom" || got[1].Pid != 4110 {
+		if len(got) != 2 ||
+			got[0].Code != 79 ||
+			got[0].Pid != 4107 ||
+			!got[0].Fatal ||
+			!strings.Contains(got[0].Line, "token=[masked]") ||
+			got[1].Kind != "oom" ||
+			got[1].Pid != 4110 {
 			t.Fatalf("%v", got)
 		}
 		for i := range 100 {

@@ -16,7 +16,8 @@ import (
 type tableTask struct{ written chan error }
 
 func (a *Agent) startTable(cmd *falconv1.TableCommand) (act.Task, error) {
-	whole, change := cmd.GetTable(), cmd.GetDelta()
+	whole := cmd.GetTable()
+	change := cmd.GetDelta()
 	t := &tableTask{written: make(chan error, 1)}
 	if cmd.GetNone() {
 		t.written <- nil
@@ -26,7 +27,8 @@ func (a *Agent) startTable(cmd *falconv1.TableCommand) (act.Task, error) {
 		return nil, errors.New("a rank table comes whole or as a delta")
 	}
 	a.working.Go(func() {
-		g, base := cmd.GetGeneration(), cmd.GetBaseGeneration()
+		g := cmd.GetGeneration()
+		base := cmd.GetBaseGeneration()
 		if len(whole) > 0 {
 			t.written <- a.table.Put(g, whole)
 		} else {
@@ -34,7 +36,11 @@ func (a *Agent) startTable(cmd *falconv1.TableCommand) (act.Task, error) {
 		}
 		a.wake()
 	})
-	a.log.Info("a rank table came", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("bytes", len(whole)+len(change)))
+	a.log.Info(
+		"a rank table came",
+		slog.Uint64("generation", cmd.GetGeneration()),
+		slog.Int("bytes", len(whole)+len(change)),
+	)
 	return t, nil
 }
 
@@ -49,14 +55,19 @@ func (t *tableTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 }
 
 // PollLate goes on: the table may still come to be written.
-func (t *tableTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
+func (t *tableTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return t.Poll(now)
+}
 
 func tableResult(err error) *falconv1.CommandResult {
 	if err == nil {
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	}
 	if errors.Is(err, table.ErrFile) {
-		err = fmt.Errorf("%w (rank_table in agent.yaml must name a file in a directory that the agent can write)", err)
+		err = fmt.Errorf(
+			"%w (rank_table in agent.yaml must name a file in a directory that the agent can write)",
+			err,
+		)
 	}
 	var older *table.OlderError
 	if errors.As(err, &older) {

@@ -11,7 +11,11 @@ import (
 )
 
 func tableCommand(generation uint64, whole string) *falconv1.Command {
-	return &falconv1.Command{Body: &falconv1.Command_Table{Table: &falconv1.TableCommand{Generation: generation, Table: []byte(whole)}}}
+	return &falconv1.Command{
+		Body: &falconv1.Command_Table{
+			Table: &falconv1.TableCommand{Generation: generation, Table: []byte(whole)},
+		},
+	}
 }
 
 func TestRankTableIsWritten(t *testing.T) {
@@ -25,11 +29,15 @@ func TestRankTableIsWritten(t *testing.T) {
 		if text, err := os.ReadFile(cfg.RankTable); string(text) != "two" || err != nil {
 			t.Fatalf("%q, %v", text, err)
 		}
-		if !strings.Contains(got[3].Detail, "generation 1 is older than 2") || !strings.Contains(got[4].Detail, "whole or as a delta") {
+		if !strings.Contains(got[3].Detail, "generation 1 is older than 2") ||
+			!strings.Contains(got[4].Detail, "whole or as a delta") {
 			t.Fatalf("results %v", got)
 		}
 		c := tableCommand(4, "")
-		c.GetTable().Delta, c.GetTable().BaseGeneration = []byte(`{"base":{"generation":3},"result":{"generation":4}}`), 3
+		c.GetTable().Delta, c.GetTable().BaseGeneration = []byte(
+			`{"base":{"generation":3},"result":{"generation":4}}`,
+		),
+			3
 		n.order(4, time.Second, c)
 		if got := n.ship.results(); !strings.Contains(got[len(got)-1].Detail, "send it whole") {
 			t.Fatalf("result %v", got[len(got)-1])
@@ -52,7 +60,8 @@ func TestRankTableWithoutAPlace(t *testing.T) {
 	cfg.RankTable = filepath.Join(t.TempDir(), "absent", "hccl.json")
 	onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
 		n.order(1, time.Second, tableCommand(2, "two"))
-		if got := n.expect(t, accepted, refused); !strings.Contains(got[1].Detail, "rank_table in agent.yaml") {
+		got := n.expect(t, accepted, refused)
+		if !strings.Contains(got[1].Detail, "rank_table in agent.yaml") {
 			t.Fatalf("result %v", got[1])
 		}
 	})

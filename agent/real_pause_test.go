@@ -15,7 +15,11 @@ const heldFor = 1500 * time.Millisecond
 
 // command sends a body and returns the command's id.
 func (j *realJob) command(id uint64, body any) uint64 {
-	c := &falconv1.Command{Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(20 * time.Second).UnixNano()}
+	c := &falconv1.Command{
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(20 * time.Second).UnixNano(),
+	}
 	switch b := body.(type) {
 	case *falconv1.PauseCommand:
 		c.Body = &falconv1.Command_Pause{Pause: b}
@@ -54,7 +58,10 @@ func cutsAhead(t *testing.T, survey []*falconv1.RankPause, margin int64) []*falc
 			if !c.Steady || !c.Whole {
 				t.Fatalf("rank %d: %v", p.Rank, c)
 			}
-			cut.Limits = append(cut.Limits, &falconv1.CommLimit{Comm: c.Comm, Calls: c.Calls + uint64(target-p.Boundary)*c.PerIteration})
+			cut.Limits = append(cut.Limits, &falconv1.CommLimit{
+				Comm:  c.Comm,
+				Calls: c.Calls + uint64(target-p.Boundary)*c.PerIteration,
+			})
 		}
 		out = append(out, cut)
 	}
@@ -64,7 +71,9 @@ func cutsAhead(t *testing.T, survey []*falconv1.RankPause, margin int64) []*falc
 func (j *realJob) allAt(id uint64, state falconv1.PauseState) func() bool {
 	return func() bool {
 		r := j.newest(id)
-		return r != nil && len(r.Pauses) == realRanks && !slices.ContainsFunc(r.Pauses, func(p *falconv1.RankPause) bool { return p.State != state })
+		return r != nil &&
+			len(r.Pauses) == realRanks &&
+			!slices.ContainsFunc(r.Pauses, func(p *falconv1.RankPause) bool { return p.State != state })
 	}
 }
 
@@ -79,7 +88,12 @@ func TestHoldsARealJob(t *testing.T) {
 			if len(survey) != realRanks || survey[0].Exact != (marks == "on") {
 				t.Fatalf("survey %v", survey)
 			}
-			arm := j.command(2, &falconv1.PauseCommand{Pause: 1, Phase: arm1, Cuts: cutsAhead(t, survey, 100), LifeMs: 30_000})
+			arm := j.command(2, &falconv1.PauseCommand{
+				Pause:  1,
+				Phase:  arm1,
+				Cuts:   cutsAhead(t, survey, 100),
+				LifeMs: 30_000,
+			})
 			j.until(t, "all ranks quiet", func() bool {
 				if r := j.newest(arm); r != nil && r.Status == refused {
 					t.Fatalf("refused: %s %v", r.Detail, r.Pauses)
@@ -106,21 +120,42 @@ func checkRealTests(t *testing.T, j *realJob) {
 	t.Helper()
 	gemm := &falconv1.TestCommand{Pause: 1, Test: 1}
 	for r := range int32(realRanks) {
-		gemm.Tests = append(gemm.Tests, &falconv1.RankTest{Rank: r, Kind: falconv1.TestKind_TEST_KIND_GEMM, Repeats: 3, N: 64, LifeMs: 10_000})
+		gemm.Tests = append(gemm.Tests, &falconv1.RankTest{
+			Rank:    r,
+			Kind:    falconv1.TestKind_TEST_KIND_GEMM,
+			Repeats: 3,
+			N:       64,
+			LifeMs:  10_000,
+		})
 	}
 	for _, r := range realTests(t, j, 3, gemm) {
 		if r.MedianMs <= 0 || r.Repeats != 3 {
 			t.Errorf("multiplication %v", r)
 		}
 	}
-	ids := realTests(t, j, 4, &falconv1.TestCommand{Pause: 1, Test: 2, Tests: []*falconv1.RankTest{{Rank: 1, Kind: falconv1.TestKind_TEST_KIND_ID, LifeMs: 10_000}}})[0]
+	ids := realTests(t, j, 4, &falconv1.TestCommand{
+		Pause: 1,
+		Test:  2,
+		Tests: []*falconv1.RankTest{{
+			Rank:   1,
+			Kind:   falconv1.TestKind_TEST_KIND_ID,
+			LifeMs: 10_000,
+		}},
+	})[0]
 	if len(ids.ForwardId) != ring.UniqueIDBytes || len(ids.BackwardId) != ring.UniqueIDBytes {
 		t.Fatalf("ids %v", ids)
 	}
 	link := &falconv1.TestCommand{Pause: 1, Test: 3}
 	for side, rank := range []int32{1, 2} {
 		link.Tests = append(link.Tests, &falconv1.RankTest{
-			Rank: rank, Kind: falconv1.TestKind_TEST_KIND_LINK, Repeats: 3, Bytes: 1 << 16, Side: int32(side), ForwardId: ids.ForwardId, BackwardId: ids.BackwardId, LifeMs: 10_000,
+			Rank:       rank,
+			Kind:       falconv1.TestKind_TEST_KIND_LINK,
+			Repeats:    3,
+			Bytes:      1 << 16,
+			Side:       int32(side),
+			ForwardId:  ids.ForwardId,
+			BackwardId: ids.BackwardId,
+			LifeMs:     10_000,
 		})
 	}
 	for _, r := range realTests(t, j, 5, link) {
@@ -154,18 +189,27 @@ func checkHeldTime(t *testing.T, j *realJob, pauses []*falconv1.RankPause) {
 		n := 0
 		for _, s := range samples {
 			if s.PausedMs > 0 {
-				held, n = held+s.PausedMs, n+1
+				held += s.PausedMs
+				n++
 			} else {
 				longest = max(longest, s.Ms)
 			}
 		}
 		for _, s := range samples {
-			if run := s.Ms - s.PausedMs; s.PausedMs > 0 && (run < 0 || run > longest+timerMs) {
-				t.Errorf("rank %d, iteration %d: ran %.1f ms beside the pause, the others %.1f at most", rank, s.Iteration, run, longest)
+			run := s.Ms - s.PausedMs
+			if s.PausedMs > 0 && (run < 0 || run > longest+timerMs) {
+				t.Errorf("rank %d, iteration %d: ran %.1f ms beside the pause, the others %.1f at most",
+					rank, s.Iteration, run, longest)
 			}
 		}
-		told := pauses[slices.IndexFunc(pauses, func(p *falconv1.RankPause) bool { return p.Rank == rank })].HeldMs
-		if n < 1 || n > 2 || told < float64(heldFor.Milliseconds()) || held < told-timerMs || held > told+timerMs {
+		told := pauses[slices.IndexFunc(pauses, func(p *falconv1.RankPause) bool {
+			return p.Rank == rank
+		})].HeldMs
+		if n < 1 ||
+			n > 2 ||
+			told < float64(heldFor.Milliseconds()) ||
+			held < told-timerMs ||
+			held > told+timerMs {
 			t.Errorf("rank %d: %d iterations hold %.1f ms, the hook held it for %.1f ms", rank, n, held, told)
 		}
 	}

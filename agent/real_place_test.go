@@ -17,8 +17,15 @@ import (
 func (j *realJob) place(t *testing.T, id, order uint64, blocks ...int32) *falconv1.CommandResult {
 	t.Helper()
 	j.agent.Command(&falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
-		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: order, Kind: falcon.OrderPlacement, Blocks: blocks, JobEpoch: 1}},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:    order,
+			Kind:     falcon.OrderPlacement,
+			Blocks:   blocks,
+			JobEpoch: 1,
+		}},
 	})
 	return j.result(t, id)
 }
@@ -38,7 +45,9 @@ func (j *realJob) held() map[int32]int32 {
 	return out
 }
 
-func (j *realJob) pid(rank int) int32 { return int32(j.ranks[rank].Process.Pid) }
+func (j *realJob) pid(rank int) int32 {
+	return int32(j.ranks[rank].Process.Pid)
+}
 
 // Real processes exchange their ranks, twice, and the agent is replaced in
 // between: acknowledgements, states and samples follow the processes, every
@@ -57,7 +66,9 @@ func TestRealRanksChangePlaces(t *testing.T) {
 		t.Fatalf("ranks are held by %v", got)
 	}
 	from := second.Ranks[0].Iteration
-	j.until(t, "iterations after the swaps", func() bool { return j.newestSample() > from+20 })
+	j.until(t, "iterations after the swaps", func() bool {
+		return j.newestSample() > from+20
+	})
 	checkRealSeries(t, j, first.Ranks[0].Iteration, from)
 }
 
@@ -69,7 +80,11 @@ func checkRealSwap(t *testing.T, j *realJob, r *falconv1.CommandResult, to []int
 		t.Fatalf("placement: %v", r)
 	}
 	for _, a := range r.Ranks {
-		if a.Status != 0 || int(a.NowRank) != to[a.Rank] || a.Iteration != r.Ranks[0].Iteration || len(a.StepMs) != 4 || a.MovedBytes == 0 {
+		if a.Status != 0 ||
+			int(a.NowRank) != to[a.Rank] ||
+			a.Iteration != r.Ranks[0].Iteration ||
+			len(a.StepMs) != 4 ||
+			a.MovedBytes == 0 {
 			t.Fatalf("ack %v", a)
 		}
 	}
@@ -117,13 +132,21 @@ func (j *realJob) pauseOnce(t *testing.T, id uint64) {
 	t.Helper()
 	var survey *falconv1.CommandResult
 	j.until(t, "a survey of the new communicators", func() bool {
-		survey = j.result(t, j.command(id, &falconv1.PauseCommand{Pause: id, Phase: falconv1.PausePhase_PAUSE_PHASE_SURVEY}))
+		survey = j.result(
+			t,
+			j.command(id, &falconv1.PauseCommand{Pause: id, Phase: falconv1.PausePhase_PAUSE_PHASE_SURVEY}),
+		)
 		id++
 		return !slices.ContainsFunc(survey.Pauses, func(p *falconv1.RankPause) bool {
 			return p.State != falconv1.PauseState_PAUSE_STATE_RUNNING
 		})
 	})
-	arm := j.command(id, &falconv1.PauseCommand{Pause: id, Phase: arm1, Cuts: cutsAhead(t, survey.Pauses, 100), LifeMs: 30_000})
+	arm := j.command(id, &falconv1.PauseCommand{
+		Pause:  id,
+		Phase:  arm1,
+		Cuts:   cutsAhead(t, survey.Pauses, 100),
+		LifeMs: 30_000,
+	})
 	j.until(t, "all ranks quiet", func() bool {
 		if r := j.newest(arm); r != nil && r.Status == refused {
 			t.Fatalf("refused: %s %v", r.Detail, r.Pauses)
@@ -150,7 +173,9 @@ func TestRealPlacementThatFails(t *testing.T) {
 		}
 	}
 	at := j.newestSample()
-	j.until(t, "iterations after the failure", func() bool { return j.newestSample() > at+10 })
+	j.until(t, "iterations after the failure", func() bool {
+		return j.newestSample() > at+10
+	})
 	for rank := range realRanks {
 		if j.held()[int32(rank)] != j.pid(rank) {
 			t.Fatalf("ranks are held by %v", j.held())
@@ -166,11 +191,20 @@ func TestRealRestart(t *testing.T) {
 	j := startJob(t, "--iterations", "100000", "--checkpoint-dir", saves)
 	j.until(t, "the first iterations", j.iterations(5))
 	j.agent.Command(&falconv1.Command{
-		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
-		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: falcon.OrderCheckpoint, Leave: true, JobEpoch: 1}},
+		Epoch:          1,
+		Id:             1,
+		DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:    1,
+			Kind:     falcon.OrderCheckpoint,
+			Leave:    true,
+			JobEpoch: 1,
+		}},
 	})
 	left := j.result(t, 1)
-	if left.Status != done || len(left.Ranks) != realRanks || left.Ranks[0].ResumeIteration < 5 {
+	if left.Status != done ||
+		len(left.Ranks) != realRanks ||
+		left.Ranks[0].ResumeIteration < 5 {
 		t.Fatalf("checkpoint: %v", left)
 	}
 	j.until(t, "the ends", func() bool { return len(j.held()) == 0 })
@@ -205,11 +239,24 @@ func TestRealRestart(t *testing.T) {
 
 // relaunch names the ranks in reverse, so that each lands on another GPU.
 func relaunch(id, generation uint64) *falconv1.Command {
-	l := &falconv1.LaunchCommand{Generation: generation, World: realRanks, Resume: true}
-	for r := range realRanks {
-		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(r), LocalRank: int32(realRanks - 1 - r), Device: falconDevice(realRanks - 1 - r)})
+	l := &falconv1.LaunchCommand{
+		Generation: generation,
+		World:      realRanks,
+		Resume:     true,
 	}
-	return &falconv1.Command{Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(), Body: &falconv1.Command_Launch{Launch: l}}
+	for r := range realRanks {
+		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{
+			Rank:      int32(r),
+			LocalRank: int32(realRanks - 1 - r),
+			Device:    falconDevice(realRanks - 1 - r),
+		})
+	}
+	return &falconv1.Command{
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
+		Body:           &falconv1.Command_Launch{Launch: l},
+	}
 }
 
 func falconDevice(i int) string { return "n1.g" + strconv.Itoa(i) }

@@ -25,9 +25,14 @@ func (j *realJob) state(rank int32, generation uint64) *falconv1.RankState {
 // give sends a recovery's order and waits for its end.
 func (j *realJob) give(t *testing.T, id uint64, c *falconv1.Command) *falconv1.CommandResult {
 	t.Helper()
-	c.Epoch, c.Id, c.DeadlineUnixNs = 1, id, time.Now().Add(50*time.Second).UnixNano()
+	c.Epoch = 1
+	c.Id = id
+	c.DeadlineUnixNs = time.Now().Add(50 * time.Second).UnixNano()
 	j.agent.Command(c)
-	j.until(t, fmt.Sprintf("command %d", id), func() bool { r := j.newest(id); return r != nil && r.Status != accepted })
+	j.until(t, fmt.Sprintf("command %d", id), func() bool {
+		r := j.newest(id)
+		return r != nil && r.Status != accepted
+	})
 	r := j.newest(id)
 	if r.Status != done {
 		t.Fatalf("command %d: %v", id, r)
@@ -73,35 +78,60 @@ func TestRecoversARealJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = j.ranks[1].Wait() }() // the kernel tells how it ended once it is collected
-	j.until(t, "the end of rank 1", func() bool { return !j.state(1, 0).GetAlive() })
+	j.until(t, "the end of rank 1", func() bool {
+		return !j.state(1, 0).GetAlive()
+	})
 	j.give(t, 1, suspendCommand(1, 5000))
 	step, moves := j.resumeAt(t, 1)
-	join := &falconv1.LaunchCommand{Generation: 1, World: realRanks, Join: true, Ranks: []*falconv1.RankLaunch{{Rank: 1, LocalRank: 1, Device: "n1.g1"}}}
+	join := &falconv1.LaunchCommand{
+		Generation: 1,
+		World:      realRanks,
+		Join:       true,
+		Ranks:      []*falconv1.RankLaunch{{Rank: 1, LocalRank: 1, Device: "n1.g1"}},
+	}
 	j.give(t, 2, &falconv1.Command{Body: &falconv1.Command_Launch{Launch: join}})
 	j.follow(t) // another agent follows the same processes beside the first
 	j.until(t, "the second agent's look", func() bool {
 		st := j.state(3, 0)
 		return st.GetPark() != nil && j.state(1, 1).GetPark().GetJoining()
 	})
-	t.Cleanup(func() { _ = syscall.Kill(int(j.state(1, 1).GetPid()), syscall.SIGKILL) })
-	order := &falconv1.RejoinCommand{Generation: 1, ResumeIteration: step, Moves: moves, MicroBatches: []int32{4, 4}}
+	t.Cleanup(func() {
+		_ = syscall.Kill(int(j.state(1, 1).GetPid()), syscall.SIGKILL)
+	})
+	order := &falconv1.RejoinCommand{
+		Generation:      1,
+		ResumeIteration: step,
+		Moves:           moves,
+		MicroBatches:    []int32{4, 4},
+	}
 	for r := range int32(realRanks) {
 		st := j.state(r, 0)
 		if r == 1 {
 			st = j.state(r, 1)
 		}
-		order.Seats = append(order.Seats, &falconv1.RankSeat{Rank: r, Pid: st.GetPid()})
+		order.Seats = append(order.Seats, &falconv1.RankSeat{
+			Rank: r,
+			Pid:  st.GetPid(),
+		})
 	}
 	got := j.give(t, 3, &falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: order}})
 	for _, a := range got.GetRanks() {
-		if a.Status != 0 || a.Generation != 1 || a.Iteration != step || a.GroupsMs <= 0 {
+		if a.Status != 0 ||
+			a.Generation != 1 ||
+			a.Iteration != step ||
+			a.GroupsMs <= 0 {
 			t.Errorf("acknowledgement %v", a)
 		}
 	}
 	after := len(j.byRank()[0])
-	j.until(t, "iterations after the recovery", func() bool { return len(j.byRank()[0]) > after+20 && len(j.byRank()[1]) > after+20 })
+	j.until(t, "iterations after the recovery", func() bool {
+		return len(j.byRank()[0]) > after+20 && len(j.byRank()[1]) > after+20
+	})
 	for r := range int32(realRanks) {
-		if r != 1 && (!j.state(r, 0).GetAlive() || int(j.state(r, 0).GetPid()) != j.ranks[r].Process.Pid || j.state(r, 0).GetRejoinedGeneration() != 1) {
+		if r != 1 &&
+			(!j.state(r, 0).GetAlive() ||
+				int(j.state(r, 0).GetPid()) != j.ranks[r].Process.Pid ||
+				j.state(r, 0).GetRejoinedGeneration() != 1) {
 			t.Errorf("rank %d: %v", r, j.state(r, 0))
 		}
 	}

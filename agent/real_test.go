@@ -33,7 +33,11 @@ type realJob struct {
 // startJob skips where the native parts are not built.
 func startJob(t *testing.T, args ...string) *realJob {
 	t.Helper()
-	return startJobBy(t, func(_ int, argv []string) []string { return argv }, args...)
+	return startJobBy(
+		t,
+		func(_ int, argv []string) []string { return argv },
+		args...,
+	)
 }
 
 // startJobBy starts each rank by the command that how makes of its own.
@@ -47,8 +51,14 @@ func startJobBy(t *testing.T, how func(rank int, argv []string) []string, args .
 	if err != nil {
 		t.Fatal(err)
 	}
-	trainer, hook := filepath.Join(bin, "falcon-trainer"), filepath.Join(bin, "lib", "libfalcon_hook.so")
-	for _, need := range []string{trainer, hook, filepath.Join(bin, "falcon-agent"), filepath.Join(bin, "lib", "libnccl.so.2")} {
+	trainer := filepath.Join(bin, "falcon-trainer")
+	hook := filepath.Join(bin, "lib", "libfalcon_hook.so")
+	for _, need := range []string{
+		trainer,
+		hook,
+		filepath.Join(bin, "falcon-agent"),
+		filepath.Join(bin, "lib", "libnccl.so.2"),
+	} {
 		if _, err := os.Stat(need); err != nil {
 			t.Skipf("%s is not built: run make build first", need)
 		}
@@ -58,22 +68,48 @@ func startJobBy(t *testing.T, how func(rank int, argv []string) []string, args .
 	if err := os.Mkdir(rendezvous, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--dp", "2", "--pp", "2", "--micro-batches", "4", "--rendezvous", rendezvous}, args...)
-	j.again = launch.Config{NodeRanks: realRanks, LogDir: j.dir, Command: slices.Concat(
-		[]string{filepath.Join(bin, "falcon-agent"), "run", "--job", "real", "--hook", hook, "--", trainer}, args,
-		j.meet(rendezvous, args), []string{"{resume}"},
-	)}
+	args = append(
+		[]string{"--dp", "2", "--pp", "2", "--micro-batches", "4", "--rendezvous", rendezvous},
+		args...,
+	)
+	j.again = launch.Config{
+		NodeRanks: realRanks,
+		LogDir:    j.dir,
+		Command: slices.Concat(
+			[]string{
+				filepath.Join(bin, "falcon-agent"),
+				"run",
+				"--job", "real",
+				"--hook", hook,
+				"--", trainer,
+			},
+			args,
+			j.meet(rendezvous, args),
+			[]string{"{resume}"},
+		),
+	}
 	j.follow(t)
 	for r := range realRanks {
 		argv := how(r, append([]string{trainer}, args...))
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(realRanks), "LOCAL_RANK="+strconv.Itoa(r),
-			"LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, "FALCON_TEST_MB=64", fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
+		cmd.Env = append(os.Environ(),
+			"RANK="+strconv.Itoa(r),
+			"WORLD_SIZE="+strconv.Itoa(realRanks),
+			"LOCAL_RANK="+strconv.Itoa(r),
+			"LD_PRELOAD="+hook,
+			"FALCON_JOB=real",
+			"FALCON_SHM_DIR="+j.dir,
+			"FALCON_TEST_MB=64",
+			fmt.Sprintf("FALCON_DEVICE=n1.g%d", r),
+		)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		j.ranks = append(j.ranks, cmd)
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
 	}
 	return j
 }
@@ -91,7 +127,10 @@ func (j *realJob) meet(folder string, args []string) []string {
 func (j *realJob) follow(t *testing.T) {
 	t.Helper()
 	cfg := Defaults()
-	cfg.Node, cfg.ShmDir, cfg.Job, cfg.Launch = "n1", j.dir, "real", j.again
+	cfg.Node = "n1"
+	cfg.ShmDir = j.dir
+	cfg.Job = "real"
+	cfg.Launch = j.again
 	j.agent = New(cfg, Options{})
 	j.agent.Bind(j.ship)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +197,8 @@ func TestFollowsARealJob(t *testing.T) {
 	j.until(t, "the first iterations", j.iterations(5))
 
 	profile := uint64(1)
-	for ; ; profile++ { // the ranks compute nothing: an agent that waits for a processor loses some of their calls
+	// the ranks compute nothing: an agent that waits for a processor loses some of their calls
+	for ; ; profile++ {
 		j.agent.Command(profileCommand(profile, 3))
 		if r := j.result(t, profile); r.Status != done {
 			t.Fatalf("profile: %v", r)
@@ -199,8 +239,13 @@ func checkRealProfile(t *testing.T, p *falconv1.Profile) {
 	}
 	members := map[[2]uint64]int{}
 	for _, r := range p.Ranks {
-		if r.Iterations < 3 || r.SelfMs <= 0 || r.MicroBatches != 4 || len(r.Calls) == 0 || r.Dropped != 0 {
-			t.Fatalf("rank %d: %d iterations, self %v ms, %d micro-batches, %d calls, %d dropped", r.Rank, r.Iterations, r.SelfMs, r.MicroBatches, len(r.Calls), r.Dropped)
+		if r.Iterations < 3 ||
+			r.SelfMs <= 0 ||
+			r.MicroBatches != 4 ||
+			len(r.Calls) == 0 ||
+			r.Dropped != 0 {
+			t.Fatalf("rank %d: %d iterations, self %v ms, %d micro-batches, %d calls, %d dropped",
+				r.Rank, r.Iterations, r.SelfMs, r.MicroBatches, len(r.Calls), r.Dropped)
 		}
 		for _, c := range r.Calls {
 			members[[2]uint64{c.Comm, c.Ordinal}]++
@@ -235,7 +280,11 @@ func checkRealEnd(t *testing.T, j *realJob, iterations int) {
 		checkSeries(t, r, got, iterations)
 	}
 	for r, st := range ends {
-		if st.Dp != 2 || st.Pp != 2 || st.Tp != 1 || st.World != realRanks || st.Device != fmt.Sprintf("n1.g%d", r) {
+		if st.Dp != 2 ||
+			st.Pp != 2 ||
+			st.Tp != 1 ||
+			st.World != realRanks ||
+			st.Device != fmt.Sprintf("n1.g%d", r) {
 			t.Errorf("rank %d: %v", r, st)
 		}
 	}
@@ -312,7 +361,9 @@ func TestSeesARealKill(t *testing.T) {
 	_ = j.ranks[2].Wait()
 	j.until(t, "the end of rank 2", func() bool {
 		for _, st := range j.ship.states() {
-			if st.Rank == 2 && !st.Alive && (st.Exit == "killed by signal 9 (SIGKILL)" || st.Exit == "") {
+			if st.Rank == 2 &&
+				!st.Alive &&
+				(st.Exit == "killed by signal 9 (SIGKILL)" || st.Exit == "") {
 				return true
 			}
 		}

@@ -37,8 +37,12 @@ func TestSurvivorsWaitForARealPeer(t *testing.T) {
 	if err := j.ranks[2].Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	waits := func(b *falconv1.RankBeat) bool { return b.GetWaitingKnown() && b.GetWaitingMs() > 0 }
-	j.until(t, "the others to wait", func() bool { return waits(j.beat(0)) && waits(j.beat(1)) && waits(j.beat(3)) })
+	waits := func(b *falconv1.RankBeat) bool {
+		return b.GetWaitingKnown() && b.GetWaitingMs() > 0
+	}
+	j.until(t, "the others to wait", func() bool {
+		return waits(j.beat(0)) && waits(j.beat(1)) && waits(j.beat(3))
+	})
 	calls, ms := j.beat(0).Calls, j.beat(0).WaitingMs
 	seen := j.beats()
 	j.until(t, "a later beat", func() bool { return j.beats() > seen })
@@ -60,7 +64,9 @@ func TestStalledStorageIsNoWaiting(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("FALCON_LAB_DIR", dir)
 	j := startJob(t, "--iterations", "1000000")
-	j.until(t, "the first iterations", func() bool { return j.iterations(20)() && j.beat(0) != nil })
+	j.until(t, "the first iterations", func() bool {
+		return j.iterations(20)() && j.beat(0) != nil
+	})
 	const ahead = 500 // iterations, of a few ms each: all ranks stop before the same one
 	text := fmt.Sprintln(time.Now().Add(10*time.Minute).UnixNano(), j.beat(0).GetIteration()+ahead)
 	if err := os.WriteFile(filepath.Join(dir, "stall.new"), []byte(text), 0o600); err != nil {
@@ -89,7 +95,8 @@ func TestStalledStorageIsNoWaiting(t *testing.T) {
 		}
 	}
 	for r := range int32(realRanks) {
-		if b := j.beat(r); !b.WaitingKnown || b.WaitingMs != 0 || b.HookAgeMs > 2000 {
+		b := j.beat(r)
+		if !b.WaitingKnown || b.WaitingMs != 0 || b.HookAgeMs > 2000 {
 			t.Errorf("rank %d: %v", r, b)
 		}
 	}

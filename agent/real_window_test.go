@@ -58,14 +58,25 @@ func wideJob(t *testing.T) *realJob {
 	j.follow(t)
 	for r := range wideRanks {
 		cmd := exec.Command(python, "-c", wideRank, strconv.Itoa(wideCalls))
-		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(wideRanks), "LOCAL_RANK="+strconv.Itoa(r),
-			"LD_LIBRARY_PATH="+lib, "LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
+		cmd.Env = append(os.Environ(),
+			"RANK="+strconv.Itoa(r),
+			"WORLD_SIZE="+strconv.Itoa(wideRanks),
+			"LOCAL_RANK="+strconv.Itoa(r),
+			"LD_LIBRARY_PATH="+lib,
+			"LD_PRELOAD="+hook,
+			"FALCON_JOB=real",
+			"FALCON_SHM_DIR="+j.dir,
+			fmt.Sprintf("FALCON_DEVICE=n1.g%d", r),
+		)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		j.ranks = append(j.ranks, cmd)
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
 	}
 	return j
 }
@@ -74,8 +85,11 @@ func wideJob(t *testing.T) *realJob {
 // or losses are counted and only whole iterations are left.
 func checkWide(t *testing.T, id uint64, p *falconv1.RankProfile) {
 	t.Helper()
-	if got, least := len(p.Calls), int(p.Iterations)*wideCalls; got < least || p.Dropped > 0 && got != least {
-		t.Errorf("window %d, rank %d: %d calls in %d iterations of %d, %d dropped", id, p.Rank, got, p.Iterations, wideCalls, p.Dropped)
+	got := len(p.Calls)
+	least := int(p.Iterations) * wideCalls
+	if got < least || p.Dropped > 0 && got != least {
+		t.Errorf("window %d, rank %d: %d calls in %d iterations of %d, %d dropped",
+			id, p.Rank, got, p.Iterations, wideCalls, p.Dropped)
 	}
 	ordinals := make([]uint64, len(p.Calls))
 	for i, c := range p.Calls {
@@ -83,7 +97,8 @@ func checkWide(t *testing.T, id uint64, p *falconv1.RankProfile) {
 	}
 	slices.Sort(ordinals)
 	if n := len(slices.Compact(ordinals)); n != len(p.Calls) {
-		t.Errorf("window %d, rank %d: %d of %d calls twice", id, p.Rank, len(p.Calls)-n, len(p.Calls))
+		t.Errorf("window %d, rank %d: %d of %d calls twice",
+			id, p.Rank, len(p.Calls)-n, len(p.Calls))
 	}
 }
 
@@ -91,8 +106,11 @@ func checkWide(t *testing.T, id uint64, p *falconv1.RankProfile) {
 // too late to read all records: nothing is lost uncounted, and no rate is less than it is.
 func TestWindowsOfThousandsOfCalls(t *testing.T) {
 	j := wideJob(t)
-	j.until(t, "the first iterations", func() bool { return len(j.byRank()) == wideRanks })
-	whole, late := 0, uint64(0)
+	j.until(t, "the first iterations", func() bool {
+		return len(j.byRank()) == wideRanks
+	})
+	whole := 0
+	late := uint64(0)
 	for id := uint64(1); id <= 12 && (whole < 2*wideRanks || late == 0); id++ {
 		j.agent.Command(profileCommand(id, 2))
 		if id%2 == 0 { // a slow reader: the loop stands still until the rings have overflowed

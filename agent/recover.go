@@ -15,14 +15,18 @@ import (
 
 // Bounds of a recovery's orders.
 const (
-	recoveryPollEvery = 2 * time.Millisecond   // between polls while processes are awaited: to park, to train again, to end
+	// between polls while processes are awaited: to park, to train again, to end
+	recoveryPollEvery = 2 * time.Millisecond
 	recoveryPollFor   = 100 * time.Millisecond // beyond the last poll of an order in progress
-	rejoinWait        = 10 * time.Minute       // for groups and shards, whatever the command's deadline, which bounds the delivery
-	namedMax          = 8                      // processes named in a sentence
+	// for groups and shards, whatever the command's deadline, which bounds the delivery
+	rejoinWait = 10 * time.Minute
+	namedMax   = 8 // processes named in a sentence
 )
 
 // pollOften has the loop poll at recoveryPollEvery for a while.
-func (a *Agent) pollOften(now time.Time) { a.pollSoonBy = now.Add(recoveryPollFor) }
+func (a *Agent) pollOften(now time.Time) {
+	a.pollSoonBy = now.Add(recoveryPollFor)
+}
 
 // canBeParked reports whether a process obeys a suspension, or holds no peer up: one that
 // has made no communicator yet parks by itself, or ends.
@@ -31,7 +35,9 @@ func (p *process) canBeParked() bool {
 }
 
 // parks reports whether the process has declared that it leaves training for a recovery.
-func (p *process) parks() bool { return p.seg.JobState().Can.Park }
+func (p *process) parks() bool {
+	return p.seg.JobState().Can.Park
+}
 
 // parkedForGeneration reports whether a process has left training and obeyed the suspension of
 // this generation or a newer one; a replacement counts as having obeyed its own.
@@ -66,7 +72,11 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (act.T
 	}
 	a.suspended = max(a.suspended, g)
 	wait := min(boundedMs(cmd.GetOptimizerWaitMs()), ring.SuspendMax)
-	t := &suspendTask{agent: a, generation: g, untilNs: a.dir.MonoNs() + wait.Nanoseconds()}
+	t := &suspendTask{
+		agent:      a,
+		generation: g,
+		untilNs:    a.dir.MonoNs() + wait.Nanoseconds(),
+	}
 	for _, p := range a.processes.living() {
 		if p.window != nil {
 			p.window.cut = true
@@ -81,13 +91,17 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (act.T
 
 // newerSuspension refuses an order of a generation that is over.
 func newerSuspension(p *process, generation uint64) error {
-	return &act.Older{Newest: generation, Reason: fmt.Errorf("%s is suspended for generation %d, which is newer", p, generation)}
+	return &act.Older{
+		Newest: generation,
+		Reason: fmt.Errorf("%s is suspended for generation %d, which is newer", p, generation),
+	}
 }
 
 // suspendProcess suspends a process of an older generation, once: the order of an
 // earlier life of this agent holds.
 func (t *suspendTask) suspendProcess(p *process) error {
-	if st := p.seg.Control(); st.SuspendWanted >= t.generation || st.GenerationNow >= t.generation {
+	st := p.seg.Control()
+	if st.SuspendWanted >= t.generation || st.GenerationNow >= t.generation {
 		return nil
 	}
 	return p.seg.Suspend(t.generation, t.untilNs)
@@ -127,7 +141,8 @@ func (t *suspendTask) superseded() (*falconv1.CommandResult, bool) {
 	if t.agent.suspended <= t.generation {
 		return nil, false
 	}
-	return overdueResult(t.notParked(), fmt.Sprintf("did not park before generation %d was suspended", t.agent.suspended)), true
+	return overdueResult(t.notParked(), fmt.Sprintf("did not park before generation %d was suspended",
+		t.agent.suspended)), true
 }
 
 // PollLate gives up at the deadline, and names who has not parked.
@@ -140,7 +155,10 @@ func (t *suspendTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
 
 // overdueResult is the end of an order that some processes have not obeyed.
 func overdueResult(open []*process, what string) *falconv1.CommandResult {
-	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, Detail: joinNames(open) + " " + what}
+	return &falconv1.CommandResult{
+		Status: falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
+		Detail: joinNames(open) + " " + what,
+	}
 }
 
 func joinNames(ps []*process) string {
@@ -167,7 +185,11 @@ type rejoinTask struct {
 // startRejoin orders the node's seats to go on, all or none: each must be parked in this
 // generation, or have been ordered so by an earlier life of this agent.
 func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (act.Task, error) {
-	t := &rejoinTask{agent: a, generation: cmd.GetGeneration(), began: now}
+	t := &rejoinTask{
+		agent:      a,
+		generation: cmd.GetGeneration(),
+		began:      now,
+	}
 	for _, seat := range cmd.GetSeats() {
 		p, err := a.processInSeat(seat, t.generation)
 		if err != nil {
@@ -189,7 +211,11 @@ func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (act.Tas
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	a.log.Info("parked processes were ordered to continue", slog.Uint64("generation", t.generation), slog.Int64("iteration", cmd.GetResumeIteration()))
+	a.log.Info(
+		"parked processes were ordered to continue",
+		slog.Uint64("generation", t.generation),
+		slog.Int64("iteration", cmd.GetResumeIteration()),
+	)
 	return t, nil
 }
 
@@ -221,10 +247,14 @@ const movesMax = 256
 
 func rejoinOrder(cmd *falconv1.RejoinCommand, rank falcon.Rank) ring.Rejoin {
 	out := ring.Rejoin{
-		Generation: cmd.GetGeneration(), Resume: cmd.GetResumeIteration(), Checkpoint: cmd.GetCheckpoint(), MicroBatches: cmd.GetMicroBatches(),
+		Generation:   cmd.GetGeneration(),
+		Resume:       cmd.GetResumeIteration(),
+		Checkpoint:   cmd.GetCheckpoint(),
+		MicroBatches: cmd.GetMicroBatches(),
 	}
 	for _, m := range cmd.GetMoves() {
-		to, from := falcon.Rank(m.GetRank()), falcon.Rank(m.GetFrom())
+		to := falcon.Rank(m.GetRank())
+		from := falcon.Rank(m.GetFrom())
 		if len(cmd.GetMoves()) <= movesMax || to == rank || from == rank {
 			out.Moves = append(out.Moves, falcon.ShardMove{Rank: to, From: from})
 		}
@@ -254,8 +284,15 @@ func (t *rejoinTask) collectAcks() (acks []*falconv1.RankAck, open, lost []*proc
 
 func rejoinAck(p *process, at ring.Rejoined) *falconv1.RankAck {
 	return &falconv1.RankAck{
-		Rank: int32(p.rank), NowRank: int32(p.rank), Order: at.Generation, Generation: at.Generation, Iteration: at.Iteration,
-		Status: at.Status, MovedBytes: at.Bytes, GroupsMs: float64(at.GroupsNs) / 1e6, RestoreMs: float64(at.StateNs) / 1e6,
+		Rank:       int32(p.rank),
+		NowRank:    int32(p.rank),
+		Order:      at.Generation,
+		Generation: at.Generation,
+		Iteration:  at.Iteration,
+		Status:     at.Status,
+		MovedBytes: at.Bytes,
+		GroupsMs:   float64(at.GroupsNs) / 1e6,
+		RestoreMs:  float64(at.StateNs) / 1e6,
 	}
 }
 
@@ -267,7 +304,8 @@ func (t *rejoinTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: acks}
 	switch {
 	case len(open) == 0 && len(lost) > 0:
-		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, joinNames(lost)+" ended or was suspended again before it trained again"
+		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			joinNames(lost)+" ended or was suspended again before it trained again"
 		return r, true
 	case len(open) == 0:
 		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_DONE, firstFailedRejoin(acks)
@@ -284,7 +322,9 @@ func (t *rejoinTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 }
 
 // PollLate goes on: the command's deadline bounds the delivery.
-func (t *rejoinTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
+func (t *rejoinTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return t.Poll(now)
+}
 
 // firstFailedRejoin names the first rank whose rejoin failed, "" for none.
 func firstFailedRejoin(acks []*falconv1.RankAck) string {

@@ -14,23 +14,34 @@ import (
 
 // order gives the agent a command with a deadline.
 func (n *node) order(id uint64, within time.Duration, c *falconv1.Command) {
-	c.Epoch, c.Id, c.DeadlineUnixNs = 1, id, time.Now().Add(within).UnixNano()
+	c.Epoch = 1
+	c.Id = id
+	c.DeadlineUnixNs = time.Now().Add(within).UnixNano()
 	n.Command(c)
 	wait(10 * time.Millisecond)
 }
 
 func suspendCommand(generation uint64, waitMs int64) *falconv1.Command {
-	return &falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: generation, OptimizerWaitMs: waitMs}}}
+	return &falconv1.Command{
+		Body: &falconv1.Command_Suspend{
+			Suspend: &falconv1.SuspendCommand{Generation: generation, OptimizerWaitMs: waitMs},
+		},
+	}
 }
 
 func rejoinCommand(generation uint64, resume int64, seats ...*falconv1.RankSeat) *falconv1.Command {
 	return &falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: &falconv1.RejoinCommand{
-		Generation: generation, ResumeIteration: resume, Seats: seats, MicroBatches: []int32{4, 4},
-		Moves: []*falconv1.ShardMove{{Rank: 1, From: 0, Why: "replaced"}},
+		Generation:      generation,
+		ResumeIteration: resume,
+		Seats:           seats,
+		MicroBatches:    []int32{4, 4},
+		Moves:           []*falconv1.ShardMove{{Rank: 1, From: 0, Why: "replaced"}},
 	}}}
 }
 
-func seat(rank, pid int32) *falconv1.RankSeat { return &falconv1.RankSeat{Rank: rank, Pid: pid} }
+func seat(rank, pid int32) *falconv1.RankSeat {
+	return &falconv1.RankSeat{Rank: rank, Pid: pid}
+}
 
 // adapted is a process whose job has an adapter.
 func (n *node) adapted(pid, rank int, device string) *fakeSegment {
@@ -62,8 +73,13 @@ func TestSuspendIsDoneWhenAllArePark(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a, b := n.pair()
 		n.order(1, 10*time.Second, suspendCommand(2, 300))
-		if a.control.SuspendWanted != 2 || b.control.SuspendWanted != 2 || time.Duration(a.recovery.untilNs-time.Now().UnixNano()).Round(time.Millisecond) != 290*time.Millisecond {
-			t.Fatalf("suspended %d and %d until %d", a.control.SuspendWanted, b.control.SuspendWanted, a.recovery.untilNs)
+		if a.control.SuspendWanted != 2 ||
+			b.control.SuspendWanted != 2 ||
+			time.Duration(a.recovery.untilNs-time.Now().UnixNano()).Round(
+				time.Millisecond,
+			) != 290*time.Millisecond {
+			t.Fatalf("suspended %d and %d until %d",
+				a.control.SuspendWanted, b.control.SuspendWanted, a.recovery.untilNs)
 		}
 		a.parks(2, 7, 6, 7)
 		wait(10 * time.Millisecond)
@@ -71,7 +87,12 @@ func TestSuspendIsDoneWhenAllArePark(t *testing.T) {
 		b.parks(2, 8, 8)
 		wait(10 * time.Millisecond)
 		n.expect(t, accepted, done)
-		if p := n.newest(0).GetPark(); p.GetGeneration() != 2 || p.GetTag() != 7 || len(p.GetSteps()) != 2 || p.GetSteps()[1] != 7 || p.GetSums()[0] != 106 || p.GetJoining() {
+		if p := n.newest(0).GetPark(); p.GetGeneration() != 2 ||
+			p.GetTag() != 7 ||
+			len(p.GetSteps()) != 2 ||
+			p.GetSteps()[1] != 7 ||
+			p.GetSums()[0] != 106 ||
+			p.GetJoining() {
 			t.Fatalf("park %v", p)
 		}
 		if p := n.newest(1).GetPark(); len(p.GetSteps()) != 1 || p.GetSums()[0] != 108 {
@@ -95,7 +116,9 @@ func TestParkedProcessesAreKept(t *testing.T) {
 		wait(time.Second)
 		before := a.keptAt()
 		wait(time.Minute)
-		if before == 0 || a.keptAt()-before < int64(59*time.Second) || b.keptAt() != 0 {
+		if before == 0 ||
+			a.keptAt()-before < int64(59*time.Second) ||
+			b.keptAt() != 0 {
 			t.Fatalf("kept at %d, a minute later at %d; who trains at %d", before, a.keptAt(), b.keptAt())
 		}
 		n.ship.mu.Lock()
@@ -117,12 +140,21 @@ func TestSuspendIsAllOrNothing(t *testing.T) {
 		wait(time.Second)
 		n.order(1, 10*time.Second, suspendCommand(2, 0))
 		got := n.expect(t, refused)
-		if !strings.Contains(got[0].Detail, "rank 1 (pid 101) can't park") || a.recovery.suspended+b.recovery.suspended != 0 {
+		if !strings.Contains(got[0].Detail, "rank 1 (pid 101) can't park") ||
+			a.recovery.suspended+b.recovery.suspended != 0 {
 			t.Fatalf("result %v, %d written", got[0], a.recovery.suspended)
 		}
-		b.set(func() { b.declare(); b.control.SuspendWanted = 5 })
+		b.set(func() {
+			b.declare()
+			b.control.SuspendWanted = 5
+		})
 		n.order(2, 10*time.Second, suspendCommand(2, 0))
-		if got := n.expect(t, refused, refused); !strings.Contains(got[1].Detail, "generation 5, which is newer") || a.recovery.suspended != 0 {
+		if got := n.expect(
+			t,
+			refused,
+			refused,
+		); !strings.Contains(got[1].Detail, "generation 5, which is newer") ||
+			a.recovery.suspended != 0 {
 			t.Fatalf("result %v", got[1])
 		}
 	})
@@ -157,7 +189,8 @@ func TestSuspendNamesWhoDoesNotPark(t *testing.T) {
 		a.parks(2, 4, 4)
 		wait(3 * time.Second)
 		got := n.expect(t, accepted, expired)
-		if !strings.Contains(got[1].Detail, "rank 1 (pid 101) did not park in time") || n.newest(0).GetPark() == nil {
+		if !strings.Contains(got[1].Detail, "rank 1 (pid 101) did not park in time") ||
+			n.newest(0).GetPark() == nil {
 			t.Fatalf("result %v", got[1])
 		}
 		b.parks(2, 4, 4) // its state still tells it
@@ -237,7 +270,8 @@ func TestRejoinIsDoneWhenAllTrain(t *testing.T) {
 		a.parks(2, 7, 6, 7)
 		b.joins(2)
 		wait(300 * time.Millisecond)
-		if p := n.newest(1).GetPark(); !p.GetJoining() || p.GetGeneration() != 2 || len(p.GetSteps()) != 0 {
+		p := n.newest(1).GetPark()
+		if !p.GetJoining() || p.GetGeneration() != 2 || len(p.GetSteps()) != 0 {
 			t.Fatalf("park %v", p)
 		}
 		c := rejoinCommand(2, 7, seat(0, 100), seat(1, 101))
@@ -248,13 +282,27 @@ func TestRejoinIsDoneWhenAllTrain(t *testing.T) {
 		b.goesOn(2, 7, 0)
 		wait(10 * time.Millisecond)
 		got := n.expect(t, accepted, accepted, done)
-		if r := got[2].Ranks; len(r) != 2 || r[1].Rank != 1 || r[1].Generation != 2 || r[1].Iteration != 7 || r[1].GroupsMs != 3 || r[1].RestoreMs != 5 || r[1].MovedBytes != 64 || r[1].Status != 0 {
+		r := got[2].Ranks
+		if len(r) != 2 ||
+			r[1].Rank != 1 ||
+			r[1].Generation != 2 ||
+			r[1].Iteration != 7 ||
+			r[1].GroupsMs != 3 ||
+			r[1].RestoreMs != 5 ||
+			r[1].MovedBytes != 64 ||
+			r[1].Status != 0 {
 			t.Fatalf("acknowledgements %v", r)
 		}
-		if st := n.newest(1); st.GetPark() != nil || st.GetRejoinedGeneration() != 2 {
+		st := n.newest(1)
+		if st.GetPark() != nil || st.GetRejoinedGeneration() != 2 {
 			t.Fatalf("state %v", st)
 		}
-		if o := a.recovery.orders; len(o) != 1 || o[0].Resume != 7 || o[0].Checkpoint || len(o[0].MicroBatches) != 2 || o[0].Moves[0] != (falcon.ShardMove{Rank: 1, From: 0}) {
+		o := a.recovery.orders
+		if len(o) != 1 ||
+			o[0].Resume != 7 ||
+			o[0].Checkpoint ||
+			len(o[0].MicroBatches) != 2 ||
+			o[0].Moves[0] != (falcon.ShardMove{Rank: 1, From: 0}) {
 			t.Fatalf("orders %+v", o)
 		}
 		n.order(2, time.Second, c) // by an engine that was restarted
@@ -276,15 +324,24 @@ func TestRejoinRefusals(t *testing.T) {
 			{"no training process", func() {}, nil},
 			{"rank 3 (pid 100) does not run here", func() {}, []*falconv1.RankSeat{seat(3, 100)}},
 			{"rank 1 (pid 101) is not parked", func() {}, []*falconv1.RankSeat{seat(0, 100), seat(1, 101)}},
-			{"parked in generation 1, not in 2", func() { b.parks(1, 7, 7) }, []*falconv1.RankSeat{seat(0, 100), seat(1, 101)}},
+			{
+				"parked in generation 1, not in 2",
+				func() { b.parks(1, 7, 7) },
+				[]*falconv1.RankSeat{seat(0, 100), seat(1, 101)},
+			},
 			{"has two seats", func() {}, []*falconv1.RankSeat{seat(0, 100), seat(0, 100)}},
-			{"suspended for generation 3", func() { b.set(func() { b.control.SuspendWanted = 3 }) }, []*falconv1.RankSeat{seat(0, 100), seat(1, 101)}},
+			{
+				"suspended for generation 3",
+				func() { b.set(func() { b.control.SuspendWanted = 3 }) },
+				[]*falconv1.RankSeat{seat(0, 100), seat(1, 101)},
+			},
 		}
 		for i, c := range cases {
 			c.prepare()
 			n.order(uint64(i+1), time.Second, rejoinCommand(2, 7, c.seats...))
 			results := n.ship.results()
-			if last := results[len(results)-1]; last.Status != refused || !strings.Contains(last.Detail, c.say) {
+			last := results[len(results)-1]
+			if last.Status != refused || !strings.Contains(last.Detail, c.say) {
 				t.Errorf("%v lacks %q", last, c.say)
 			}
 		}
@@ -294,7 +351,8 @@ func TestRejoinRefusals(t *testing.T) {
 		a.set(func() { a.recovery.deny = errors.New("no room") })
 		n.order(20, time.Second, rejoinCommand(2, 7, seat(0, 100)))
 		results := n.ship.results()
-		if last := results[len(results)-1]; last.Status != refused || !strings.Contains(last.Detail, "no room") {
+		if last := results[len(results)-1]; last.Status != refused ||
+			!strings.Contains(last.Detail, "no room") {
 			t.Fatalf("result %v", last)
 		}
 	})
@@ -309,12 +367,16 @@ func TestRejoinEndsWithANewSuspension(t *testing.T) {
 		b.parks(2, 7, 7)
 		n.order(1, time.Second, rejoinCommand(2, 7, seat(0, 100), seat(1, 101)))
 		n.dir.exits[101].die("killed by signal 9 (SIGKILL)")
-		a.set(func() { a.recovery.park = ring.Park{}; a.control.GenerationNow = 2 })
+		a.set(func() {
+			a.recovery.park = ring.Park{}
+			a.control.GenerationNow = 2
+		})
 		n.order(2, 10*time.Second, suspendCommand(3, 0))
 		a.parks(3, 7, 7)
 		wait(10 * time.Millisecond)
 		got := n.expect(t, accepted, accepted, refused, done)
-		if !strings.Contains(got[2].Detail, "rank 0 (pid 100), rank 1 (pid 101) ended or was suspended again") {
+		if !strings.Contains(got[2].Detail,
+			"rank 0 (pid 100), rank 1 (pid 101) ended or was suspended again") {
 			t.Fatalf("result %v", got[2])
 		}
 	})
@@ -330,7 +392,10 @@ func TestRejoinThatFailsOnARank(t *testing.T) {
 		b.goesOn(2, 7, -3)
 		wait(10 * time.Millisecond)
 		got := n.ship.results()
-		if last := got[len(got)-1]; last.Status != done || last.Ranks[1].Status != -3 || !strings.Contains(last.Detail, "rank 1 could not go on: status -3") {
+		last := got[len(got)-1]
+		if last.Status != done ||
+			last.Ranks[1].Status != -3 ||
+			!strings.Contains(last.Detail, "rank 1 could not go on: status -3") {
 			t.Fatalf("result %v", last)
 		}
 		if n.newest(1).GetRejoinedGeneration() != 0 {
@@ -345,7 +410,8 @@ func TestRejoinThatNobodyAnswers(t *testing.T) {
 		a.parks(2, 7, 7)
 		n.order(1, time.Second, rejoinCommand(2, 7, seat(0, 100)))
 		wait(rejoinWait)
-		if got := n.expect(t, accepted, expired); !strings.Contains(got[1].Detail, "rank 0 (pid 100) did not train again within 10m") {
+		got := n.expect(t, accepted, expired)
+		if !strings.Contains(got[1].Detail, "rank 0 (pid 100) did not train again within 10m") {
 			t.Fatalf("result %v", got[1])
 		}
 	})
@@ -354,7 +420,10 @@ func TestRejoinThatNobodyAnswers(t *testing.T) {
 func TestMovesOfALargeJob(t *testing.T) {
 	cmd := &falconv1.RejoinCommand{}
 	for i := range int32(movesMax + 1) {
-		cmd.Moves = append(cmd.Moves, &falconv1.ShardMove{Rank: 2 * i, From: 2*i + 1})
+		cmd.Moves = append(cmd.Moves, &falconv1.ShardMove{
+			Rank: 2 * i,
+			From: 2*i + 1,
+		})
 	}
 	if got := rejoinOrder(cmd, 9).Moves; len(got) != 1 || got[0] != (falcon.ShardMove{Rank: 8, From: 9}) {
 		t.Fatalf("moves %v", got)
@@ -374,11 +443,26 @@ func TestStateOfTheJob(t *testing.T) {
 			t.Fatalf("state %v", st)
 		}
 		s.set(func() {
-			s.recovery.job = ring.JobState{ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 20, CopyBytesS: 12e6, MicroMin: 1, MicroMax: 9, MicroMultiple: 3, Checkpoint: 0}
+			s.recovery.job = ring.JobState{
+				ZeRO:          falcon.ZeRO{Stage: 1, Instances: 2},
+				Bytes:         1 << 20,
+				CopyBytesS:    12e6,
+				MicroMin:      1,
+				MicroMax:      9,
+				MicroMultiple: 3,
+				Checkpoint:    0,
+			}
 		})
 		wait(time.Second)
 		st := n.newest(0)
-		if st.ZeroStage != 1 || st.ZeroInstances != 2 || st.StateBytes != 1<<20 || st.CopyMbs != 12 || st.MicroMin != 1 || st.MicroMax != 9 || st.MicroMultiple != 3 || st.CheckpointIteration != 1 {
+		if st.ZeroStage != 1 ||
+			st.ZeroInstances != 2 ||
+			st.StateBytes != 1<<20 ||
+			st.CopyMbs != 12 ||
+			st.MicroMin != 1 ||
+			st.MicroMax != 9 ||
+			st.MicroMultiple != 3 ||
+			st.CheckpointIteration != 1 {
 			t.Fatalf("state %v", st)
 		}
 		s.set(func() { s.recovery.job.Checkpoint = falcon.NoIteration })
@@ -435,12 +519,15 @@ func TestProcessThatJoinsLate(t *testing.T) {
 		late.set(func() { late.control.Generation = 2 })
 		late.joins(2)
 		wait(time.Second)
-		if st := n.newest(1); st.GetPark() != nil || late.control.SuspendWanted != 3 || late.recovery.suspended != 1 {
+		if st := n.newest(1); st.GetPark() != nil ||
+			late.control.SuspendWanted != 3 ||
+			late.recovery.suspended != 1 {
 			t.Fatalf("state %v, suspended %d", st, late.control.SuspendWanted)
 		}
 		late.set(func() { late.recovery.park.Generation = 3 })
 		wait(100 * time.Millisecond)
-		if p := n.newest(1).GetPark(); p.GetGeneration() != 3 || !p.GetJoining() || late.recovery.suspended != 1 {
+		p := n.newest(1).GetPark()
+		if p.GetGeneration() != 3 || !p.GetJoining() || late.recovery.suspended != 1 {
 			t.Fatalf("park %v, suspended %d times", p, late.recovery.suspended)
 		}
 		for _, st := range n.ship.states() {

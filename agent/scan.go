@@ -31,7 +31,8 @@ func (a *Agent) scanDirectory() {
 	}
 	a.found.user.settle(a.now(), a.processes.living(), listing.Live)
 	for _, e := range listing.Live {
-		if p := a.processes.processAt(e.Path); p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
+		p := a.processes.processAt(e.Path)
+		if p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
 			a.supersede(p)
 		}
 		if a.processes.processAt(e.Path) == nil && !a.found.ignored[e.Path] {
@@ -80,7 +81,10 @@ func (a *Agent) warnUnknown(p *process) {
 		return
 	}
 	p.warned = true
-	a.log.Warn("this NCCL has functions that the hook does not know: update Falcon", slog.String("process", p.String()))
+	a.log.Warn(
+		"this NCCL has functions that the hook does not know: update Falcon",
+		slog.String("process", p.String()),
+	)
 }
 
 // warnMesh logs once that a process declares a mesh that is none.
@@ -90,7 +94,11 @@ func (a *Agent) warnMesh(p *process) {
 	}
 	p.refusedMesh = p.status.Mesh
 	if _, err := falcon.ParseMesh(p.status.Mesh); err != nil {
-		a.log.Warn("the job declares a layout that can't be used", slog.String("process", p.String()), slog.Any("err", err))
+		a.log.Warn(
+			"the job declares a layout that can't be used",
+			slog.String("process", p.String()),
+			slog.Any("err", err),
+		)
 	}
 }
 
@@ -123,7 +131,8 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 		return
 	}
 	p := newProcess(e.Path, seg, exit)
-	p.header.PID, p.uid = e.PID, uid
+	p.header.PID = e.PID
+	p.uid = uid
 	p.stored = a.stored
 	a.stored.searchSoon()
 	p.born, _ = a.dir.Born(e.PID)
@@ -133,14 +142,23 @@ func (a *Agent) adoptProcess(e ring.Entry) {
 	a.suspendLateJoiner(p)
 	a.processes.addProcess(p)
 	a.found.elastic.takeUp(p)
-	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
+	a.log.Info(
+		"following a training process",
+		slog.String("process", p.String()),
+		slog.String("job", e.Job),
+	)
 }
 
 // refuseFile leaves a file alone whose process is proven, and notes why.
 func (f *findings) refuseFile(e ring.Entry, why falcon.UnprovenReason) {
 	f.ignored[e.Path] = true
 	f.refused[e.Path] = falcon.Unproven{
-		Reason: why, Rank: -1, PID: e.PID, Path: e.Path, User: e.UID, JobUser: f.user.uid,
+		Reason:  why,
+		Rank:    -1,
+		PID:     e.PID,
+		Path:    e.Path,
+		User:    e.UID,
+		JobUser: f.user.uid,
 	}
 }
 

@@ -92,16 +92,32 @@ type shmDir struct {
 }
 
 func newShmDir(path, job string, old OldKernel) *shmDir {
-	return &shmDir{path: path, job: job, old: old, scanner: ring.NewScanner(path, job), prover: proof.NewProver("/proc")}
+	return &shmDir{
+		path:    path,
+		job:     job,
+		old:     old,
+		scanner: ring.NewScanner(path, job),
+		prover:  proof.NewProver("/proc"),
+	}
 }
 
-func (d *shmDir) Discover() (ring.Listing, error)   { return d.scanner.Discover(time.Now()) }
-func (d *shmDir) Open(path string) (Segment, error) { return openSegment(path) }
-func (d *shmDir) MonoNs() int64                     { return ring.MonoNs() }
-func (d *shmDir) Born(pid int) (uint64, bool)       { return startTicks(pid) }
-func (d *shmDir) Namespace() uint64                 { return d.prover.PIDNs() }
+func (d *shmDir) Discover() (ring.Listing, error) {
+	return d.scanner.Discover(time.Now())
+}
+func (d *shmDir) Open(path string) (Segment, error) {
+	return openSegment(path)
+}
+func (d *shmDir) MonoNs() int64 { return ring.MonoNs() }
+func (d *shmDir) Born(pid int) (uint64, bool) {
+	return startTicks(pid)
+}
+func (d *shmDir) Namespace() uint64 {
+	return d.prover.PIDNs()
+}
 
-func (d *shmDir) Ended() ([]ring.Ended, map[string]error, error) { return ring.EndedIn(d.path, d.job) }
+func (d *shmDir) Ended() ([]ring.Ended, map[string]error, error) {
+	return ring.EndedIn(d.path, d.job)
+}
 
 func (d *shmDir) Ends(made ring.Header) (gone, known bool) {
 	d.prover.Renew()

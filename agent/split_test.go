@@ -20,13 +20,20 @@ func TestProfileAwaitsTheHook(t *testing.T) {
 		wait(200 * time.Millisecond)
 		run(s, 3, 6, 4, 15, 30, 60)
 		var late []ring.Timing
-		s.set(func() { late, s.timings = s.timings, nil })
+		s.set(func() {
+			late = s.timings
+			s.timings = nil
+		})
 		wait(ring.DrainMax - time.Second)
 		n.expect(t, accepted)
-		s.set(func() { s.timings, s.control.ProfileDone = late, s.window })
+		s.set(func() {
+			s.timings = late
+			s.control.ProfileDone = s.window
+		})
 		wait(time.Second)
 		n.expect(t, accepted, done)
-		if got := n.ship.profiles()[0].Ranks[0]; got.Iterations < 3 || got.Dropped != 0 {
+		got := n.ship.profiles()[0].Ranks[0]
+		if got.Iterations < 3 || got.Dropped != 0 {
 			t.Fatalf("%d iterations, %d timings dropped", got.Iterations, got.Dropped)
 		}
 	})
@@ -48,8 +55,12 @@ func TestProfileAcrossAnOrder(t *testing.T) {
 		wait(time.Second)
 		n.expect(t, accepted, done)
 		got := n.ship.profiles()[0].Ranks[0]
-		if got.Iterations < 3 || got.MicroBatches != 8 || got.SelfMs < 14.9 || got.SelfMs > 15.1 {
-			t.Fatalf("self %v over %d iterations of %d micro-batches", got.SelfMs, got.Iterations, got.MicroBatches)
+		if got.Iterations < 3 ||
+			got.MicroBatches != 8 ||
+			got.SelfMs < 14.9 ||
+			got.SelfMs > 15.1 {
+			t.Fatalf("self %v over %d iterations of %d micro-batches",
+				got.SelfMs, got.Iterations, got.MicroBatches)
 		}
 	})
 }
@@ -66,8 +77,14 @@ func (e *expecter) Expect(n int) {
 }
 
 func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
-	s := &fakeSegment{header: ring.Header{PID: 1, Rank: 0, World: 4}, control: ring.Control{Iteration: -1, MicroBatches: 8}}
-	s.comms = []ring.Comm{{Slot: 0, ID: 77, Size: 4, State: ring.CommLive}, {Slot: 1, ID: 88, Size: 2, State: ring.CommLive}}
+	s := &fakeSegment{
+		header:  ring.Header{PID: 1, Rank: 0, World: 4},
+		control: ring.Control{Iteration: -1, MicroBatches: 8},
+	}
+	s.comms = []ring.Comm{
+		{Slot: 0, ID: 77, Size: 4, State: ring.CommLive},
+		{Slot: 1, ID: 88, Size: 2, State: ring.CommLive},
+	}
 	p := newProcess("x", s, &fakeExit{gone: make(chan struct{})})
 	e := &expecter{Tracker: period.NewTracker(period.Config{})}
 	p.iterations.infer = e
@@ -75,7 +92,14 @@ func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
 	ordinals := map[uint32]uint64{}
 	call := func(comm uint32, op falcon.Op, count uint64) {
 		at += 1e6
-		s.records = append(s.records, ring.Record{Comm: comm, Op: op, Count: count, Dtype: 7, EnterNs: at, Ordinal: ordinals[comm]})
+		s.records = append(s.records, ring.Record{
+			Comm:    comm,
+			Op:      op,
+			Count:   count,
+			Dtype:   7,
+			EnterNs: at,
+			Ordinal: ordinals[comm],
+		})
 		ordinals[comm]++
 	}
 	train := func(iterations, m int) {
@@ -104,7 +128,13 @@ func TestDeviceComesFromTheLocalRank(t *testing.T) {
 		local  int
 		want   string
 	}{{"n7.g3", 1, "n7.g3"}, {"", 5, "n1.g5"}, {"", 0, "n1.g0"}, {"", -1, ""}} {
-		s := &fakeSegment{header: ring.Header{PID: 1, Rank: 2, World: 4, LocalRank: c.local, Device: c.device}}
+		s := &fakeSegment{header: ring.Header{
+			PID:       1,
+			Rank:      2,
+			World:     4,
+			LocalRank: c.local,
+			Device:    c.device,
+		}}
 		p := newProcess("x", s, &fakeExit{gone: make(chan struct{})})
 		if got := p.rankState("n1").Device; got != c.want {
 			t.Errorf("FALCON_DEVICE %q, LOCAL_RANK %d: device %q, want %q", c.device, c.local, got, c.want)

@@ -25,17 +25,24 @@ func (q *questions) stackReader(p *falconv1.Peek) (peekRead, string) {
 	}
 	k := of[0]
 	if why := q.stillTrains(k.PID); why != "" && !p.GetSure() {
-		return nil, fmt.Sprintf("rank %d does not stand still (%s): ask with --sure to read its stack all the same", p.GetRank(), why)
+		return nil, fmt.Sprintf(
+			"rank %d does not stand still (%s): ask with --sure to read its stack all the same",
+			p.GetRank(), why,
+		)
 	}
 	name := cmp.Or(q.signs[k.PID].name, strconv.Itoa(k.PID))
 	return func() ([]*falconv1.PeekPart, string) {
-		return []*falconv1.PeekPart{peek.Python(filepath.Dir(k.Path), name, k.UID), peek.Threads(q.proc, k.PID, time.Now)}, ""
+		return []*falconv1.PeekPart{
+			peek.Python(filepath.Dir(k.Path), name, k.UID),
+			peek.Threads(q.proc, k.PID, time.Now),
+		}, ""
 	}, ""
 }
 
 // stillTrains is what speaks against a process standing still, "" = nothing.
 func (q *questions) stillTrains(pid int) string {
-	if st, err := procstat.Read(q.proc, pid); err == nil && (st.State == 'T' || st.State == 't' || st.State == 'D') {
+	st, err := procstat.Read(q.proc, pid)
+	if err == nil && (st.State == 'T' || st.State == 't' || st.State == 'D') {
 		return ""
 	}
 	now, known := q.signs[pid]

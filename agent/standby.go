@@ -9,9 +9,11 @@ import (
 
 // Bounds of when standbys are kept.
 const (
-	spareAfter   = 20 * time.Second // a node that has held no rank for so long keeps standbys for all that it may be given
-	unheardAfter = time.Minute      // standbys end where the engine, which orders launches, was not heard for so long
-	warmUpMost   = 5 * time.Minute  // a rank without an iteration is still starting for so long
+	// a node that has held no rank for so long keeps standbys for all that it may be given
+	spareAfter = 20 * time.Second
+	// standbys end where the engine, which orders launches, was not heard for so long
+	unheardAfter = time.Minute
+	warmUpMost   = 5 * time.Minute // a rank without an iteration is still starting for so long
 )
 
 // keepStandbys keeps the node's standbys (package launch): while an engine is heard and the
@@ -50,7 +52,12 @@ func standbysMessage(s launch.Standbys) *falconv1.Standbys {
 	if s.Wanted == 0 && s.Why == "" {
 		return nil
 	}
-	return &falconv1.Standbys{Wanted: int32(s.Wanted), Ready: int32(s.Ready), ResidentMb: int64(s.ResidentMb), Why: s.Why}
+	return &falconv1.Standbys{
+		Wanted:     int32(s.Wanted),
+		Ready:      int32(s.Ready),
+		ResidentMb: int64(s.ResidentMb),
+		Why:        s.Why,
+	}
 }
 
 // joinScanEvery is the time between two looks for a process that is to join: the whole job

@@ -15,11 +15,15 @@ type seenOrders struct {
 
 // Standing is what the loop has published last; nil before that. It may be called from any
 // goroutine; the message must not be changed.
-func (o *seenOrders) Standing() *falconv1.Standing { return o.standing.Load() }
+func (o *seenOrders) Standing() *falconv1.Standing {
+	return o.standing.Load()
+}
 
 // Standbys is what the loop has published last of the node's standbys; nil where it keeps
 // none. It may be called from any goroutine; the message must not be changed.
-func (o *seenOrders) Standbys() *falconv1.Standbys { return o.standbys.Load() }
+func (o *seenOrders) Standbys() *falconv1.Standbys {
+	return o.standbys.Load()
+}
 
 // publish publishes what is known now.
 func (o *seenOrders) publish(a *Agent) {

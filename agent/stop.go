@@ -40,14 +40,23 @@ type stopTask struct {
 // A process whose adapter takes no part in recoveries obeys no order: on a node that can start the job
 // again it is ended by signals.
 func (a *Agent) startStop(cmd *falconv1.StopCommand, now, deadline time.Time) (act.Task, error) {
-	t := &stopTask{agent: a, cmd: cmd, since: a.dir.MonoNs(), grace: min(a.launcher.GraceTime(), deadline.Sub(now)/2)}
+	t := &stopTask{
+		agent: a,
+		cmd:   cmd,
+		since: a.dir.MonoNs(),
+		grace: min(a.launcher.GraceTime(), deadline.Sub(now)/2),
+	}
 	if err := t.endRestarters(now); err != nil {
 		return nil, err
 	}
 	if err := t.orderStops(now); err != nil {
 		return nil, err
 	}
-	a.log.Info("processes were ordered to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
+	a.log.Info(
+		"processes were ordered to end",
+		slog.Uint64("generation", cmd.GetGeneration()),
+		slog.Int("processes", len(t.ranks)),
+	)
 	return t, nil
 }
 
@@ -68,7 +77,10 @@ func (t *stopTask) orderStops(now time.Time) error {
 			continue
 		}
 		if !p.canBeParked() && !t.endsBySignal(p) {
-			return fmt.Errorf("%s can't be stopped: the job has no adapter for recoveries (falcon_job.h), and launch.command is not set here: end it yourself, then start the job again", p)
+			return fmt.Errorf(
+				"%s can't be stopped: the job has no adapter for recoveries (falcon_job.h), and launch.command is not set here: end it yourself, then start the job again",
+				p,
+			)
 		}
 		fresh = append(fresh, p)
 	}
@@ -86,7 +98,8 @@ func (t *stopTask) orderStop(p *process, now time.Time) error {
 	if t.endsBySignal(p) {
 		return t.endProcess(p, now)
 	}
-	st, g := p.seg.Control(), t.cmd.GetGeneration()
+	st := p.seg.Control()
+	g := t.cmd.GetGeneration()
 	if max(st.SuspendWanted, st.GenerationNow) < g {
 		if err := p.seg.Suspend(g, t.agent.dir.MonoNs()); err != nil {
 			return fmt.Errorf("%s: %w", p, err)
@@ -99,17 +112,24 @@ func (t *stopTask) orderStop(p *process, now time.Time) error {
 
 // endsBySignal reports whether a process is to be ended by signals: it would not park,
 // and this node can start it again.
-func (t *stopTask) endsBySignal(p *process) bool { return !p.parks() && t.agent.launcher.CanStart() }
+func (t *stopTask) endsBySignal(p *process) bool {
+	return !p.parks() && t.agent.launcher.CanStart()
+}
 
 // endProcess asks a process to end; one that was asked stays asked.
 func (t *stopTask) endProcess(p *process, now time.Time) error {
 	if p.ending.ordered {
 		return nil
 	}
-	if err := p.exit.Signal(unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	err := p.exit.Signal(unix.SIGTERM)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("%s can't be ended: %w; run falcon-agent as the job's user", p, err)
 	}
-	t.agent.log.Warn("sent SIGTERM to a process that would not park", slog.String("process", p.String()), slog.Duration("grace", t.grace))
+	t.agent.log.Warn(
+		"sent SIGTERM to a process that would not park",
+		slog.String("process", p.String()),
+		slog.Duration("grace", t.grace),
+	)
 	p.ending = ending{ordered: true, termed: now}
 	return nil
 }
@@ -118,10 +138,15 @@ func (t *stopTask) endProcess(p *process, now time.Time) error {
 // for a peer that is dead.
 func (t *stopTask) killOverdue(now time.Time) {
 	for _, p := range t.stillRunning() {
-		if p.ending.termed.IsZero() || p.ending.killed || now.Sub(p.ending.termed) < t.grace {
+		if p.ending.termed.IsZero() ||
+			p.ending.killed ||
+			now.Sub(p.ending.termed) < t.grace {
 			continue
 		}
-		t.agent.log.Warn("sent SIGKILL to a process that did not end after SIGTERM", slog.String("process", p.String()))
+		t.agent.log.Warn(
+			"sent SIGKILL to a process that did not end after SIGTERM",
+			slog.String("process", p.String()),
+		)
 		_ = p.exit.Signal(unix.SIGKILL) // gone already is as good
 		p.ending.killed = true
 	}
@@ -129,11 +154,13 @@ func (t *stopTask) killOverdue(now time.Time) {
 
 // concerns reports whether the order is about a process.
 func (t *stopTask) concerns(p *process) bool {
-	if ranks := t.cmd.GetRanks(); len(ranks) > 0 && !slices.Contains(ranks, int32(p.rank)) {
+	ranks := t.cmd.GetRanks()
+	if len(ranks) > 0 && !slices.Contains(ranks, int32(p.rank)) {
 		return false
 	}
 	g := t.cmd.GetGeneration()
-	if at, ok := p.seg.Rejoined(); ok && at.Generation >= g && at.Status == 0 && !p.parkedForGeneration(0) {
+	at, ok := p.seg.Rejoined()
+	if ok && at.Generation >= g && at.Status == 0 && !p.parkedForGeneration(0) {
 		return false
 	}
 	if t.endsBySignal(p) && p.header.StartMonoNs > t.since {
@@ -152,7 +179,10 @@ func (t *stopTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.pollOften(now)
 	if len(t.cmd.GetRanks()) == 0 {
 		if err := errors.Join(t.endRestarters(now), t.orderStops(now)); err != nil {
-			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
+			return &falconv1.CommandResult{
+				Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+				Detail: err.Error(),
+			}, true
 		}
 		t.left = t.agent.launcher.EndUnseen(t.cmd.GetGeneration(), t.agent.processes.startedAs())
 	}

@@ -15,7 +15,9 @@ import (
 )
 
 func stopCommand(generation uint64, ranks ...int32) *falconv1.Command {
-	return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: generation, Ranks: ranks}}}
+	return &falconv1.Command{
+		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: generation, Ranks: ranks}},
+	}
 }
 
 func TestStopEndsWhatIsNotWanted(t *testing.T) {
@@ -26,7 +28,11 @@ func TestStopEndsWhatIsNotWanted(t *testing.T) {
 		a.parks(2, 7, 7)
 		c.goesOn(2, 7, 0)
 		n.order(1, 10*time.Second, stopCommand(2))
-		if a.recovery.stop != 2 || a.recovery.suspended != 1 || b.recovery.stop != 2 || b.control.SuspendWanted != 2 || c.recovery.stop != 0 {
+		if a.recovery.stop != 2 ||
+			a.recovery.suspended != 1 ||
+			b.recovery.stop != 2 ||
+			b.control.SuspendWanted != 2 ||
+			c.recovery.stop != 0 {
 			t.Fatalf("stopped %d, %d, %d", a.recovery.stop, b.recovery.stop, c.recovery.stop)
 		}
 		n.dir.exits[100].die("exited normally")
@@ -39,7 +45,8 @@ func TestStopEndsWhatIsNotWanted(t *testing.T) {
 		}
 		n.order(2, time.Second, stopCommand(3, 2))
 		wait(2 * time.Second)
-		if got := n.expect(t, accepted, done, accepted, expired); !strings.Contains(got[3].Detail, "rank 2 (pid 102) did not end in time") || c.recovery.stop != 3 {
+		got := n.expect(t, accepted, done, accepted, expired)
+		if !strings.Contains(got[3].Detail, "rank 2 (pid 102) did not end in time") || c.recovery.stop != 3 {
 			t.Fatalf("result %v", got[3])
 		}
 	})
@@ -50,7 +57,10 @@ func TestStopWithoutAnAdapter(t *testing.T) {
 		s := n.dir.add(100, 0, "n1.g0")
 		wait(time.Second)
 		n.order(1, time.Second, stopCommand(2))
-		if got := n.expect(t, refused); !strings.Contains(got[0].Detail, "no adapter for recoveries") || s.recovery.stop != 0 || len(n.dir.exits[100].received()) > 0 {
+		got := n.expect(t, refused)
+		if !strings.Contains(got[0].Detail, "no adapter for recoveries") ||
+			s.recovery.stop != 0 ||
+			len(n.dir.exits[100].received()) > 0 {
 			t.Fatalf("result %v", got[0])
 		}
 	})
@@ -59,48 +69,63 @@ func TestStopWithoutAnAdapter(t *testing.T) {
 // On a node that can start the job again, processes without an adapter are ended:
 // those that hang after SIGTERM by SIGKILL, and none that was started since.
 func TestStopBySignals(t *testing.T) {
-	onNodeWith(t, launchConfig(), Options{Launch: &fakeMachine{how: map[int]string{}}}, func(t *testing.T, n *node) {
-		n.dir.add(100, 0, "n1.g0")
-		n.dir.add(101, 1, "n1.g1")
-		adapted := n.adapted(102, 2, "n1.g2")
-		wait(time.Second)
-		n.order(1, 50*time.Second, stopCommand(2))
-		for pid, want := range map[int][]unix.Signal{100: {unix.SIGTERM}, 101: {unix.SIGTERM}, 102: nil} {
-			if got := n.dir.exits[pid].received(); !slices.Equal(got, want) {
-				t.Fatalf("process %d got %v", pid, got)
+	onNodeWith(
+		t,
+		launchConfig(),
+		Options{Launch: &fakeMachine{how: map[int]string{}}},
+		func(t *testing.T, n *node) {
+			n.dir.add(100, 0, "n1.g0")
+			n.dir.add(101, 1, "n1.g1")
+			adapted := n.adapted(102, 2, "n1.g2")
+			wait(time.Second)
+			n.order(1, 50*time.Second, stopCommand(2))
+			for pid, want := range map[int][]unix.Signal{100: {unix.SIGTERM}, 101: {unix.SIGTERM}, 102: nil} {
+				if got := n.dir.exits[pid].received(); !slices.Equal(got, want) {
+					t.Fatalf("process %d got %v", pid, got)
+				}
 			}
-		}
-		if adapted.recovery.stop != 2 {
-			t.Fatal("the process with an adapter was not ordered to end")
-		}
-		n.dir.exits[100].die("killed by signal 15 (SIGTERM)")
-		n.dir.exits[102].die("exited normally")
-		later := n.dir.add(103, 0, "n1.g0") // started by hand meanwhile
-		later.set(func() { later.header.StartMonoNs = time.Now().UnixNano() })
-		wait(16 * time.Second)
-		if got := n.dir.exits[101].received(); !slices.Equal(got, []unix.Signal{unix.SIGTERM, unix.SIGKILL}) {
-			t.Fatalf("process 101 got %v", got)
-		}
-		if got := n.dir.exits[103].received(); len(got) > 0 {
-			t.Fatalf("the new process got %v", got)
-		}
-		n.dir.exits[101].die("killed by signal 9 (SIGKILL)")
-		wait(10 * time.Millisecond)
-		n.expect(t, accepted, done)
-	})
+			if adapted.recovery.stop != 2 {
+				t.Fatal("the process with an adapter was not ordered to end")
+			}
+			n.dir.exits[100].die("killed by signal 15 (SIGTERM)")
+			n.dir.exits[102].die("exited normally")
+			later := n.dir.add(103, 0, "n1.g0") // started by hand meanwhile
+			later.set(func() {
+				later.header.StartMonoNs = time.Now().UnixNano()
+			})
+			wait(16 * time.Second)
+			if got := n.dir.exits[101].received(); !slices.Equal(got, []unix.Signal{
+				unix.SIGTERM,
+				unix.SIGKILL,
+			}) {
+				t.Fatalf("process 101 got %v", got)
+			}
+			if got := n.dir.exits[103].received(); len(got) > 0 {
+				t.Fatalf("the new process got %v", got)
+			}
+			n.dir.exits[101].die("killed by signal 9 (SIGKILL)")
+			wait(10 * time.Millisecond)
+			n.expect(t, accepted, done)
+		},
+	)
 }
 
 // An agent without the right to end a process says so at once.
 func TestStopWithoutTheRight(t *testing.T) {
-	onNodeWith(t, launchConfig(), Options{Launch: &fakeMachine{how: map[int]string{}}}, func(t *testing.T, n *node) {
-		n.dir.add(100, 0, "n1.g0")
-		wait(time.Second)
-		n.dir.exits[100].refuses = unix.EPERM
-		n.order(1, 50*time.Second, stopCommand(2))
-		if got := n.expect(t, refused); !strings.Contains(got[0].Detail, "operation not permitted") {
-			t.Fatalf("result %v", got[0])
-		}
-	})
+	onNodeWith(
+		t,
+		launchConfig(),
+		Options{Launch: &fakeMachine{how: map[int]string{}}},
+		func(t *testing.T, n *node) {
+			n.dir.add(100, 0, "n1.g0")
+			wait(time.Second)
+			n.dir.exits[100].refuses = unix.EPERM
+			n.order(1, 50*time.Second, stopCommand(2))
+			if got := n.expect(t, refused); !strings.Contains(got[0].Detail, "operation not permitted") {
+				t.Fatalf("result %v", got[0])
+			}
+		},
+	)
 }
 
 // What storage holds stands for what an adapter does not report.
@@ -122,8 +147,12 @@ func TestStoredCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait(storedSeldom)
-		if got := [2]int64{n.newest(0).CheckpointIteration, n.newest(1).CheckpointIteration}; got != [2]int64{41, 8} {
-			t.Fatalf("checkpoints %v, want the one of iteration 40, and the adapter's of 7, by one more each", got)
+		if got := [2]int64{
+			n.newest(0).CheckpointIteration,
+			n.newest(1).CheckpointIteration,
+		}; got != [2]int64{41, 8} {
+			t.Fatalf("checkpoints %v, want the one of iteration 40, and the adapter's of 7, by one more each",
+				got)
 		}
 	})
 }

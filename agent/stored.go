@@ -28,7 +28,11 @@ type storedCheckpoint struct {
 }
 
 func newStoredCheckpoint(path string, log *slog.Logger) *storedCheckpoint {
-	s := &storedCheckpoint{path: path, log: log, soon: make(chan struct{}, 1)}
+	s := &storedCheckpoint{
+		path: path,
+		log:  log,
+		soon: make(chan struct{}, 1),
+	}
 	s.newest.Store(falcon.NoIteration)
 	return s
 }

@@ -39,11 +39,12 @@ type unseenRanks struct {
 	node              falcon.Node
 	looked            time.Time
 	todo              []int
-	others            map[int]uint64 // by their start: processes that hold no rank of this node, or have been seen
-	next              []unseenRank
-	found             []unseenRank
-	files             []falcon.Unproven // by files of the hook
-	logged            map[string]falcon.UnprovenReason
+	// by their start: processes that hold no rank of this node, or have been seen
+	others map[int]uint64
+	next   []unseenRank
+	found  []unseenRank
+	files  []falcon.Unproven // by files of the hook
+	logged map[string]falcon.UnprovenReason
 }
 
 type unseenRank struct {
@@ -53,7 +54,14 @@ type unseenRank struct {
 
 // newUnseenRanks looks below proc; without one it finds nothing.
 func newUnseenRanks(proc string, node falcon.Node, job, shmDir string) unseenRanks {
-	return unseenRanks{proc: proc, node: node, job: ring.FileJob(job), shmDir: shmDir, others: map[int]uint64{}, logged: map[string]falcon.UnprovenReason{}}
+	return unseenRanks{
+		proc:   proc,
+		node:   node,
+		job:    ring.FileJob(job),
+		shmDir: shmDir,
+		others: map[int]uint64{},
+		logged: map[string]falcon.UnprovenReason{},
+	}
 }
 
 // takeFiles notes the files whose processes are not followed, and logs each once.
@@ -72,7 +80,11 @@ func (u *unseenRanks) takeFiles(listing ring.Listing, refused map[string]falcon.
 	here := map[string]bool{}
 	for _, f := range u.files {
 		if here[f.Path] = true; u.logged[f.Path] != f.Reason {
-			log.Warn("a process is not followed", slog.String("why", f.String()), slog.String("file", f.Path))
+			log.Warn(
+				"a process is not followed",
+				slog.String("why", f.String()),
+				slog.String("file", f.Path),
+			)
 		}
 		u.logged[f.Path] = f.Reason
 	}
@@ -181,7 +193,9 @@ func (u *unseenRanks) rankOf(pid int) (rank int, ok bool) {
 			rank, err = strconv.Atoi(value)
 			ok = err == nil && rank >= 0
 		case key == "FALCON_JOB" && ring.FileJob(value) != u.job,
-			key == "FALCON_SHM_DIR" && value != "" && filepath.Clean(value) != filepath.Clean(u.shmDir),
+			key == "FALCON_SHM_DIR" &&
+				value != "" &&
+				filepath.Clean(value) != filepath.Clean(u.shmDir),
 			key == "FALCON_DEVICE" && elsewhere(u.node, value):
 			return 0, false
 		}
@@ -210,7 +224,9 @@ func (u *unseenRanks) mappedLibraries(pid int) (nccl, hooked bool) {
 	for s := bufio.NewScanner(io.LimitReader(f, mapsMax)); s.Scan(); {
 		name := filepath.Base(s.Text())
 		nccl = nccl || strings.HasPrefix(name, "libnccl.so") || strings.HasPrefix(name, "libtorch_cuda.so")
-		hooked = hooked || strings.HasPrefix(name, "libfalcon_hook.so") || strings.HasPrefix(name, "libnccl-profiler-falcon.so")
+		hooked = hooked ||
+			strings.HasPrefix(name, "libfalcon_hook.so") ||
+			strings.HasPrefix(name, "libnccl-profiler-falcon.so")
 	}
 	return nccl, hooked
 }
@@ -224,7 +240,11 @@ func (u *unseenRanks) withoutChildren(followed func(pid int) bool) []unseenRank 
 	}
 	var out []unseenRank
 	for _, r := range u.next {
-		if len(out) < unseenMax && !followed(r.pid) && !u.hasAncestor(r.parent, func(pid int) bool { return ranks[pid] || followed(pid) }) {
+		if len(out) < unseenMax &&
+			!followed(r.pid) &&
+			!u.hasAncestor(r.parent, func(pid int) bool {
+				return ranks[pid] || followed(pid)
+			}) {
 			out = append(out, r)
 		}
 	}
@@ -257,7 +277,11 @@ func (u *unseenRanks) report() []*falconv1.UnseenRank {
 		if r.hooked {
 			why = falcon.UnprovenNoCall
 		}
-		out = append(out, convert.UnprovenToProto(falcon.Unproven{Reason: why, Rank: falcon.Rank(r.rank), PID: r.pid}))
+		out = append(out, convert.UnprovenToProto(falcon.Unproven{
+			Reason: why,
+			Rank:   falcon.Rank(r.rank),
+			PID:    r.pid,
+		}))
 		out[len(out)-1].Hooked = r.hooked
 	}
 	return out

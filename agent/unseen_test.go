@@ -43,7 +43,12 @@ func (p procFS) write(name, text string) {
 
 func (p procFS) process(pid, parent int, born time.Duration, environ, maps string) {
 	at := strconv.Itoa(pid) + "/"
-	p.write(at+"stat", fmt.Sprintf("%d (python) S %d 2 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 5 0 %d 0 0\n", pid, parent, born/(time.Second/clockHz)))
+	p.write(
+		at+
+			"stat",
+		fmt.Sprintf("%d (python) S %d 2 77 0 -1 0 0 0 0 0 0 0 0 0 20 0 5 0 %d 0 0\n",
+			pid, parent, born/(time.Second/clockHz)),
+	)
 	p.write(at+"environ", strings.ReplaceAll(environ, " ", "\x00")+"\x00")
 	p.write(at+"maps", maps)
 }
@@ -66,32 +71,42 @@ func (p procFS) look(u *unseenRanks, now time.Time, live ...int) []*falconv1.Uns
 	return u.report()
 }
 
-func (p procFS) ranks() unseenRanks { return newUnseenRanks(p.dir, "n1", "my job", "/dev/shm") }
+func (p procFS) ranks() unseenRanks {
+	return newUnseenRanks(p.dir, "n1", "my job", "/dev/shm")
+}
 
 func TestRanksThatTheHookDoesNotShow(t *testing.T) {
 	p := newProcFS(t)
-	p.process(10, 1, 0, "A=b RANK=3", ncclMap)                                                 // without the hook
+	// without the hook
+	p.process(10, 1, 0, "A=b RANK=3", ncclMap)
 	p.process(11, 1, 0, "RANK=4 FALCON_JOB=my_job FALCON_SHM_DIR=/dev/shm/", hookMap+torchMap) // past it
 	p.process(12, 1, 0, "RANK=5", hookMap+ncclMap)                                             // it is seen
-	p.process(20, 12, 0, "RANK=5", hookMap+ncclMap)                                            // reads data for it
-	p.process(21, 10, 0, "RANK=3", ncclMap)                                                    // likewise
-	p.process(22, 23, 0, "RANK=3", ncclMap)                                                    // and in a shell
-	p.process(23, 10, 0, "RANK=3", "")                                                         //
-	p.process(30, 1, 900*time.Second, "RANK=6", ncclMap)                                       // too young
-	p.process(31, 1, 0, "RANK=7", "7f0 /lib/libc.so.6\n")                                      // has no NCCL
-	p.process(32, 1, 0, "HOME=/ XRANK=1", ncclMap)                                             // no rank
-	p.process(33, 1, 0, "RANK=-1", ncclMap)                                                    // no rank
-	p.process(34, 1, 0, "RANK=8 FALCON_JOB=another", ncclMap)                                  // another job's
-	p.process(35, 1, 0, "RANK=9 FALCON_SHM_DIR=/dev/shm/other", hookMap+ncclMap)               // another agent's
-	p.process(36, 1, 0, "RANK=9 FALCON_JOB=my_job FALCON_DEVICE=n2.g0", hookMap+ncclMap)       // another node's
-	p.process(37, 1, 0, "RANK=nine", ncclMap)                                                  // no rank
-	p.process(38, 38, 0, "RANK=10", ncclMap)                                                   // a loop of parents
+	// reads data for it
+	p.process(20, 12, 0, "RANK=5", hookMap+ncclMap)
+	p.process(21, 10, 0, "RANK=3", ncclMap) // likewise
+	// and in a shell
+	p.process(22, 23, 0, "RANK=3", ncclMap)
+	p.process(23, 10, 0, "RANK=3", "")                    //
+	p.process(30, 1, 900*time.Second, "RANK=6", ncclMap)  // too young
+	p.process(31, 1, 0, "RANK=7", "7f0 /lib/libc.so.6\n") // has no NCCL
+	p.process(32, 1, 0, "HOME=/ XRANK=1", ncclMap)        // no rank
+	p.process(33, 1, 0, "RANK=-1", ncclMap)               // no rank
+	// another job's
+	p.process(34, 1, 0, "RANK=8 FALCON_JOB=another", ncclMap)
+	// another agent's
+	p.process(35, 1, 0, "RANK=9 FALCON_SHM_DIR=/dev/shm/other", hookMap+ncclMap)
+	// another node's
+	p.process(36, 1, 0, "RANK=9 FALCON_JOB=my_job FALCON_DEVICE=n2.g0", hookMap+ncclMap)
+	p.process(37, 1, 0, "RANK=nine", ncclMap) // no rank
+	// a loop of parents
+	p.process(38, 38, 0, "RANK=10", ncclMap)
 	u := p.ranks()
 	want := []*falconv1.UnseenRank{
 		{Rank: 3, Pid: 10, Reason: uint32(falcon.UnprovenNoHook)},
 		{Rank: 4, Pid: 11, Hooked: true, Reason: uint32(falcon.UnprovenNoCall)},
 	}
-	if diff := cmp.Diff(want, p.look(&u, time.Unix(1e6, 0), 12), protocmp.Transform()); diff != "" {
+	diff := cmp.Diff(want, p.look(&u, time.Unix(1e6, 0), 12), protocmp.Transform())
+	if diff != "" {
 		t.Error(diff)
 	}
 }
@@ -101,7 +116,8 @@ func TestRanksThatTheHookDoesNotShow(t *testing.T) {
 func TestProcessesThatWereSeenStaySeen(t *testing.T) {
 	p := newProcFS(t)
 	p.process(10, 1, 0, "RANK=3", hookMap+ncclMap)
-	u, now := p.ranks(), time.Unix(1e6, 0)
+	u := p.ranks()
+	now := time.Unix(1e6, 0)
 	if got := p.look(&u, now, 10); len(got) != 0 {
 		t.Error("followed:", got)
 	}
@@ -126,7 +142,8 @@ func TestManyProcessesAreLookedAtInTurn(t *testing.T) {
 	for pid := range 3 * unseenStep {
 		p.process(100+pid, 1, 0, "RANK="+strconv.Itoa(pid), ncclMap)
 	}
-	u, now := p.ranks(), time.Unix(1e6, 0)
+	u := p.ranks()
+	now := time.Unix(1e6, 0)
 	for range 2 {
 		if u.scanProcesses(now, nil); len(u.report()) != 0 {
 			t.Fatal("reported before all were looked at")

@@ -20,8 +20,10 @@ func TestBeatsSayWhetherAProcessWaits(t *testing.T) {
 		{ring.CoverInit | ring.CoverWaiting, 3e9, true, 4000},
 		{ring.CoverInit | ring.CoverWaiting, 9e9, true, 0}, // written after the clock was read
 	} {
-		s.control.Coverage, s.control.WaitingSinceNs = c.coverage, c.since
-		if b := p.rankBeat(7e9); b.WaitingKnown != c.known || b.WaitingMs != c.ms {
+		s.control.Coverage = c.coverage
+		s.control.WaitingSinceNs = c.since
+		b := p.rankBeat(7e9)
+		if b.WaitingKnown != c.known || b.WaitingMs != c.ms {
 			t.Errorf("%+v: known %v, %v ms", c, b.WaitingKnown, b.WaitingMs)
 		}
 	}
@@ -31,11 +33,21 @@ func TestBeatsSayWhetherAProcessWaits(t *testing.T) {
 func TestCallsOverAllCommunicators(t *testing.T) {
 	s := &fakeSegment{}
 	p := newProcess("x", s, nil)
-	s.comms = []ring.Comm{{Slot: 0, Generation: 1, Calls: 5, State: ring.CommLive}, {Slot: 1, Generation: 1, Calls: 7, State: ring.CommGone}}
+	s.comms = []ring.Comm{{Slot: 0, Generation: 1, Calls: 5, State: ring.CommLive}, {
+		Slot:       1,
+		Generation: 1,
+		Calls:      7,
+		State:      ring.CommGone,
+	}}
 	if b := p.rankBeat(1); b.Calls != 12 {
 		t.Fatalf("%d calls", b.Calls)
 	}
-	s.comms[1] = ring.Comm{Slot: 1, Generation: 2, Calls: 1, State: ring.CommLive}
+	s.comms[1] = ring.Comm{
+		Slot:       1,
+		Generation: 2,
+		Calls:      1,
+		State:      ring.CommLive,
+	}
 	if b := p.rankBeat(1); b.Calls != 13 {
 		t.Fatalf("%d calls", b.Calls)
 	}

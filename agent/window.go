@@ -12,12 +12,15 @@ import (
 
 // Bounds of a profile window.
 const (
-	windowCallsMax  = 1 << 16                              // records remembered per rank, to know each timing's iteration
-	iterationsMax   = 64                                   // whole iterations of one window
-	profileMax      = 30 * time.Second                     // from the request to the window's end
-	timingsWait     = ring.DrainMax + 500*time.Millisecond // for the device to finish what was timed, and the hook to write it
-	frameCallsMax   = 24_000                               // timings in one profile frame (about 2 MiB)
-	controlBytesMax = 4096                                 // a larger reduction over all ranks is no mere vote or loss
+	// records remembered per rank, to know each timing's iteration
+	windowCallsMax = 1 << 16
+	iterationsMax  = 64               // whole iterations of one window
+	profileMax     = 30 * time.Second // from the request to the window's end
+	// for the device to finish what was timed, and the hook to write it
+	timingsWait   = ring.DrainMax + 500*time.Millisecond
+	frameCallsMax = 24_000 // timings in one profile frame (about 2 MiB)
+	// a larger reduction over all ranks is no mere vote or loss
+	controlBytesMax = 4096
 )
 
 // callKey names a call the way all ranks name it, but by slot.
@@ -73,8 +76,15 @@ func newWindow(id uint64, st ring.Control, unread uint64) *window {
 		low ^= 1 << 31
 	}
 	return &window{
-		id: low, seen: map[callKey]callSeen{}, begins: map[int64]int64{},
-		first: st.Iteration + 1, newest: st.Iteration, order: st.CommittedOrder, lostAt: st.TimingsLost, wroteAt: st.TimingsWritten, unread: unread,
+		id:      low,
+		seen:    map[callKey]callSeen{},
+		begins:  map[int64]int64{},
+		first:   st.Iteration + 1,
+		newest:  st.Iteration,
+		order:   st.CommittedOrder,
+		lostAt:  st.TimingsLost,
+		wroteAt: st.TimingsWritten,
+		unread:  unread,
 	}
 }
 
@@ -93,7 +103,12 @@ func (w *window) addRecord(r *ring.Record) {
 		return
 	}
 	w.awaitOpening(r)
-	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs, op: r.Op, captured: r.Flags&ring.FlagCapturing != 0}
+	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{
+		iteration: iterate.StepOf(r.Step, w.newest),
+		enterNs:   r.EnterNs,
+		op:        r.Op,
+		captured:  r.Flags&ring.FlagCapturing != 0,
+	}
 }
 
 // openingMost is how many iterations may pass before the hook times its first call.
@@ -106,7 +121,11 @@ func (w *window) awaitOpening(r *ring.Record) {
 		w.opened = true
 		w.timed++
 	}
-	if at := iterate.StepOf(r.Step, w.newest); !w.opened && r.Flags&ring.FlagCapturing == 0 && at >= w.first && w.late < openingMost {
+	at := iterate.StepOf(r.Step, w.newest)
+	if !w.opened &&
+		r.Flags&ring.FlagCapturing == 0 &&
+		at >= w.first &&
+		w.late < openingMost {
 		w.late += at + 1 - w.first
 		w.first = at + 1
 	}
@@ -123,9 +142,11 @@ func (w *window) addMark(m ring.Mark) {
 // addBoundary takes in the end of an iteration: its closing anchor call begins the next one,
 // but where an iteration has no other call, it is that of the iteration that it closes.
 func (w *window) addBoundary(it period.Iteration) {
-	at, before := it.EndNs, w.timed-1
+	at := it.EndNs
+	before := w.timed - 1
 	if w.single {
-		at, before = at+1, w.timed
+		at++
+		before = w.timed
 	}
 	if w.closed == 0 && before < 1 {
 		w.lead = 1
@@ -166,9 +187,13 @@ func (w *window) firstInferred() int { return 1 + w.lead }
 func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile {
 	w := p.window
 	out := iterate.Window{
-		ID: id, Rank: p.rank, MicroBatches: p.status.MicroBatches,
-		Dropped: w.droppedTimings(p.status, len(timings)),
-		First:   w.firstCounted(p.status), Last: w.newest - 1, BeginMs: map[int64]float64{},
+		ID:           id,
+		Rank:         p.rank,
+		MicroBatches: p.status.MicroBatches,
+		Dropped:      w.droppedTimings(p.status, len(timings)),
+		First:        w.firstCounted(p.status),
+		Last:         w.newest - 1,
+		BeginMs:      map[int64]float64{},
 	}
 	out.Dropped += p.lost - min(w.unread, p.lost)
 	for _, t := range timings {
@@ -190,12 +215,14 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 // partialIterations are those of which the record of a call came and no timing,
 // though others of its kind were timed.
 func (p *process) partialIterations(timings []ring.Timing) map[int64]bool {
-	timed, kinds := make(map[callKey]bool, len(timings)), map[callKind]bool{}
+	timed := make(map[callKey]bool, len(timings))
+	kinds := map[callKind]bool{}
 	for _, t := range timings {
 		timed[callKey{t.Comm, t.Ordinal}] = true
 		kinds[callKind{t.Comm, t.Op}] = true
 	}
-	out, bounds := map[int64]bool{}, p.window.boundaries
+	out := map[int64]bool{}
+	bounds := p.window.boundaries
 	for k, s := range p.window.seen {
 		switch {
 		case timed[k] || s.captured || !kinds[callKind{k.comm, s.op}]:
@@ -212,10 +239,18 @@ func (p *process) timedCall(t ring.Timing) iterate.Timed {
 	comm := p.comms.commInSlot(t.Comm)
 	out := iterate.Timed{
 		Iteration: iterate.UnknownIteration,
-		Control:   comm.Size == p.worldSize() && t.Bytes <= controlBytesMax && t.Op == falcon.OpAllReduce,
+		Control: comm.Size == p.worldSize() &&
+			t.Bytes <= controlBytesMax &&
+			t.Op == falcon.OpAllReduce,
 		CallTiming: falcon.CallTiming{
-			Comm: comm.ID, Ordinal: t.Ordinal, Op: t.Op, Peer: int(t.Peer), Bytes: int64(min(t.Bytes, math.MaxInt64)),
-			StartMs: float64(t.StartNs) / 1e6, DurationMs: float64(t.DurationNs) / 1e6, QueueMs: float64(t.QueueNs) / 1e6,
+			Comm:       comm.ID,
+			Ordinal:    t.Ordinal,
+			Op:         t.Op,
+			Peer:       int(t.Peer),
+			Bytes:      int64(min(t.Bytes, math.MaxInt64)),
+			StartMs:    float64(t.StartNs) / 1e6,
+			DurationMs: float64(t.DurationNs) / 1e6,
+			QueueMs:    float64(t.QueueNs) / 1e6,
 		},
 	}
 	if s, ok := p.window.seen[callKey{t.Comm, t.Ordinal}]; ok {

@@ -50,8 +50,14 @@ func profileFrame(p *falconv1.Profile) *falconv1.AgentFrame {
 }
 
 // TelemetryFrame is one reading of the node's hardware as it goes to the engine.
-func TelemetryFrame(gpus []falcon.GPUReading, nics []falcon.NICReading, host falcon.HostReading) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: convert.TelemetryToProto(gpus, nics, host)}}
+func TelemetryFrame(
+	gpus []falcon.GPUReading,
+	nics []falcon.NICReading,
+	host falcon.HostReading,
+) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Telemetry{Telemetry: convert.TelemetryToProto(gpus, nics, host)},
+	}
 }
 
 // DeviceFrame makes the frame of a device's own report of a fault; device is a GPU
@@ -59,6 +65,10 @@ func TelemetryFrame(gpus []falcon.GPUReading, nics []falcon.NICReading, host fal
 // until the engine has acknowledged it.
 func DeviceFrame(device string, atUnixNs int64, fatal bool, code int, text string) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
-		Device: device, AtUnixNs: atUnixNs, Fatal: fatal, Code: int32(code), Text: text,
+		Device:   device,
+		AtUnixNs: atUnixNs,
+		Fatal:    fatal,
+		Code:     int32(code),
+		Text:     text,
 	}}}
 }

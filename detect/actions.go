@@ -14,7 +14,10 @@ func (m *Machine) stepRestored(in Restored) {
 		m.baseline.restore(in.Baseline)
 	}
 	for _, inc := range in.Incidents {
-		if inc.State == falcon.IncidentClosed || slices.ContainsFunc(m.incidents.list, func(s *incidentState) bool { return s.ID == inc.ID }) {
+		if inc.State == falcon.IncidentClosed ||
+			slices.ContainsFunc(m.incidents.list, func(s *incidentState) bool {
+				return s.ID == inc.ID
+			}) {
 			continue
 		}
 		s := newIncident(inc, m.profile.windowID)
@@ -55,7 +58,8 @@ func (m *Machine) stepActed(in Acted) {
 		default:
 			s.actions.inForce[in.Rung], s.actions.taken = true, true
 			s.actions.since = in.Iteration
-			s.relief.lastWindow, s.relief.streak = in.Iteration, 0
+			s.relief.lastWindow = in.Iteration
+			s.relief.streak = 0
 		}
 	}
 	m.returns.forget(in.Incident)

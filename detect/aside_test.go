@@ -15,11 +15,23 @@ func handedOut(t *testing.T) (*Machine, Comparison, *jobtest.Job) {
 	t.Helper()
 	job := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 1}, 4, 8, 1)
 	m := New(Config{CompareAside: 4})
-	m.Step(time.Unix(1, 0), Job{Epoch: 1, Layout: job.Layout, Placement: job.Placement, Comms: job.Comms, MicroBatches: []int32{8, 8, 8, 8}})
+	m.Step(time.Unix(1, 0), Job{
+		Epoch:        1,
+		Layout:       job.Layout,
+		Placement:    job.Placement,
+		Comms:        job.Comms,
+		MicroBatches: []int32{8, 8, 8, 8},
+	})
 	m.profile.request(2, "a test")
 	var parts []falcon.RankProfile
 	for r := range 4 {
-		parts = append(parts, falcon.RankProfile{Rank: falcon.Rank(r), Window: m.profile.windowID, Iterations: 2, MicroBatches: 8, SelfMs: 10})
+		parts = append(parts, falcon.RankProfile{
+			Rank:         falcon.Rank(r),
+			Window:       m.profile.windowID,
+			Iterations:   2,
+			MicroBatches: 8,
+			SelfMs:       10,
+		})
 	}
 	m.Advance()
 	m.Step(time.Unix(2, 0), Profiled{Window: m.profile.windowID, Profiles: parts})
@@ -38,14 +50,25 @@ func handedOut(t *testing.T) (*Machine, Comparison, *jobtest.Job) {
 // come again, and a result that comes twice, change nothing.
 func TestComparedAsideOnce(t *testing.T) {
 	m, c, _ := handedOut(t)
-	m.Step(time.Unix(3, 0), Profiled{Window: c.Window, Profiles: []falcon.RankProfile{{Rank: 0, Window: c.Window, Iterations: 2, MicroBatches: 8, SelfMs: 99}}})
+	m.Step(time.Unix(3, 0), Profiled{
+		Window: c.Window,
+		Profiles: []falcon.RankProfile{{
+			Rank:         0,
+			Window:       c.Window,
+			Iterations:   2,
+			MicroBatches: 8,
+			SelfMs:       99,
+		}},
+	})
 	m.Step(time.Unix(3, 0), Profiled{Window: c.Window, Refused: "late"})
 	m.Tick(time.Unix(20, 0))
 	if !m.profile.inFlight() || m.profile.haveLast {
 		t.Fatal("the window ended before its comparison")
 	}
 	m.Step(time.Unix(21, 0), c.Run())
-	if m.profile.inFlight() || !m.profile.haveLast || m.profile.last.Ranks[0].SelfMs != 10 {
+	if m.profile.inFlight() ||
+		!m.profile.haveLast ||
+		m.profile.last.Ranks[0].SelfMs != 10 {
 		t.Fatalf("in flight %v, known %v", m.profile.inFlight(), m.profile.haveLast)
 	}
 	m.profile.haveLast = false
@@ -59,13 +82,24 @@ func TestComparedAsideOnce(t *testing.T) {
 func TestComparedTooLate(t *testing.T) {
 	for name, change := range map[string]func(*Machine, *jobtest.Job){
 		"epoch": func(m *Machine, job *jobtest.Job) {
-			m.Step(time.Unix(3, 0), Job{Epoch: 2, Layout: job.Layout, Placement: job.Placement, Comms: job.Comms, MicroBatches: []int32{8, 8, 8, 8}})
+			m.Step(time.Unix(3, 0), Job{
+				Epoch:        2,
+				Layout:       job.Layout,
+				Placement:    job.Placement,
+				Comms:        job.Comms,
+				MicroBatches: []int32{8, 8, 8, 8},
+			})
 		},
 		"placement": func(m *Machine, job *jobtest.Job) {
 			now := falcon.Placement{job.Placement[1], job.Placement[0], job.Placement[2], job.Placement[3]}
-			m.Step(time.Unix(3, 0), Acted{Rung: falcon.RungS3, Iteration: 5, Placement: now})
+			m.Step(
+				time.Unix(3, 0),
+				Acted{Rung: falcon.RungS3, Iteration: 5, Placement: now},
+			)
 		},
-		"time": func(m *Machine, _ *jobtest.Job) { m.Tick(time.Unix(2, 0).Add(compareMost + time.Second)) },
+		"time": func(m *Machine, _ *jobtest.Job) {
+			m.Tick(time.Unix(2, 0).Add(compareMost + time.Second))
+		},
 	} {
 		m, c, job := handedOut(t)
 		change(m, job)
@@ -73,7 +107,8 @@ func TestComparedTooLate(t *testing.T) {
 			t.Errorf("%s: the window is awaited still", name)
 		}
 		told := m.Ready().Notes
-		if name == "time" && (len(told) == 0 || !strings.Contains(told[len(told)-1].Text, "not compared in time")) {
+		if name == "time" &&
+			(len(told) == 0 || !strings.Contains(told[len(told)-1].Text, "not compared in time")) {
 			t.Errorf("%s: %+v", name, told)
 		}
 		m.Step(time.Unix(200, 0), c.Run())

@@ -20,7 +20,11 @@ func backlog(iterations, slowFrom int) []falcon.Sample {
 			if i >= slowFrom {
 				ms = 230
 			}
-			out = append(out, falcon.Sample{Rank: falcon.Rank(r), Iteration: int64(i), Ms: ms * (1 + 0.01*rng.NormFloat64())})
+			out = append(out, falcon.Sample{
+				Rank:      falcon.Rank(r),
+				Iteration: int64(i),
+				Ms:        ms * (1 + 0.01*rng.NormFloat64()),
+			})
 		}
 	}
 	return out
@@ -28,7 +32,11 @@ func backlog(iterations, slowFrom int) []falcon.Sample {
 
 func describedPair() *Machine {
 	m := New(DefaultConfig())
-	m.Step(time.Unix(1, 0), Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}, Placement: falcon.Placement{"n0.g0", "n0.g1"}})
+	m.Step(time.Unix(1, 0), Job{
+		Epoch:     1,
+		Layout:    falcon.Layout{TP: 1, DP: 2, PP: 1},
+		Placement: falcon.Placement{"n0.g0", "n0.g1"},
+	})
 	return m
 }
 
@@ -45,7 +53,9 @@ func TestSlowWithinABacklog(t *testing.T) {
 			t.Errorf("%d iterations at once: the job's series has %d", iterations, seen)
 		}
 		open := m.incidents.openIncidents()
-		if len(open) != 1 || math.Abs(open[0].HealthyMs-70) > 3 || open[0].OnsetIteration != int64(iterations-8) {
+		if len(open) != 1 ||
+			math.Abs(open[0].HealthyMs-70) > 3 ||
+			open[0].OnsetIteration != int64(iterations-8) {
 			t.Errorf("%d iterations at once: %+v", iterations, open)
 		}
 	}

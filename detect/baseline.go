@@ -21,7 +21,9 @@ type baseline struct {
 // holdWhileOpen keeps the baseline while an incident is open: where ranks showed it first,
 // the job's first level takes in slow iterations.
 func (bl *baseline) holdWhileOpen(before float64) {
-	if before > 0 && bl.currentMs() > before*(1+bl.cfg.Settled) && len(bl.incidents.openIncidents()) > 0 {
+	if before > 0 &&
+		bl.currentMs() > before*(1+bl.cfg.Settled) &&
+		len(bl.incidents.openIncidents()) > 0 {
 		bl.restoredMs = before
 	}
 }
@@ -29,7 +31,8 @@ func (bl *baseline) holdWhileOpen(before float64) {
 // adoptLevel looks at the level that an action led to, as a fault whose onset fell
 // into the settle window raised no alarm of its own.
 func (bl *baseline) adoptLevel(iteration int64) {
-	level, baseline := bl.samples.currentLevel(), bl.currentMs()
+	level := bl.samples.currentLevel()
+	baseline := bl.currentMs()
 	bl.samples.slowest.tracker.Compare(level)
 	if bl.samples.isLearning() || baseline <= 0 {
 		return
@@ -53,7 +56,8 @@ func (bl *baseline) endWarmUp() {
 		return
 	}
 	bl.restoredMs = 0
-	bl.out.addNote("", bl.samples.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
+	bl.out.addNote("", bl.samples.lastIteration(), "rebase", "Baseline %.1f ms",
+		bl.samples.slowest.tracker.BaselineMs())
 }
 
 // currentMs is the lowest verified regime of the epoch, 0 while learning.
@@ -61,7 +65,8 @@ func (bl *baseline) currentMs() float64 {
 	if bl.samples.slowest == nil || bl.samples.isLearning() {
 		return bl.restoredMs
 	}
-	if b := bl.samples.slowest.tracker.BaselineMs(); bl.restoredMs == 0 || b < bl.restoredMs {
+	b := bl.samples.slowest.tracker.BaselineMs()
+	if bl.restoredMs == 0 || b < bl.restoredMs {
 		return b
 	}
 	return bl.restoredMs
@@ -91,10 +96,14 @@ func (bl *baseline) settleFrom() int64 {
 	return bl.settleTo - bl.cfg.SettleAfter - bl.cfg.SettleBefore
 }
 
-func (bl *baseline) restore(ms float64) { bl.restoredMs = ms }
+func (bl *baseline) restore(ms float64) {
+	bl.restoredMs = ms
+}
 
 // relearn takes the level after the settle window as the baseline.
-func (bl *baseline) relearn() { bl.rebase = true }
+func (bl *baseline) relearn() {
+	bl.rebase = true
+}
 
 func (bl *baseline) settleUntil(iteration int64, most float64) {
 	bl.settleTo, bl.settleMost = iteration, most
@@ -104,8 +113,11 @@ func (bl *baseline) settleUntil(iteration int64, most float64) {
 // it makes the job no slower; an S2, no slower than its open faults made it. What does is a new
 // fault. What a placement leads to, or what an undone action lets in, is not known here.
 func (bl *baseline) mostAfter(in Acted) float64 {
-	base, open := bl.currentMs(), bl.incidents.openIncidents()
-	if base <= 0 || in.Reverted && len(open) > 0 || !in.Reverted && in.Rung != falcon.RungS2 {
+	base := bl.currentMs()
+	open := bl.incidents.openIncidents()
+	if base <= 0 ||
+		in.Reverted && len(open) > 0 ||
+		!in.Reverted && in.Rung != falcon.RungS2 {
 		return math.Inf(1)
 	}
 	most := max(base, bl.samples.currentLevel())
@@ -133,7 +145,9 @@ func (bl *baseline) isActions(iteration int64, ms float64) bool {
 }
 
 // lower takes a verified lower level as the baseline.
-func (bl *baseline) lower(ms float64) { bl.restoredMs = min(bl.currentMs(), ms) }
+func (bl *baseline) lower(ms float64) {
+	bl.restoredMs = min(bl.currentMs(), ms)
+}
 
 // startEpoch forgets the settle window, and with it the baseline where another epoch had it.
 func (bl *baseline) startEpoch(again bool) {
@@ -157,7 +171,9 @@ func (bl *baseline) finishRelearn(iteration int64) bool {
 }
 
 // settledFor reports whether so many iterations have passed since the settle window.
-func (bl *baseline) settledFor(iterations, at int64) bool { return at >= bl.settleTo+iterations }
+func (bl *baseline) settledFor(iterations, at int64) bool {
+	return at >= bl.settleTo+iterations
+}
 
 // endsSettling reports whether the level that an action led to is known now.
 func (bl *baseline) endsSettling(iteration int64) bool {

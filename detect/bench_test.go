@@ -17,7 +17,9 @@ import (
 func BenchmarkStep(b *testing.B) {
 	for _, verification := range []string{bocd.VerifyPaper, bocd.VerifyAdaptive} {
 		for _, ranks := range []int{1024, 10_000, 100_000} {
-			b.Run(fmt.Sprintf("%s/ranks=%d", verification, ranks), func(b *testing.B) { benchmarkStep(b, verification, ranks) })
+			b.Run(fmt.Sprintf("%s/ranks=%d", verification, ranks), func(b *testing.B) {
+				benchmarkStep(b, verification, ranks)
+			})
 		}
 	}
 }
@@ -39,7 +41,11 @@ func benchmarkStep(b *testing.B, verification string, ranks int) {
 	step := func() {
 		ms := 1000 + 5*rng.NormFloat64()
 		for r := range in.Samples {
-			in.Samples[r] = falcon.Sample{Rank: falcon.Rank(r), Iteration: iteration, Ms: ms + rng.Float64()}
+			in.Samples[r] = falcon.Sample{
+				Rank:      falcon.Rank(r),
+				Iteration: iteration,
+				Ms:        ms + rng.Float64(),
+			}
 		}
 		iteration++
 		now = now.Add(time.Second)

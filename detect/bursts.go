@@ -16,7 +16,9 @@ type burst struct {
 
 // similarTo reports whether two bursts slow the job to about the same level, so that they
 // may be one fault that comes and goes.
-func (b burst) similarTo(ms float64) bool { return ms <= b.ms*burstRatio && b.ms <= ms*burstRatio }
+func (b burst) similarTo(ms float64) bool {
+	return ms <= b.ms*burstRatio && b.ms <= ms*burstRatio
+}
 
 const (
 	burstRatio = 1.25
@@ -31,7 +33,10 @@ const (
 func (m *Machine) publishOrWait(s *incidentState) {
 	if s.burst.evidence = m.bursts.recurring(s); s.burst.evidence != "" {
 		s.burst.onset = s.OnsetIteration
-		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.burst.evidence})
+		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{
+			Kind: falcon.EvidenceHistory,
+			Text: s.burst.evidence,
+		})
 		m.bursts.clear()
 		m.returns.takeUnnamed(s)
 		m.incidents.handOut(s)
@@ -44,7 +49,10 @@ func (m *Machine) publishOrWait(s *incidentState) {
 // the job to themselves, once they have lasted.
 func (m *Machine) publishLasting(iteration int64) {
 	for _, s := range m.incidents.openIncidents() {
-		if s.ID == "" && s.floorMs == 0 && s.hasPaidItself(m.cfg, iteration) && m.samples.stillSlow(s) {
+		if s.ID == "" &&
+			s.floorMs == 0 &&
+			s.hasPaidItself(m.cfg, iteration) &&
+			m.samples.stillSlow(s) {
 			if s.lasted = true; m.returns.awaitsName(s, iteration) {
 				continue
 			}
@@ -61,25 +69,31 @@ func (u *burstLog) recurring(s *incidentState) string {
 	var onsets []int64
 	for _, b := range u.list {
 		if b.from >= s.OnsetIteration-u.cfg.BurstWithin && b.similarTo(s.SlowMs) {
-			spans, onsets = append(spans, fmt.Sprintf("%d–%d", b.from, b.to-1)), append(onsets, b.from)
+			spans = append(spans, fmt.Sprintf("%d–%d", b.from, b.to-1))
+			onsets = append(onsets, b.from)
 		}
 	}
 	if len(spans)+1 < u.cfg.Bursts {
 		return ""
 	}
 	if every, ok := isRegular(append(onsets, s.OnsetIteration)); ok {
-		u.out.addNote("", s.OnsetIteration, "jitter", "Slow again %d iterations after the last time, as every time before: the job's own rhythm, such as checkpoints", every)
+		u.out.addNote("", s.OnsetIteration, "jitter",
+			"Slow again %d iterations after the last time, as every time before: the job's own rhythm, such as checkpoints",
+			every)
 		return ""
 	}
-	return fmt.Sprintf("Intermittent: the job was about as slow in iterations %s, and is again from %d on", strings.Join(spans, ", "), s.OnsetIteration)
+	return fmt.Sprintf("Intermittent: the job was about as slow in iterations %s, and is again from %d on",
+		strings.Join(spans, ", "), s.OnsetIteration)
 }
 
 // isRegular reports whether iterations follow at one distance, as checkpoints do and faults
 // do not, within the error of placing an onset.
 func isRegular(at []int64) (every int64, ok bool) {
-	least, most := int64(math.MaxInt64), int64(0)
+	least := int64(math.MaxInt64)
+	most := int64(0)
 	for i := 1; i < len(at); i++ {
-		least, most = min(least, at[i]-at[i-1]), max(most, at[i]-at[i-1])
+		least = min(least, at[i]-at[i-1])
+		most = max(most, at[i]-at[i-1])
 	}
 	return most, len(at) > 2 && most-least <= regularOff
 }
@@ -93,7 +107,9 @@ func (m *Machine) resumeBurst(at int64, ms float64) bool {
 		if !s.burst.paused || !(burst{ms: s.SlowMs}).similarTo(ms) {
 			continue
 		}
-		s.burst.onset, s.burst.paused, s.search.tries = at, false, 0
+		s.burst.onset = at
+		s.burst.paused = false
+		s.search.tries = 0
 		if !s.isLocated() {
 			s.search.notBefore = m.samples.lastIteration()
 		}
@@ -115,4 +131,6 @@ func (u *burstLog) add(b burst) {
 	u.list = append(u.list[max(0, len(u.list)-burstsMost+1):], b)
 }
 
-func (u *burstLog) clear() { u.list = nil }
+func (u *burstLog) clear() {
+	u.list = nil
+}

@@ -61,7 +61,10 @@ func TestALastingSlowdownIsToldInTime(t *testing.T) {
 			t.Fatalf("seed %d: nothing told\n%s", seed, w.out.String())
 		}
 		inc := w.all[0]
-		if told := w.job.Next() - 1; inc.State != falcon.IncidentVerified || told > max(inc.DetectedIteration, 47) || inc.DetectedIteration > 47 {
+		told := w.job.Next() - 1
+		if inc.State != falcon.IncidentVerified ||
+			told > max(inc.DetectedIteration, 47) ||
+			inc.DetectedIteration > 47 {
 			t.Errorf("seed %d: told at %d: %+v", seed, told, inc)
 		}
 	}
@@ -93,7 +96,8 @@ func TestWhatMakesBurstsIntermittent(t *testing.T) {
 		}
 		play(w, 120, 1)
 		if len(w.all) != tt.want || len(w.m.Open()) > 0 {
-			t.Errorf("%v every %d: %d incidents, want %d\n%s", tt.factors, tt.gap, len(w.all), tt.want, w.out.String())
+			t.Errorf("%v every %d: %d incidents, want %d\n%s",
+				tt.factors, tt.gap, len(w.all), tt.want, w.out.String())
 		}
 	}
 }

@@ -74,7 +74,8 @@ func (j *jobState) groupEdges(g *peer.Group) []nccl.Edge {
 
 // pathsOf is a group's edges with what they are known by.
 func (j *jobState) pathsOf(g *peer.Group) cause.Paths {
-	c, graph := j.choiceOf(g), j.graphOf(g)
+	c := j.choiceOf(g)
+	graph := j.graphOf(g)
 	out := cause.Paths{Choice: c, Edges: graph.Edges(c.Algorithm)}
 	if c.Source == falcon.ChoiceAssumed && g.Op == falcon.OpAllReduce {
 		out.Else = graph.Edges(falcon.AlgorithmTree)
@@ -99,7 +100,11 @@ type groupTest struct {
 }
 
 func (t *testPlanner) newGroupTests(ask *falcon.ValidationAsk) *groupTests {
-	return &groupTests{job: t.job, ask: ask, links: map[falcon.Link]bool{}}
+	return &groupTests{
+		job:   t.job,
+		ask:   ask,
+		links: map[falcon.Link]bool{},
+	}
 }
 
 // addAll adds groups as long as there is room.
@@ -112,10 +117,15 @@ func (t *groupTests) addAll(groups []peer.Group) {
 // add asks for a group's paths in its first channel. What goes by an algorithm whose paths are not
 // known is left out: a test of others would say nothing about it.
 func (t *groupTests) add(g *peer.Group) {
-	c, graph := t.job.choiceOf(g), t.job.graphOf(g)
+	c := t.job.choiceOf(g)
+	graph := t.job.graphOf(g)
 	x := groupTest{slices.Sorted(slices.Values(g.Ranks)), c.Algorithm, graph.Channels(int(c.Channels)), graph}
-	same := func(o groupTest) bool { return o.algorithm == x.algorithm && slices.Equal(o.members, x.members) }
-	if !nccl.Known(c.Algorithm) || slices.ContainsFunc(t.list, same) || !x.addTo(t.ask, 0) {
+	same := func(o groupTest) bool {
+		return o.algorithm == x.algorithm && slices.Equal(o.members, x.members)
+	}
+	if !nccl.Known(c.Algorithm) ||
+		slices.ContainsFunc(t.list, same) ||
+		!x.addTo(t.ask, 0) {
 		return
 	}
 	t.list = append(t.list, x)

@@ -25,8 +25,15 @@ func (w *world) show(c falcon.Choice) {
 // A link that trees alone use is named where NCCL's choice is known, by whatever source. Where rings
 // are assumed it is not, and nothing else is.
 func TestTreeLinksAreTested(t *testing.T) {
-	tree := falcon.Choice{Algorithm: falcon.AlgorithmTree, Protocol: falcon.ProtocolSimple, Channels: 4}
-	for _, source := range []falcon.ChoiceSource{falcon.ChoiceAssumed, falcon.ChoiceDeclared, falcon.ChoiceEnvironment, falcon.ChoiceDebug, falcon.ChoiceProfiler} {
+	tree := falcon.Choice{
+		Algorithm: falcon.AlgorithmTree,
+		Protocol:  falcon.ProtocolSimple,
+		Channels:  4,
+	}
+	for _, source := range []falcon.ChoiceSource{
+		falcon.ChoiceAssumed, falcon.ChoiceDeclared, falcon.ChoiceEnvironment, falcon.ChoiceDebug,
+		falcon.ChoiceProfiler,
+	} {
 		w := newWorld(falcon.Layout{TP: 1, DP: 8, PP: 1}, 8, 8, 5)
 		w.job.Trees, w.job.Hiccup = true, 0
 		switch tree.Source = source; source {
@@ -46,10 +53,16 @@ func TestTreeLinksAreTested(t *testing.T) {
 			t.Fatalf("%s: %d incidents\n%s", source, len(w.all), w.out.String())
 		}
 		v := w.all[0].Verdict
-		if named, want := slices.Equal(v.Links, []falcon.Link{l}), source != falcon.ChoiceAssumed; named != want || !want && len(v.Links) > 0 {
+		named := slices.Equal(v.Links, []falcon.Link{l})
+		want := source != falcon.ChoiceAssumed
+		if named != want || !want && len(v.Links) > 0 {
 			t.Errorf("%s: named are %v\n%s", source, v.Links, w.out.String())
 		}
-		if len(v.Paths) != 1 || v.Paths[0].Source != source || !slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Text == v.Paths[0].Text() }) {
+		if len(v.Paths) != 1 ||
+			v.Paths[0].Source != source ||
+			!slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool {
+				return e.Text == v.Paths[0].Text()
+			}) {
 			t.Errorf("%s: paths %+v of %+v", source, v.Paths, v.Evidence)
 		}
 	}
@@ -58,7 +71,11 @@ func TestTreeLinksAreTested(t *testing.T) {
 // A choice is that of the best source among the members, and none where these disagree.
 func TestChoiceOfAGroup(t *testing.T) {
 	ring := func(s falcon.ChoiceSource, channels uint8) falcon.Choice {
-		return falcon.Choice{Algorithm: falcon.AlgorithmRing, Channels: channels, Source: s}
+		return falcon.Choice{
+			Algorithm: falcon.AlgorithmRing,
+			Channels:  channels,
+			Source:    s,
+		}
 	}
 	tree := func(s falcon.ChoiceSource) falcon.Choice {
 		return falcon.Choice{Algorithm: falcon.AlgorithmTree, Source: s}
@@ -72,10 +89,35 @@ func TestChoiceOfAGroup(t *testing.T) {
 		{[]falcon.Choice{{}, {}}, assumed},
 		{[]falcon.Choice{tree(falcon.ChoiceAssumed)}, assumed},
 		{[]falcon.Choice{{}, tree(falcon.ChoiceProfiler)}, tree(falcon.ChoiceProfiler)},
-		{[]falcon.Choice{ring(falcon.ChoiceEnvironment, 2), tree(falcon.ChoiceProfiler), ring(falcon.ChoiceEnvironment, 2)}, tree(falcon.ChoiceProfiler)},
-		{[]falcon.Choice{tree(falcon.ChoiceProfiler), ring(falcon.ChoiceProfiler, 2), tree(falcon.ChoiceProfiler)}, assumed},
-		{[]falcon.Choice{tree(falcon.ChoiceDebug), ring(falcon.ChoiceDebug, 2), ring(falcon.ChoiceProfiler, 4), ring(falcon.ChoiceProfiler, 2)}, ring(falcon.ChoiceProfiler, 2)},
-		{[]falcon.Choice{{Source: falcon.ChoiceProfiler}, ring(falcon.ChoiceDebug, 2)}, ring(falcon.ChoiceDebug, 2)},
+		{
+			[]falcon.Choice{
+				ring(falcon.ChoiceEnvironment, 2),
+				tree(falcon.ChoiceProfiler),
+				ring(falcon.ChoiceEnvironment, 2),
+			},
+			tree(falcon.ChoiceProfiler),
+		},
+		{
+			[]falcon.Choice{
+				tree(falcon.ChoiceProfiler),
+				ring(falcon.ChoiceProfiler, 2),
+				tree(falcon.ChoiceProfiler),
+			},
+			assumed,
+		},
+		{
+			[]falcon.Choice{
+				tree(falcon.ChoiceDebug),
+				ring(falcon.ChoiceDebug, 2),
+				ring(falcon.ChoiceProfiler, 4),
+				ring(falcon.ChoiceProfiler, 2),
+			},
+			ring(falcon.ChoiceProfiler, 2),
+		},
+		{
+			[]falcon.Choice{{Source: falcon.ChoiceProfiler}, ring(falcon.ChoiceDebug, 2)},
+			ring(falcon.ChoiceDebug, 2),
+		},
 	} {
 		j := jobState{desc: Job{Comms: map[falcon.Rank][]falcon.Comm{}}}
 		g := peer.Group{Comm: 7, Op: falcon.OpAllReduce}
@@ -112,9 +154,12 @@ func useOf(groups []falcon.Group, at falcon.Placement, trees bool, channels int)
 	for _, g := range groups {
 		var nodes [][]falcon.Rank
 		for _, r := range g.Ranks {
-			i := slices.IndexFunc(nodes, func(n []falcon.Rank) bool { return at[n[0]].Node() == at[r].Node() })
+			i := slices.IndexFunc(nodes, func(n []falcon.Rank) bool {
+				return at[n[0]].Node() == at[r].Node()
+			})
 			if i < 0 {
-				i, nodes = len(nodes), append(nodes, nil)
+				i = len(nodes)
+				nodes = append(nodes, nil)
 			}
 			nodes[i] = append(nodes[i], r)
 		}
@@ -175,7 +220,12 @@ func TestNCCLTopologies(t *testing.T) {
 		if per%2 == 0 {
 			tp += rng.IntN(2)
 		}
-		w := newWorld(falcon.Layout{TP: tp, DP: nodes * per / tp, PP: 1}, nodes, 4, seed)
+		w := newWorld(
+			falcon.Layout{TP: tp, DP: nodes * per / tp, PP: 1},
+			nodes,
+			4,
+			seed,
+		)
 		w.job.Noise, w.job.Hiccup = 0.01, 0
 		if tp == 1 && rng.IntN(2) == 0 {
 			rng.Shuffle(len(w.job.Placement), func(i, k int) {
@@ -183,7 +233,11 @@ func TestNCCLTopologies(t *testing.T) {
 			})
 		}
 		w.job.Trees = rng.IntN(2) == 0
-		c := falcon.Choice{Algorithm: falcon.AlgorithmRing, Channels: uint8(1 + rng.IntN(8)), Source: falcon.ChoiceSource(rng.IntN(5))}
+		c := falcon.Choice{
+			Algorithm: falcon.AlgorithmRing,
+			Channels:  uint8(1 + rng.IntN(8)),
+			Source:    falcon.ChoiceSource(rng.IntN(5)),
+		}
 		if w.job.Trees {
 			c.Algorithm = falcon.AlgorithmTree
 		}
@@ -191,13 +245,25 @@ func TestNCCLTopologies(t *testing.T) {
 			c.Source = falcon.ChoiceProfiler
 		}
 		w.show(c)
-		uses := useOf(w.job.Layout.Groups(falcon.DimDP), w.job.Placement, w.job.Trees, int(c.Channels))
-		tpUses := useOf(w.job.Layout.Groups(falcon.DimTP), w.job.Placement, w.job.Trees, int(c.Channels))
+		uses := useOf(
+			w.job.Layout.Groups(falcon.DimDP),
+			w.job.Placement,
+			w.job.Trees,
+			int(c.Channels),
+		)
+		tpUses := useOf(
+			w.job.Layout.Groups(falcon.DimTP),
+			w.job.Placement,
+			w.job.Trees,
+			int(c.Channels),
+		)
 		w.onAsk = func(ask falcon.ValidationAsk) {
 			for _, pass := range passes.Plan(ask) {
 				for _, p := range pass.Pairs {
 					asked++
-					if c.Source != falcon.ChoiceAssumed && !uses.pairs[p] && !tpUses.pairs[p] {
+					if c.Source != falcon.ChoiceAssumed &&
+						!uses.pairs[p] &&
+						!tpUses.pairs[p] {
 						t.Errorf("seed %d, %+v: %v is tested, and NCCL does not use it\n%+v", seed, c, p, ask)
 					}
 				}
@@ -205,7 +271,8 @@ func TestNCCLTopologies(t *testing.T) {
 		}
 		w.run(30)
 		all := w.job.Placement.Nodes()
-		i, k := rng.IntN(len(all)), rng.IntN(len(all)-1)
+		i := rng.IntN(len(all))
+		k := rng.IntN(len(all) - 1)
 		if k >= i {
 			k++
 		}
@@ -220,7 +287,9 @@ func TestNCCLTopologies(t *testing.T) {
 			if slices.Equal(inc.Verdict.Links, []falcon.Link{slow}) && is {
 				named++
 			} else if len(inc.Verdict.Links)+len(inc.Verdict.Devices) > 0 {
-				t.Errorf("seed %d, %d nodes of %d, %+v: %s is slow, used %v; blamed are %v %v\n%s", seed, nodes, per, c, slow, is, inc.Verdict.Links, inc.Verdict.Devices, w.out.String())
+				t.Errorf("seed %d, %d nodes of %d, %+v: %s is slow, used %v; blamed are %v %v\n%s",
+					seed, nodes, per, c, slow, is, inc.Verdict.Links, inc.Verdict.Devices,
+					w.out.String())
 			}
 		}
 		if !is && len(w.all) > 0 {

@@ -29,8 +29,11 @@ func TestSecondFaultUnderAnAction(t *testing.T) {
 		w.job.Clock[b] = 0.5
 		w.run(60)
 		open := w.m.Open()
-		if len(open) != 2 || !slices.Equal(open[0].Verdict.Devices, []falcon.Device{a}) || !slices.Equal(open[1].Verdict.Devices, []falcon.Device{b}) {
-			t.Fatalf("seed %d: %d open, want %s and %s\n%s", seed, len(open), a, b, w.out.String())
+		if len(open) != 2 ||
+			!slices.Equal(open[0].Verdict.Devices, []falcon.Device{a}) ||
+			!slices.Equal(open[1].Verdict.Devices, []falcon.Device{b}) {
+			t.Fatalf("seed %d: %d open, want %s and %s\n%s",
+				seed, len(open), a, b, w.out.String())
 		}
 		delete(w.job.Clock, a)
 		w.run(70)
@@ -83,7 +86,9 @@ func TestHiccupsAroundAnActionAccuseNobody(t *testing.T) {
 		w.run(rng.IntN(6))
 		w.act("INC-0001", true, []int{8, 8, 8, 8})
 		w.run(80)
-		if len(w.all) != 1 || w.all[0].State != falcon.IncidentClosed || !slices.Equal(w.all[0].Verdict.Devices, []falcon.Device{d}) {
+		if len(w.all) != 1 ||
+			w.all[0].State != falcon.IncidentClosed ||
+			!slices.Equal(w.all[0].Verdict.Devices, []falcon.Device{d}) {
 			t.Errorf("seed %d: %+v\n%s", seed, w.all, w.out.String())
 		}
 	}
@@ -104,13 +109,16 @@ func TestReliefWithTwoReplicas(t *testing.T) {
 		micro[l.Replica(rankOf(w, d))] = 5
 		w.act("INC-0001", false, micro)
 		w.run(50)
-		if open := w.m.Open(); len(open) != 1 || !slices.Equal(open[0].Verdict.Devices, []falcon.Device{d}) {
+		open := w.m.Open()
+		if len(open) != 1 || !slices.Equal(open[0].Verdict.Devices, []falcon.Device{d}) {
 			t.Fatalf("seed %d: %+v\n%s", seed, open, w.out.String())
 		}
 		cleared := w.job.Next()
 		w.clearFaults()
 		w.run(70)
-		if len(w.m.Open()) > 0 || len(w.all) != 1 || w.all[0].RelievedIteration < cleared-3 {
+		if len(w.m.Open()) > 0 ||
+			len(w.all) != 1 ||
+			w.all[0].RelievedIteration < cleared-3 {
 			t.Errorf("seed %d: cleared at %d: %+v\n%s", seed, cleared, w.all, w.out.String())
 		}
 	}
@@ -129,8 +137,12 @@ func TestRestartAtAnyPoint(t *testing.T) {
 		w.run(at)
 		w.restart()
 		w.run(45)
-		if open := w.m.Open(); len(w.all) != 1 || len(open) != 1 || !slices.Equal(open[0].Verdict.Devices, []falcon.Device{d}) {
-			t.Fatalf("seed %d, restart %d after the onset: %d incidents, open %+v\n%s", seed, at, len(w.all), open, w.out.String())
+		open := w.m.Open()
+		if len(w.all) != 1 ||
+			len(open) != 1 ||
+			!slices.Equal(open[0].Verdict.Devices, []falcon.Device{d}) {
+			t.Fatalf("seed %d, restart %d after the onset: %d incidents, open %+v\n%s",
+				seed, at, len(w.all), open, w.out.String())
 		}
 		w.clearFaults()
 		w.run(70)
@@ -144,18 +156,25 @@ func TestRestartAtAnyPoint(t *testing.T) {
 func TestLinkStories(t *testing.T) {
 	for seed := range 20 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 7))
-		sh := []shape{{falcon.Layout{TP: 1, DP: 4, PP: 4}, 8}, {falcon.Layout{TP: 1, DP: 4, PP: 2}, 8}, {falcon.Layout{TP: 1, DP: 4, PP: 2}, 4}}[seed%3]
+		sh := []shape{
+			{falcon.Layout{TP: 1, DP: 4, PP: 4}, 8},
+			{falcon.Layout{TP: 1, DP: 4, PP: 2}, 8},
+			{falcon.Layout{TP: 1, DP: 4, PP: 2}, 4},
+		}[seed%3]
 		w := newWorld(sh.layout, sh.nodes, 8, uint64(seed))
 		w.run(30)
 		r := falcon.Rank(rng.IntN(sh.layout.World() - 1))
-		for w.job.Placement[r].Node() == w.job.Placement[r+1].Node() || sh.layout.Coord(r).PP != sh.layout.Coord(r+1).PP {
+		for w.job.Placement[r].Node() == w.job.Placement[r+1].Node() ||
+			sh.layout.Coord(r).PP != sh.layout.Coord(r+1).PP {
 			r = falcon.Rank(rng.IntN(sh.layout.World() - 1))
 		}
 		l := falcon.NewLink(w.job.Placement[r].Node(), w.job.Placement[r+1].Node())
 		w.job.Link[l] = 0.02 + 0.02*rng.Float64()
 		w.run(40)
 		open := w.m.Open()
-		if len(open) != 1 || open[0].Verdict.Cause != falcon.CauseNetwork || len(open[0].Verdict.Devices) > 0 {
+		if len(open) != 1 ||
+			open[0].Verdict.Cause != falcon.CauseNetwork ||
+			len(open[0].Verdict.Devices) > 0 {
 			t.Fatalf("seed %d, link %s: %+v\n%s", seed, l, open, w.out.String())
 		}
 		if !slices.Contains(open[0].Verdict.Ranks, r) {

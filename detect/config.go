@@ -17,16 +17,24 @@ type Config struct {
 	Tracker bocd.TrackerConfig `yaml:",inline"` // change points of every rank's series and of the job's
 	Rules   peer.Rules         `yaml:",inline"` // comparison of ranks and groups
 
-	Quorum       float64       `yaml:"-"` // share of the ranks whose own onsets open an incident without the job's series; 0.5
-	MergeWithin  int64         `yaml:"-"` // iterations: onsets this near are one; 8
-	TellAfter    int64         `yaml:"-"` // iterations that a slowdown lasts before it is reported although no culprit is known; 8
-	Bursts       int           `yaml:"-"` // unexplained slowdowns, the present one included, that are one intermittent fault; 3
-	BurstWithin  int64         `yaml:"-"` // iterations in which they lie, and without one that end it; 100
-	ReturnWithin time.Duration `yaml:"-"` // from an incident's relief to a slowdown that is the same again, at most, or BurstWithin iterations where they take longer; negative = each is an incident of its own; 2 min
+	// share of the ranks whose own onsets open an incident without the job's series; 0.5
+	Quorum      float64 `yaml:"-"`
+	MergeWithin int64   `yaml:"-"` // iterations: onsets this near are one; 8
+	// iterations that a slowdown lasts before it is reported although no culprit is known; 8
+	TellAfter int64 `yaml:"-"`
+	// unexplained slowdowns, the present one included, that are one intermittent fault; 3
+	Bursts      int   `yaml:"-"`
+	BurstWithin int64 `yaml:"-"` // iterations in which they lie, and without one that end it; 100
+	// from an incident's relief to a slowdown that is the same again, at most, or BurstWithin
+	// iterations where they take longer; negative = each is an incident of its own; 2 min
+	ReturnWithin time.Duration `yaml:"-"`
 	History      int           `yaml:"-"` // samples kept per rank; 1024
-	CompareAside int           `yaml:"-"` // ranks from which a window's profiles are compared by the caller (Ready.Compare), not in the step; 0 = never
-	Restless     bool          `yaml:"-"` // ranks' filters never rest, for comparison: bocd.TrackerConfig.Rest
-	Settled      float64       `yaml:"-"` // relief: the level is within this of the baseline; 0.05
+	// ranks from which a window's profiles are compared by the caller (Ready.Compare), not
+	// in the step; 0 = never
+	CompareAside int `yaml:"-"`
+	// ranks' filters never rest, for comparison: bocd.TrackerConfig.Rest
+	Restless bool    `yaml:"-"`
+	Settled  float64 `yaml:"-"` // relief: the level is within this of the baseline; 0.05
 
 	Profile  ProfileConfig  `yaml:"-"`
 	Early    EarlyConfig    `yaml:"-"`
@@ -34,13 +42,16 @@ type Config struct {
 	Relief   ReliefConfig   `yaml:"-"`
 	Watch    WatchConfig    `yaml:",inline"`
 
-	Throughput      float64 `yaml:"throughput"`        // share of the best, or of the peak, below which the job is profiled; 0.8
-	PeakIterationMs float64 `yaml:"peak_iteration_ms"` // iteration time that the job should reach, 0 = its own best
+	// share of the best, or of the peak, below which the job is profiled; 0.8
+	Throughput float64 `yaml:"throughput"`
+	// iteration time that the job should reach, 0 = its own best
+	PeakIterationMs float64 `yaml:"peak_iteration_ms"`
 
 	SettleBefore int64 `yaml:"-"` // iterations before an action that belong to it; 2
 	SettleAfter  int64 `yaml:"-"` // iterations from its first one on that belong to it; 8
-	AcceptAfter  int64 `yaml:"-"` // iterations after which work that grew by itself is the job's normal level; 500
-	CloseAfter   int64 `yaml:"-"` // iterations from relief to close, for actions still on their way; 8
+	// iterations after which work that grew by itself is the job's normal level; 500
+	AcceptAfter int64 `yaml:"-"`
+	CloseAfter  int64 `yaml:"-"` // iterations from relief to close, for actions still on their way; 8
 }
 
 // ProfileConfig bounds the windows that seek a culprit or learn the healthy state.
@@ -96,11 +107,33 @@ func DefaultConfig() Config {
 		ReturnWithin: 2 * time.Minute,
 		History:      1024,
 		Settled:      0.05,
-		Profile:      ProfileConfig{Iterations: 4, Tries: 3, Spacing: 5, Retry: 50, Deadline: 10 * time.Second},
-		Early:        EarlyConfig{Iterations: 1, Over: 0.15, Wait: 2, WaitMost: 512},
-		Validate:     ValidateConfig{Tries: 2, Spacing: 20},
-		Relief:       ReliefConfig{Iterations: 2, Every: 20, Confirm: 10, Streak: 3},
-		Watch:        WatchConfig{Every: 200, Iterations: 2, Spacing: time.Minute, Over: 1.5, Steps: 3},
+		Profile: ProfileConfig{
+			Iterations: 4,
+			Tries:      3,
+			Spacing:    5,
+			Retry:      50,
+			Deadline:   10 * time.Second,
+		},
+		Early: EarlyConfig{
+			Iterations: 1,
+			Over:       0.15,
+			Wait:       2,
+			WaitMost:   512,
+		},
+		Validate: ValidateConfig{Tries: 2, Spacing: 20},
+		Relief: ReliefConfig{
+			Iterations: 2,
+			Every:      20,
+			Confirm:    10,
+			Streak:     3,
+		},
+		Watch: WatchConfig{
+			Every:      200,
+			Iterations: 2,
+			Spacing:    time.Minute,
+			Over:       1.5,
+			Steps:      3,
+		},
 		Throughput:   0.8,
 		SettleBefore: 2,
 		SettleAfter:  8,
@@ -162,7 +195,8 @@ func (c *ReliefConfig) setDefaults(d ReliefConfig) {
 }
 
 func (c *WatchConfig) setDefaults(d WatchConfig) {
-	c.Every, c.Spacing = cmp.Or(c.Every, d.Every), cmp.Or(c.Spacing, d.Spacing)
+	c.Every = cmp.Or(c.Every, d.Every)
+	c.Spacing = cmp.Or(c.Spacing, d.Spacing)
 	setDefault(&c.Iterations, d.Iterations)
 	setDefault(&c.Over, d.Over)
 	setDefault(&c.Steps, d.Steps)
@@ -185,19 +219,74 @@ func (c Config) Check() error {
 		ok    bool
 		set   string
 	}{
-		{"run_length", c.Tracker.Filter.RunLength, within(c.Tracker.Filter.RunLength, 1, 1e12), "the iterations expected between two changes, from 1 to 1e12"},
-		{"threshold", c.Tracker.Filter.Threshold, share(c.Tracker.Filter.Threshold), "a probability between 0 and 1"},
-		{"verify", c.Tracker.Verify, c.Tracker.Verify > 0 && c.Tracker.Verify <= 10, "a share such as 0.1 for a change of 10 %"},
-		{"floor", c.Tracker.Floor, within(c.Tracker.Floor, 0.001, 1), "a share from 0.001 to 1, such as 0.02 for a change of 2 %"},
-		{"false_alarms", c.Tracker.FalseAlarms, within(c.Tracker.FalseAlarms, 1e-9, 0.01), "changes per iteration from 1e-9 to 0.01, such as 2e-5 for one in 50,000"},
-		{"warm_up", float64(c.Tracker.WarmUp), within(float64(c.Tracker.WarmUp), 3, 256), "iterations from 3 to 256"},
-		{"suspect", c.Rules.Suspect, c.Rules.Suspect > 1 && c.Rules.Suspect <= 10, "a ratio above 1, such as 1.1"},
-		{"validate_tries", float64(c.Validate.Tries), c.Validate.Tries == none || within(float64(c.Validate.Tries), 1, 100), "tests per incident from 1 to 100, or -1 for none"},
-		{"peak_iteration_ms", c.PeakIterationMs, c.PeakIterationMs > 0 && !math.IsInf(c.PeakIterationMs, 0), "the milliseconds that an iteration should take"},
+		{
+			"run_length",
+			c.Tracker.Filter.RunLength,
+			within(c.Tracker.Filter.RunLength, 1, 1e12),
+			"the iterations expected between two changes, from 1 to 1e12",
+		},
+		{
+			"threshold",
+			c.Tracker.Filter.Threshold,
+			share(c.Tracker.Filter.Threshold),
+			"a probability between 0 and 1",
+		},
+		{
+			"verify",
+			c.Tracker.Verify,
+			c.Tracker.Verify > 0 && c.Tracker.Verify <= 10,
+			"a share such as 0.1 for a change of 10 %",
+		},
+		{
+			"floor",
+			c.Tracker.Floor,
+			within(c.Tracker.Floor, 0.001, 1),
+			"a share from 0.001 to 1, such as 0.02 for a change of 2 %",
+		},
+		{
+			"false_alarms",
+			c.Tracker.FalseAlarms,
+			within(c.Tracker.FalseAlarms, 1e-9, 0.01),
+			"changes per iteration from 1e-9 to 0.01, such as 2e-5 for one in 50,000",
+		},
+		{
+			"warm_up",
+			float64(c.Tracker.WarmUp),
+			within(float64(c.Tracker.WarmUp), 3, 256),
+			"iterations from 3 to 256",
+		},
+		{
+			"suspect",
+			c.Rules.Suspect,
+			c.Rules.Suspect > 1 && c.Rules.Suspect <= 10,
+			"a ratio above 1, such as 1.1",
+		},
+		{
+			"validate_tries",
+			float64(c.Validate.Tries),
+			c.Validate.Tries == none || within(float64(c.Validate.Tries), 1, 100),
+			"tests per incident from 1 to 100, or -1 for none",
+		},
+		{
+			"peak_iteration_ms",
+			c.PeakIterationMs,
+			c.PeakIterationMs > 0 && !math.IsInf(c.PeakIterationMs, 0),
+			"the milliseconds that an iteration should take",
+		},
 		{"throughput", c.Throughput, share(c.Throughput), "a share between 0 and 1"},
-		{"watch_every", float64(c.Watch.Every), c.Watch.Every == none || c.Watch.Every > 0, "iterations, or -1 for never"},
+		{
+			"watch_every",
+			float64(c.Watch.Every),
+			c.Watch.Every == none || c.Watch.Every > 0,
+			"iterations, or -1 for never",
+		},
 		{"watch_over", c.Watch.Over, c.Watch.Over > 1 && c.Watch.Over <= 100, "a ratio above 1, such as 1.5"},
-		{"watch_steps", float64(c.Watch.Steps), within(float64(c.Watch.Steps), 1, 1000), "steps from 1 to 1000"},
+		{
+			"watch_steps",
+			float64(c.Watch.Steps),
+			within(float64(c.Watch.Steps), 1, 1000),
+			"steps from 1 to 1000",
+		},
 	} {
 		if s.value != 0 && !s.ok {
 			return fmt.Errorf("detect.%s is %v; set %s", s.key, s.value, s.set)

@@ -17,7 +17,11 @@ func gpus(d ...falcon.Device) string {
 // are named as they are; all four of a stage too, by their clocks. Where there
 // is one stage only, all together are a matter of the facility.
 func TestSlowReplicasByTheirNumber(t *testing.T) {
-	for _, sh := range []shape{{falcon.Layout{TP: 1, DP: 4, PP: 1}, 4}, {falcon.Layout{TP: 1, DP: 4, PP: 2}, 8}, {falcon.Layout{TP: 2, DP: 4, PP: 1}, 4}} {
+	for _, sh := range []shape{
+		{falcon.Layout{TP: 1, DP: 4, PP: 1}, 4},
+		{falcon.Layout{TP: 1, DP: 4, PP: 2}, 8},
+		{falcon.Layout{TP: 2, DP: 4, PP: 1}, 4},
+	} {
 		for n := 1; n <= 4; n++ {
 			for _, counters := range []bool{true, false} {
 				w := newWorld(sh.layout, sh.nodes, 8, uint64(n))
@@ -52,7 +56,8 @@ func TestSlowReplicasByTheirNumber(t *testing.T) {
 				w.clearFaults()
 				w.run(40)
 				if len(w.m.Open()) > 0 || len(w.all) != 1 {
-					t.Errorf("%s: %d incidents, open %v\n%s", name, len(w.all), w.m.Open(), w.out.String())
+					t.Errorf("%s: %d incidents, open %v\n%s",
+						name, len(w.all), w.m.Open(), w.out.String())
 				}
 			}
 		}
@@ -100,7 +105,8 @@ func TestACrowdIsNotWorkThatGrew(t *testing.T) {
 		w.run(60)
 		for _, inc := range w.all {
 			if len(inc.Verdict.Devices) > 0 {
-				t.Errorf("seed %d: %s %v\n%s", seed, inc.Verdict.Cause, inc.Verdict.Devices, w.out.String())
+				t.Errorf("seed %d: %s %v\n%s",
+					seed, inc.Verdict.Cause, inc.Verdict.Devices, w.out.String())
 			}
 		}
 	}

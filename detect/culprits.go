@@ -42,7 +42,10 @@ func (c *culpritHistory) jobName(n Named) string {
 // remember adds a named culprit, once per incident.
 func (c *culpritHistory) remember(n Named) {
 	same := func(o Named) bool {
-		return o.Job == n.Job && o.Incident == n.Incident && o.Device == n.Device && o.Link == n.Link
+		return o.Job == n.Job &&
+			o.Incident == n.Incident &&
+			o.Device == n.Device &&
+			o.Link == n.Link
 	}
 	if (n.Device == "") == (n.Link == falcon.Link{}) || slices.ContainsFunc(c.past, same) {
 		return
@@ -55,16 +58,29 @@ func (c *culpritHistory) remember(n Named) {
 // and confidence are of this slowdown alone.
 func (c *culpritHistory) conclude(s *incidentState, v falcon.Verdict) {
 	if len(s.tests.ownLinks) > 0 {
-		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.tests.ownLinks, l) })
+		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool {
+			return !slices.Contains(s.tests.ownLinks, l)
+		})
 	}
 	if s.burst.evidence != "" {
-		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.burst.evidence})
+		v.Evidence = append(v.Evidence, falcon.Evidence{
+			Kind: falcon.EvidenceHistory,
+			Text: s.burst.evidence,
+		})
 	}
 	for _, d := range v.Devices {
-		c.addRecurrence(&v, string(d), c.pastIncidents(s, func(n Named) bool { return n.Device == d }))
+		c.addRecurrence(
+			&v,
+			string(d),
+			c.pastIncidents(s, func(n Named) bool { return n.Device == d }),
+		)
 	}
 	for _, l := range v.Links {
-		c.addRecurrence(&v, l.String(), c.pastIncidents(s, func(n Named) bool { return n.Link == l }))
+		c.addRecurrence(
+			&v,
+			l.String(),
+			c.pastIncidents(s, func(n Named) bool { return n.Link == l }),
+		)
 	}
 	s.Verdict = v
 }
@@ -84,13 +100,19 @@ func (c *culpritHistory) addRecurrence(v *falcon.Verdict, name string, past []Na
 	if len(past) == 0 {
 		return
 	}
-	first := slices.MinFunc(past, func(a, b Named) int { return a.At.Compare(b.At) })
+	first := slices.MinFunc(past, func(a, b Named) int {
+		return a.At.Compare(b.At)
+	})
 	times := "once"
 	if len(past) > 1 {
 		times = fmt.Sprintf("%d times", len(past))
 	}
-	v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: fmt.Sprintf(
-		"%s was named %s before in the last %s, last by %s", name, times, formatSpan(c.clock.now.Sub(first.At)), c.incidentName(past[len(past)-1]))})
+	v.Evidence = append(v.Evidence, falcon.Evidence{
+		Kind: falcon.EvidenceHistory,
+		Text: fmt.Sprintf(
+			"%s was named %s before in the last %s, last by %s",
+			name, times, formatSpan(c.clock.now.Sub(first.At)), c.incidentName(past[len(past)-1])),
+	})
 }
 
 func (c *culpritHistory) incidentName(n Named) string {
@@ -117,10 +139,20 @@ func formatSpan(d time.Duration) string {
 func (c *culpritHistory) namedBy(s *incidentState) []Named {
 	var out []Named
 	for _, d := range s.Verdict.Devices {
-		out = append(out, Named{Incident: s.ID, At: c.clock.now, Device: d, epoch: c.job.desc.Epoch})
+		out = append(out, Named{
+			Incident: s.ID,
+			At:       c.clock.now,
+			Device:   d,
+			epoch:    c.job.desc.Epoch,
+		})
 	}
 	for _, l := range s.Verdict.Links {
-		out = append(out, Named{Incident: s.ID, At: c.clock.now, Link: l, epoch: c.job.desc.Epoch})
+		out = append(out, Named{
+			Incident: s.ID,
+			At:       c.clock.now,
+			Link:     l,
+			epoch:    c.job.desc.Epoch,
+		})
 	}
 	return out
 }
@@ -143,7 +175,8 @@ func (c *culpritHistory) recurring() []Recurrence {
 		device falcon.Device
 		link   falcon.Link
 	}
-	found, jobs := map[culprit]*Recurrence{}, map[culprit]map[string]bool{}
+	found := map[culprit]*Recurrence{}
+	jobs := map[culprit]map[string]bool{}
 	for _, n := range all {
 		k := culprit{n.Device, n.Link}
 		r := found[k]
@@ -161,7 +194,11 @@ func (c *culpritHistory) recurring() []Recurrence {
 		}
 	}
 	slices.SortFunc(out, func(a, b Recurrence) int {
-		return cmp.Or(b.Times-a.Times, cmp.Compare(a.Device, b.Device), cmp.Compare(a.Link.String(), b.Link.String()))
+		return cmp.Or(
+			b.Times-a.Times,
+			cmp.Compare(a.Device, b.Device),
+			cmp.Compare(a.Link.String(), b.Link.String()),
+		)
 	})
 	return out
 }

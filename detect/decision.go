@@ -10,12 +10,14 @@ type Detector string
 
 // The values of Detector.
 const (
-	ByPosterior  Detector = Detector(bocd.ByPosterior) // an alarm of the change-point filter
-	ByReference  Detector = Detector(bocd.ByReference) // the level, held against what it was
-	ByShift      Detector = Detector(bocd.ByShift)     // package shift's proof: it has no posterior
-	ByEarly      Detector = "early"                    // an early window and counters, before verification (early.go)
-	ByThroughput Detector = "throughput"               // the job is below its best without an onset
-	ByWindows    Detector = "windows"                  // two profile windows, without a change of the iteration time
+	ByPosterior Detector = Detector(bocd.ByPosterior) // an alarm of the change-point filter
+	ByReference Detector = Detector(bocd.ByReference) // the level, held against what it was
+	ByShift     Detector = Detector(bocd.ByShift)     // package shift's proof: it has no posterior
+	// an early window and counters, before verification (early.go)
+	ByEarly      Detector = "early"
+	ByThroughput Detector = "throughput" // the job is below its best without an onset
+	// two profile windows, without a change of the iteration time
+	ByWindows Detector = "windows"
 )
 
 // Decision is what decided one alarm, as it was then: nothing of it is computed when it is read.
@@ -43,8 +45,10 @@ type FilterState struct {
 	bocd.State
 	CentreMs float64 // an iteration is fed as (ms − CentreMs)/ScaleMs
 	ScaleMs  float64
-	From     int64 // first iteration that it was fed since it was last started over, at the earliest the oldest held
-	Removed  []RemovedIteration
+	// first iteration that it was fed since it was last started over, at the
+	// earliest the oldest held
+	From    int64
+	Removed []RemovedIteration
 }
 
 // RemovedIteration was not fed to the filter as it came: it was part of a burst.
@@ -68,17 +72,31 @@ func (l *decisionLog) add(d *Decision) *Decision {
 	return d
 }
 
-func (l *decisionLog) startEpoch() { l.list = nil }
+func (l *decisionLog) startEpoch() {
+	l.list = nil
+}
 
 // decisionOf is what decided a change of a series.
 func decisionOf(rank falcon.Rank, s *series, c bocd.Change) *Decision {
 	d := &Decision{
-		By: ByPosterior, Kind: c.Kind, Rank: rank, Iteration: s.iteration(c.Index), DecidedAt: s.iteration(c.DetectedAt),
-		BeforeMs: c.BeforeMs, AfterMs: c.AfterMs,
+		By:        ByPosterior,
+		Kind:      c.Kind,
+		Rank:      rank,
+		Iteration: s.iteration(c.Index),
+		DecidedAt: s.iteration(c.DetectedAt),
+		BeforeMs:  c.BeforeMs,
+		AfterMs:   c.AfterMs,
 	}
 	if w := c.Why; w != nil {
-		d.By, d.Points, d.Drift = Detector(w.By), w.Points, w.Drift
-		d.Filter = &FilterState{State: w.State, CentreMs: w.CentreMs, ScaleMs: w.ScaleMs, From: s.iteration(w.From)}
+		d.By = Detector(w.By)
+		d.Points = w.Points
+		d.Drift = w.Drift
+		d.Filter = &FilterState{
+			State:    w.State,
+			CentreMs: w.CentreMs,
+			ScaleMs:  w.ScaleMs,
+			From:     s.iteration(w.From),
+		}
 		for _, r := range w.Removed {
 			d.Filter.Removed = append(d.Filter.Removed, RemovedIteration{s.iteration(r.Index), r.Ms, r.As})
 		}
@@ -107,8 +125,17 @@ func (l *decisionLog) noteOpened(alarms []alarm, onset int64) {
 // noteWindows keeps that profile windows opened an incident.
 func (l *decisionLog) noteWindows(s *incidentState, at int64, window uint64, ranks []falcon.Rank) {
 	l.add(&Decision{
-		By: ByWindows, Kind: bocd.KindOnset, Rank: -1, Iteration: s.OnsetIteration, DecidedAt: at,
-		BeforeMs: s.HealthyMs, AfterMs: s.SlowMs, Opened: true, Onset: s.OnsetIteration, Window: window, Ranks: ranks,
+		By:        ByWindows,
+		Kind:      bocd.KindOnset,
+		Rank:      -1,
+		Iteration: s.OnsetIteration,
+		DecidedAt: at,
+		BeforeMs:  s.HealthyMs,
+		AfterMs:   s.SlowMs,
+		Opened:    true,
+		Onset:     s.OnsetIteration,
+		Window:    window,
+		Ranks:     ranks,
 	})
 }
 

@@ -28,13 +28,20 @@ type shadow struct {
 }
 
 func newShadow(m *Machine) *shadow {
-	s := &shadow{cfg: m.cfg.Tracker, seen: map[*Decision]bool{}, by: map[Detector]int{}, kinds: map[bocd.Kind]int{}}
+	s := &shadow{
+		cfg:   m.cfg.Tracker,
+		seen:  map[*Decision]bool{},
+		by:    map[Detector]int{},
+		kinds: map[bocd.Kind]int{},
+	}
 	s.forget()
 	return s
 }
 
 func (s *shadow) forget() {
-	s.job, s.held, s.ranks = map[int64]float64{}, map[int64]bool{}, map[falcon.Rank]map[int64]float64{}
+	s.job = map[int64]float64{}
+	s.held = map[int64]bool{}
+	s.ranks = map[falcon.Rank]map[int64]float64{}
 }
 
 func (s *shadow) take(in Samples) {
@@ -57,7 +64,9 @@ func (s *shadow) again(d *Decision) (bocd.State, int64) {
 	from := s.ranks[d.Rank]
 	if d.Rank < 0 {
 		from = maps.Clone(s.job)
-		maps.DeleteFunc(from, func(i int64, _ float64) bool { return s.held[i] })
+		maps.DeleteFunc(from, func(i int64, _ float64) bool {
+			return s.held[i]
+		})
 	}
 	at := slices.DeleteFunc(slices.Sorted(maps.Keys(from)), func(i int64) bool { return i > d.DecidedAt })
 	at = at[max(0, len(at)-d.Filter.Seen):]
@@ -71,7 +80,11 @@ func (s *shadow) again(d *Decision) (bocd.State, int64) {
 		}
 		_, _ = f.Observe(ms/d.Filter.ScaleMs - d.Filter.CentreMs/d.Filter.ScaleMs)
 	}
-	out := bocd.State{Step: f.Last(), Seen: f.Seen(), Alarm: d.Filter.Alarm}
+	out := bocd.State{
+		Step:  f.Last(),
+		Seen:  f.Seen(),
+		Alarm: d.Filter.Alarm,
+	}
 	for r, p := range f.Runs {
 		out.Runs = append(out.Runs, bocd.Run{Length: r, P: p})
 	}
@@ -95,9 +108,11 @@ func (s *shadow) check(t *testing.T, m *Machine) {
 			continue
 		}
 		want, from := s.again(d)
-		if !equalBits(d.Filter.State, want) || m.samples.slowest.seen < m.cfg.History && from != d.Filter.From {
+		if !equalBits(d.Filter.State, want) ||
+			m.samples.slowest.seen < m.cfg.History && from != d.Filter.From {
 			t.Errorf("%s at %d of rank %d by %s: P %v of %d runs, fed from %d; again P %v of %d, from %d",
-				d.Kind, d.Iteration, d.Rank, d.By, d.Filter.PRecent, len(d.Filter.Runs), d.Filter.From, want.PRecent, len(want.Runs), from)
+				d.Kind, d.Iteration, d.Rank, d.By, d.Filter.PRecent, len(d.Filter.Runs),
+				d.Filter.From, want.PRecent, len(want.Runs), from)
 		}
 		s.filled += len(d.Filter.Removed)
 		s.checkColumn(t, m, d)
@@ -113,17 +128,29 @@ func (s *shadow) checkColumn(t *testing.T, m *Machine, d *Decision) {
 	want := make([]float64, 128)
 	d.Filter.Binned(want)
 	for _, c := range m.Series(0, m.cfg.History, len(want)) {
-		if c.Iteration == d.DecidedAt && (!slices.EqualFunc(c.Posterior, want, sameBits) || c.MAP != d.Filter.MAP || c.Alarm != d.Filter.Alarm) {
-			t.Errorf("%s at %d: the column of iteration %d is not what decided", d.Kind, d.Iteration, d.DecidedAt)
+		if c.Iteration == d.DecidedAt &&
+			(!slices.EqualFunc(c.Posterior, want, sameBits) ||
+				c.MAP != d.Filter.MAP ||
+				c.Alarm != d.Filter.Alarm) {
+			t.Errorf("%s at %d: the column of iteration %d is not what decided",
+				d.Kind, d.Iteration, d.DecidedAt)
 		}
 	}
 }
 
-func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
+func sameBits(a, b float64) bool {
+	return math.Float64bits(a) == math.Float64bits(b)
+}
 
 func equalBits(a, b bocd.State) bool {
-	return sameBits(a.PRecent, b.PRecent) && sameBits(a.PMAP, b.PMAP) && a.MAP == b.MAP && a.Seen == b.Seen && a.Alarm == b.Alarm &&
-		slices.EqualFunc(a.Runs, b.Runs, func(x, y bocd.Run) bool { return x.Length == y.Length && sameBits(x.P, y.P) })
+	return sameBits(a.PRecent, b.PRecent) &&
+		sameBits(a.PMAP, b.PMAP) &&
+		a.MAP == b.MAP &&
+		a.Seen == b.Seen &&
+		a.Alarm == b.Alarm &&
+		slices.EqualFunc(a.Runs, b.Runs, func(x, y bocd.Run) bool {
+			return x.Length == y.Length && sameBits(x.P, y.P)
+		})
 }
 
 // At every alarm of every script the filter that is kept, and drawn, is the one that decided: to
@@ -131,7 +158,9 @@ func equalBits(a, b bocd.State) bool {
 // states.
 func TestDecisionsOfAllScripts(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
-	by, kinds, removed := map[Detector]int{}, map[bocd.Kind]int{}, 0
+	by := map[Detector]int{}
+	kinds := map[bocd.Kind]int{}
+	removed := 0
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			var s script

@@ -15,12 +15,12 @@
 //
 // # Parts
 //
-// Machine routes inputs and owns the order of things. Its parts own their
-// state, and each knows only those before it: the job, the samples, the
-// incidents, the history of culprits, the baseline, the onset detector, the log
-// of bursts, the log of incidents that may come back, the evidence (timing, counters and tests), the log of links, the
-// profiler, the comparison with healthy peers, the watch of ranks, the planner of tests, the judge of relief, and
-// the watch of links whose ranks moved away.
+// Machine routes inputs and owns the order of things. Its parts own their state, and each knows
+// only those before it: the job, the samples, the incidents, the history of culprits, the
+// baseline, the onset detector, the log of bursts, the log of incidents that may come back, the
+// evidence (timing, counters and tests), the log of links, the profiler, the comparison with
+// healthy peers, the watch of ranks, the planner of tests, the judge of relief, and the watch of
+// links whose ranks moved away.
 //
 // # From a slow iteration to an incident
 //

@@ -31,7 +31,9 @@ type earlyLook struct {
 
 // startEpoch forgets what was seen of another epoch's processes.
 func (e *earlyLook) startEpoch() {
-	e.newest, e.wait, e.notBefore = nil, 0, 0
+	e.newest = nil
+	e.wait = 0
+	e.notBefore = 0
 }
 
 // request asks for a window after a slow iteration, unless there was one a short time ago,
@@ -51,19 +53,27 @@ func (e *earlyLook) request(iteration int64) {
 func (e *earlyLook) isOwn(w *window) bool { return w.id == e.asked }
 
 // keep holds a window until a culprit is named.
-func (e *earlyLook) keep(w *window, res peer.Result) { e.newest, e.res = w, res }
+func (e *earlyLook) keep(w *window, res peer.Result) {
+	e.newest, e.res = w, res
+}
 
 // drop forgets a window that has named its culprit.
-func (e *earlyLook) drop() { e.newest = nil }
+func (e *earlyLook) drop() {
+	e.newest = nil
+}
 
 // justify is called for a verified onset: the look was not in vain.
-func (e *earlyLook) justify() { e.wait = 0 }
+func (e *earlyLook) justify() {
+	e.wait = 0
+}
 
 // isOf reports whether there is a window for an onset: its iterations began after the one
 // during which it was asked for.
 func (e *earlyLook) isOf(onset int64) bool {
 	w := e.newest
-	return w != nil && w.iteration >= onset-1 && w.iteration <= onset+e.cfg.MergeWithin
+	return w != nil &&
+		w.iteration >= onset-1 &&
+		w.iteration <= onset+e.cfg.MergeWithin
 }
 
 // levelBefore is what an iteration is held against: the baseline, and while incidents are open
@@ -89,8 +99,13 @@ func (e *earlyLook) isSlow(ms float64) bool {
 
 // isDue reports whether an iteration of a settled job is slow, beyond what is known.
 func (e *earlyLook) isDue(c cell) bool {
-	return e.cfg.Early.Iterations > 0 && !e.samples.isLearning() && e.isSlow(c.ms) && !e.baseline.isActions(c.iteration, c.ms) &&
-		e.evidence.hasHealthy() && !e.profile.learningDue() && e.incidents.allLocated()
+	return e.cfg.Early.Iterations > 0 &&
+		!e.samples.isLearning() &&
+		e.isSlow(c.ms) &&
+		!e.baseline.isActions(c.iteration, c.ms) &&
+		e.evidence.hasHealthy() &&
+		!e.profile.learningDue() &&
+		e.incidents.allLocated()
 }
 
 // slowRun is how many iterations there were since the window was asked for, 0 without a
@@ -117,12 +132,35 @@ func (e *earlyLook) onset(healthyBefore func(alarm) float64) (a alarm, ok bool) 
 		return alarm{}, false
 	}
 	w, slowest := e.newest, e.samples.slowest
-	a = alarm{-1, w.iteration, e.levelBefore(), slowest.valueAt(slowest.seen - 1), e.samples.changeProbability(), nil}
-	s := newIncident(falcon.Incident{OnsetIteration: w.iteration, HealthyMs: healthyBefore(a), SlowMs: a.afterMs}, w.id)
+	a = alarm{
+		-1,
+		w.iteration,
+		e.levelBefore(),
+		slowest.valueAt(slowest.seen - 1),
+		e.samples.changeProbability(),
+		nil,
+	}
+	s := newIncident(
+		falcon.Incident{
+			OnsetIteration: w.iteration,
+			HealthyMs:      healthyBefore(a),
+			SlowMs:         a.afterMs,
+		},
+		w.id,
+	)
 	timing, _, ok := e.judge(s)
 	a.why = &Decision{
-		By: ByEarly, Kind: bocd.KindOnset, Rank: -1, Iteration: w.iteration, DecidedAt: slowest.lastIteration(),
-		BeforeMs: a.beforeMs, AfterMs: a.afterMs, Points: e.slowRun(), Window: w.id, Ranks: timing.Slow, Confirming: ok,
+		By:         ByEarly,
+		Kind:       bocd.KindOnset,
+		Rank:       -1,
+		Iteration:  w.iteration,
+		DecidedAt:  slowest.lastIteration(),
+		BeforeMs:   a.beforeMs,
+		AfterMs:    a.afterMs,
+		Points:     e.slowRun(),
+		Window:     w.id,
+		Ranks:      timing.Slow,
+		Confirming: ok,
 	}
 	return a, ok
 }
@@ -138,13 +176,18 @@ const (
 // judge is what the window shows of an incident; ok reports whether it is enough to name
 // its culprit: the job is slow still, and counters accuse each rank that the window does.
 func (e *earlyLook) judge(s *incidentState) (timing peer.Result, v falcon.Verdict, ok bool) {
-	if e.clock.now.Sub(e.samples.times.startOfIteration(s.OnsetIteration)) < earlyLasts || e.slowRun() == 0 {
+	if e.clock.now.Sub(e.samples.times.startOfIteration(s.OnsetIteration)) < earlyLasts ||
+		e.slowRun() == 0 {
 		return timing, v, false
 	}
 	timing = e.evidence.withoutOthers(e.res, s)
 	c := e.evidence.caseFor(s, timing)
 	v = cause.Judge(c)
-	confirmed := timing.Clear && len(timing.Slow) > 0 && !slices.ContainsFunc(timing.Slow, func(r falcon.Rank) bool { return !c.Confirmed(r) })
+	confirmed := timing.Clear &&
+		len(timing.Slow) > 0 &&
+		!slices.ContainsFunc(timing.Slow, func(r falcon.Rank) bool {
+			return !c.Confirmed(r)
+		})
 	return timing, v, confirmed && e.evidence.isConvincing(v, timing)
 }
 

@@ -26,7 +26,10 @@ type evidence struct {
 func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
 	return was != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
-		return o.namesAnyRank(r) && ev.job.namesDeviceOf(o, r) && int(r) < len(was.Ranks) && res.Ranks[r].Ratio > longerBy*was.Ranks[r].Ratio
+		return o.namesAnyRank(r) &&
+			ev.job.namesDeviceOf(o, r) &&
+			int(r) < len(was.Ranks) &&
+			res.Ranks[r].Ratio > longerBy*was.Ranks[r].Ratio
 	})
 }
 
@@ -38,11 +41,19 @@ func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 	}
 	return slices.ContainsFunc(res.Groups, func(g peer.Group) bool {
 		return g.Suspect && slices.ContainsFunc(was.Groups, func(b peer.Group) bool {
-			return b.Suspect && b.Comm == g.Comm && b.Op == g.Op && b.Bytes == g.Bytes && g.TransferMs > longerBy*b.TransferMs
+			return b.Suspect &&
+				b.Comm == g.Comm &&
+				b.Op == g.Op &&
+				b.Bytes == g.Bytes &&
+				g.TransferMs > longerBy*b.TransferMs
 		})
 	}) || slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool {
 		return p.Suspect && slices.ContainsFunc(was.Pairs, func(b peer.Pair) bool {
-			return b.Suspect && b.From == p.From && b.To == p.To && b.Bytes == p.Bytes && p.RecvMs > longerBy*b.RecvMs
+			return b.Suspect &&
+				b.From == p.From &&
+				b.To == p.To &&
+				b.Bytes == p.Bytes &&
+				p.RecvMs > longerBy*b.RecvMs
 		})
 	})
 }
@@ -55,7 +66,10 @@ func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool 
 	c, before := ev.caseFor(s, *timing), s.search.accused
 	s.search.accused = timing.Slow
 	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool {
-		return !c.Confirmed(r) && (!slices.Contains(before, r) || ev.explainedShare(s, timing.Ranks[r]) < explainLeast || !ev.slowInMostSteps(&timing.Ranks[r]))
+		return !c.Confirmed(r) &&
+			(!slices.Contains(before, r) ||
+				ev.explainedShare(s, timing.Ranks[r]) < explainLeast ||
+				!ev.slowInMostSteps(&timing.Ranks[r]))
 	})
 	ranks := len(timing.Slow) == len(s.search.accused)
 	return ev.dropMinorLinks(s, timing) && ranks
@@ -67,11 +81,14 @@ func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool 
 // reported. It reports whether all stay.
 func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 	lost := s.SlowMs - s.BeforeMs
-	others := len(timing.Slow)+len(timing.SlowStages) > 0 || timing.AllSlow || timing.Uneven
+	others := len(timing.Slow)+len(timing.SlowStages) > 0 ||
+		timing.AllSlow ||
+		timing.Uneven
 	if s.BeforeMs <= 0 || lost <= 0 || s.tests.results != nil || others {
 		return true
 	}
-	most, both := 0.0, map[[2]falcon.Rank]float64{}
+	most := 0.0
+	both := map[[2]falcon.Rank]float64{}
 	for _, g := range timing.Groups {
 		if g.Suspect {
 			most = max(most, (g.TransferMs-g.BaseMs)*g.CallsPerIt)
@@ -87,7 +104,8 @@ func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 	if most == 0 || most >= linkLeast*lost {
 		return true
 	}
-	timing.Groups, timing.Pairs = slices.Clone(timing.Groups), slices.Clone(timing.Pairs)
+	timing.Groups = slices.Clone(timing.Groups)
+	timing.Pairs = slices.Clone(timing.Pairs)
 	for i := range timing.Groups {
 		timing.Groups[i].Suspect = false
 	}
@@ -109,7 +127,10 @@ func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 	replica := ev.job.desc.Layout.Replica(r.Rank)
 	lost := s.SlowMs - s.BeforeMs
-	if s.BeforeMs <= 0 || lost <= 0 || r.Ratio <= 0 || replica >= len(ev.job.desc.MicroBatches) {
+	if s.BeforeMs <= 0 ||
+		lost <= 0 ||
+		r.Ratio <= 0 ||
+		replica >= len(ev.job.desc.MicroBatches) {
 		return 1
 	}
 	passes := float64(int(ev.job.desc.MicroBatches[replica]) + ev.job.desc.Layout.PP - 1)
@@ -119,8 +140,12 @@ func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 // caseFor joins a window's timing with the counters since the onset.
 func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 	c := cause.Case{
-		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Timing: timing,
-		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs, Paths: ev.job.pathsOf,
+		Layout:    ev.job.desc.Layout,
+		Placement: ev.job.desc.Placement,
+		Timing:    timing,
+		HealthyMs: s.HealthyMs,
+		SlowMs:    s.SlowMs,
+		Paths:     ev.job.pathsOf,
 	}
 	if s.isSmall(ev.cfg) {
 		c.Small = s.SlowMs/s.HealthyMs - 1
@@ -137,9 +162,15 @@ func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 // withoutOthers leaves out of a result what other open incidents explain: their ranks, and the
 // groups and pairs of a slow link or of a rank whose slow host serves the network late.
 func (ev *evidence) withoutOthers(res peer.Result, s *incidentState) peer.Result {
-	others := slices.DeleteFunc(ev.incidents.openIncidents(), func(o *incidentState) bool { return o == s || !o.isLocated() })
+	others := slices.DeleteFunc(ev.incidents.openIncidents(), func(o *incidentState) bool {
+		return o == s || !o.isLocated()
+	})
 	named := func(r falcon.Rank) bool {
-		return slices.ContainsFunc(others, func(o *incidentState) bool { return ev.isCompute(o) && o.namesAnyRank(r) && ev.job.namesDeviceOf(o, r) })
+		return slices.ContainsFunc(others, func(o *incidentState) bool {
+			return ev.isCompute(o) &&
+				o.namesAnyRank(r) &&
+				ev.job.namesDeviceOf(o, r)
+		})
 	}
 	ev.shareOut(&res, named)
 	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), named)
@@ -152,24 +183,36 @@ func (ev *evidence) withoutOthers(res peer.Result, s *incidentState) peer.Result
 // messages of a pipeline that they throttle.
 func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	stay := slices.DeleteFunc(slices.Clone(others), (*incidentState).hasOnlyLinks)
-	lines := slices.DeleteFunc(slices.Clone(others), func(o *incidentState) bool { return !o.hasOnlyLinks() })
+	lines := slices.DeleteFunc(slices.Clone(others), func(o *incidentState) bool {
+		return !o.hasOnlyLinks()
+	})
 	explained := func(ranks ...falcon.Rank) bool {
 		return slices.ContainsFunc(stay, func(o *incidentState) bool {
-			return o.namesAnyRank(ranks...) && (o.Verdict.HasCause(falcon.CauseNetwork) || !o.Verdict.HasCause(falcon.CauseGPU) || o.Verdict.HasCause(falcon.CauseCPU))
+			return o.namesAnyRank(ranks...) &&
+				(o.Verdict.HasCause(falcon.CauseNetwork) ||
+					!o.Verdict.HasCause(falcon.CauseGPU) ||
+					o.Verdict.HasCause(falcon.CauseCPU))
 		})
 	}
 	throttled := map[int]bool{}
 	for _, o := range lines {
 		maps.Copy(throttled, ev.job.throttledReplicas(o, res))
 	}
-	res.Groups, res.Pairs = slices.Clone(res.Groups), slices.Clone(res.Pairs)
+	res.Groups = slices.Clone(res.Groups)
+	res.Pairs = slices.Clone(res.Pairs)
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		g.Suspect = g.Suspect && !explained(g.Ranks...) && !slices.ContainsFunc(lines, func(o *incidentState) bool { return ev.job.crossesLinkOf(o, g) })
+		g.Suspect = g.Suspect &&
+			!explained(g.Ranks...) &&
+			!slices.ContainsFunc(lines, func(o *incidentState) bool {
+				return ev.job.crossesLinkOf(o, g)
+			})
 	}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
-		p.Suspect = p.Suspect && !explained(p.From, p.To) && !throttled[ev.job.desc.Layout.Replica(p.To)]
+		p.Suspect = p.Suspect &&
+			!explained(p.From, p.To) &&
+			!throttled[ev.job.desc.Layout.Replica(p.To)]
 	}
 }
 
@@ -189,7 +232,11 @@ func (ev *evidence) isConvincing(v falcon.Verdict, res peer.Result) bool {
 		return v.Confidence >= 0.7
 	}
 	for _, r := range res.Slow {
-		if q := &res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited || !ev.slowInMostSteps(q) {
+		q := &res.Ranks[r]
+		if !res.Clear ||
+			q.Basis != peer.ByPeers ||
+			!q.Awaited ||
+			!ev.slowInMostSteps(q) {
 			return false
 		}
 	}
@@ -226,10 +273,14 @@ func (ev *evidence) accuseUnnamed(res *peer.Result, ranks []falcon.Rank, named f
 	if 2*len(rest) >= len(ranks) {
 		return false
 	}
-	res.Ranks, res.Slow, res.Clear = slices.Clone(res.Ranks), slices.Clone(res.Slow), true
+	res.Ranks = slices.Clone(res.Ranks)
+	res.Slow = slices.Clone(res.Slow)
+	res.Clear = true
 	for _, r := range rest {
 		if q := &res.Ranks[r]; q.OwnRatio > ev.suspectRatio() {
-			q.Ratio, q.Basis, q.Slow = q.OwnRatio, peer.ByOwn, true
+			q.Ratio = q.OwnRatio
+			q.Basis = peer.ByOwn
+			q.Slow = true
 			res.Slow = append(res.Slow, r)
 		}
 	}
@@ -259,8 +310,12 @@ func (ev *evidence) clockBack(s *incidentState) (at, bad int64, ok bool) {
 // rule again; known is false where something was not measured.
 func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, known bool) {
 	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
-		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return (g.Suspect || g.Crowded) && s.namesAnyRank(g.Ranks...) }) ||
-			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.namesAnyRank(p.From, p.To) })
+		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool {
+			return (g.Suspect || g.Crowded) && s.namesAnyRank(g.Ranks...)
+		}) ||
+			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool {
+				return p.Suspect && s.namesAnyRank(p.From, p.To)
+			})
 		return !suspect, res.Missing == 0
 	}
 	for _, d := range s.Verdict.Devices {
@@ -272,7 +327,9 @@ func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, 
 		if q.Basis == peer.ByNone {
 			return false, false
 		}
-		if q.Ratio > ev.suspectRatio() || res.AllSlow || slices.Contains(res.SlowStages, ev.job.desc.Layout.Coord(r).PP) {
+		if q.Ratio > ev.suspectRatio() ||
+			res.AllSlow ||
+			slices.Contains(res.SlowStages, ev.job.desc.Layout.Coord(r).PP) {
 			return false, true
 		}
 	}
@@ -287,8 +344,13 @@ func (ev *evidence) concerned(s *incidentState, v falcon.Validation) bool {
 	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration
 		return false
 	}
-	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool { return slices.Contains(s.Verdict.Devices, g.Device) }) ||
-		s.Verdict.Cause == falcon.CauseNetwork && slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool { return s.namesAnyRank(l.From) && s.namesAnyRank(l.To) })
+	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool {
+		return slices.Contains(s.Verdict.Devices, g.Device)
+	}) ||
+		s.Verdict.Cause == falcon.CauseNetwork &&
+			slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool {
+				return s.namesAnyRank(l.From) && s.namesAnyRank(l.To)
+			})
 }
 
 // linkLeast is the share of the slowdown that the slowest groups or links must
@@ -304,9 +366,14 @@ const longerBy = 1.1
 
 func (ev *evidence) hasHealthy() bool { return ev.healthy.Known() }
 
-func (ev *evidence) resetHealthy() { ev.healthy, ev.uneven = peer.Healthy{}, unevenWindow{} }
+func (ev *evidence) resetHealthy() {
+	ev.healthy = peer.Healthy{}
+	ev.uneven = unevenWindow{}
+}
 
-func (ev *evidence) learnHealthy(res peer.Result) { ev.healthy.Learn(res) }
+func (ev *evidence) learnHealthy(res peer.Result) {
+	ev.healthy.Learn(res)
+}
 
 // moveHealthy takes the devices' healthy pace to another placement.
 func (ev *evidence) moveHealthy(was, now falcon.Placement) {
@@ -334,7 +401,11 @@ func (ev *evidence) portsBusy(n falcon.Node, link []falcon.Node, since time.Time
 func (ev *evidence) comparison(profiles []falcon.RankProfile) peer.Window {
 	healthy := ev.healthy
 	return peer.Window{
-		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Comms: ev.job.desc.Comms,
-		Profiles: profiles, Healthy: &healthy, Rules: ev.rules(),
+		Layout:    ev.job.desc.Layout,
+		Placement: ev.job.desc.Placement,
+		Comms:     ev.job.desc.Comms,
+		Profiles:  profiles,
+		Healthy:   &healthy,
+		Rules:     ev.rules(),
 	}
 }

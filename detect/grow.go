@@ -15,7 +15,9 @@ func (m *Machine) mergeIntoOpen(s *incidentState, res peer.Result, last bool) bo
 		if o == s || !o.isLocated() || !o.Open() {
 			continue
 		}
-		computes, transfers := m.evidence.isCompute(o) && (m.evidence.computesLonger(o, res) || last && o.namesAnyRank(res.Slow...)), m.evidence.transfersLonger(o, res)
+		computes, transfers := m.evidence.isCompute(o) &&
+			(m.evidence.computesLonger(o, res) || last && o.namesAnyRank(res.Slow...)),
+			m.evidence.transfersLonger(o, res)
 		if !computes && !transfers {
 			continue
 		}
@@ -37,13 +39,19 @@ func (m *Machine) recordGrowth(o, s *incidentState, res peer.Result) {
 	c := m.evidence.caseFor(o, timing)
 	c.Counters = m.evidence.caseFor(s, timing).Counters // since it got worse
 	v := cause.Judge(c)
-	if v.Cause == o.Verdict.Cause && slices.Equal(v.Devices, o.Verdict.Devices) && slices.Equal(v.Links, o.Verdict.Links) {
+	if v.Cause == o.Verdict.Cause &&
+		slices.Equal(v.Devices, o.Verdict.Devices) &&
+		slices.Equal(v.Links, o.Verdict.Links) {
 		v.Severity = max(v.Severity, o.Verdict.Severity)
 		o.basis.timing = &timing
 		m.culprits.conclude(o, v)
 	}
-	o.Verdict.Severity = max(o.Verdict.Severity, cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)))
-	m.out.addNote(o.ID, s.OnsetIteration, "onset", "%s got worse: no culprit besides %s", o.ID, culpritNames(o.Verdict))
+	o.Verdict.Severity = max(
+		o.Verdict.Severity,
+		cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)),
+	)
+	m.out.addNote(o.ID, s.OnsetIteration, "onset", "%s got worse: no culprit besides %s",
+		o.ID, culpritNames(o.Verdict))
 	m.out.updateIncident(o)
 }
 
@@ -52,23 +60,37 @@ func (m *Machine) recordGrowth(o, s *incidentState, res peer.Result) {
 // It returns the verdict that is left for the first.
 func (m *Machine) splitLinks(o *incidentState, v falcon.Verdict) falcon.Verdict {
 	before := o.Verdict.Links
-	added := slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return slices.Contains(before, l) })
-	kept := slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(before, l) })
+	added := slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool {
+		return slices.Contains(before, l)
+	})
+	kept := slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool {
+		return !slices.Contains(before, l)
+	})
 	if o.tests.grewAt == 0 || len(added) == 0 || len(kept) == 0 {
 		return v
 	}
 	s := newIncident(falcon.Incident{
-		State: falcon.IncidentVerified, OnsetIteration: o.tests.grewAt, DetectedIteration: m.samples.newest,
-		RelievedIteration: falcon.NoIteration, HealthyMs: o.HealthyMs, SlowMs: o.SlowMs, Probability: o.Probability,
+		State:             falcon.IncidentVerified,
+		OnsetIteration:    o.tests.grewAt,
+		DetectedIteration: m.samples.newest,
+		RelievedIteration: falcon.NoIteration,
+		HealthyMs:         o.HealthyMs,
+		SlowMs:            o.SlowMs,
+		Probability:       o.Probability,
 	}, m.profile.windowID)
 	s.basis = verdictBasis{timing: o.basis.timing, at: m.clock.now}
-	s.tests = testState{results: o.tests.results, done: true, ownLinks: added}
+	s.tests = testState{
+		results:  o.tests.results,
+		done:     true,
+		ownLinks: added,
+	}
 	o.tests.grewAt, o.tests.ownLinks = 0, kept
 	m.incidents.add(s)
 	second := v
 	second.Links = added
 	m.publishVerdict(s, second)
-	m.out.addNote(s.ID, s.OnsetIteration, "onset", "%s: %s is slow beside the link of %s", s.ID, culpritNames(second), o.ID)
+	m.out.addNote(s.ID, s.OnsetIteration, "onset", "%s: %s is slow beside the link of %s",
+		s.ID, culpritNames(second), o.ID)
 	v.Links = kept
 	return v
 }

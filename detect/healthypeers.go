@@ -24,8 +24,10 @@ type state struct{ incidents, windows int }
 
 // ratio is a rank's self time over that of its healthy peers, 0 where it has none.
 func (h *healthyPeers) ratio(r falcon.Rank) float64 {
-	if now := (state{h.out.updates, h.profile.kept}); now != h.of || h.ratios == nil {
-		h.of, h.ratios = now, map[falcon.Rank]float64{}
+	now := (state{h.out.updates, h.profile.kept})
+	if now != h.of || h.ratios == nil {
+		h.of = now
+		h.ratios = map[falcon.Rank]float64{}
 		h.compare()
 	}
 	if ratio, beside := h.ratios[r]; beside {
@@ -71,7 +73,10 @@ func (h *healthyPeers) compareOne(r falcon.Rank, column []falcon.Rank, named map
 func (n *incidentSet) slowRanks() map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
 	for _, s := range n.openIncidents() {
-		if s.ID == "" || !s.isLocated() || s.Verdict.Cause == falcon.CauseNotHardware || s.Verdict.Cause == falcon.CauseNetwork {
+		if s.ID == "" ||
+			!s.isLocated() ||
+			s.Verdict.Cause == falcon.CauseNotHardware ||
+			s.Verdict.Cause == falcon.CauseNetwork {
 			continue
 		}
 		for _, r := range s.Verdict.Ranks {

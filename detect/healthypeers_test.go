@@ -33,7 +33,8 @@ func TestHealthyRanksAreComparedWithHealthyPeers(t *testing.T) {
 			case !healthy && got.SelfRatio < 1.7:
 				t.Errorf("%d culprits: rank %d has %.2f", i+1, r, got.SelfRatio)
 			}
-			t.Logf("%d culprits: rank %d: %.2f, among all peers %.2f", i+1, r, got.SelfRatio, w.m.profile.shown[r].Ratio)
+			t.Logf("%d culprits: rank %d: %.2f, among all peers %.2f",
+				i+1, r, got.SelfRatio, w.m.profile.shown[r].Ratio)
 		}
 	}
 }

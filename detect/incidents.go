@@ -17,7 +17,8 @@ type incidentState struct {
 	floorMs float64     // level that other incidents and their actions leave, 0 = none did at the onset
 	held    *heldLevels // what it knew of the job before this one, until it is known whether that is the same
 	lasted  bool        // it has been slow for so long that it is reported without a culprit
-	past    *ended      // the occurrence before, which is over, where the incident is back; nil = it is the first
+	// the occurrence before, which is over, where the incident is back; nil = it is the first
+	past *ended
 
 	search  searchState
 	basis   verdictBasis
@@ -30,7 +31,11 @@ type incidentState struct {
 
 // newIncident is an incident for which no window up to the given one was asked for.
 func newIncident(inc falcon.Incident, window uint64) *incidentState {
-	return &incidentState{Incident: inc, search: searchState{after: window}, actions: actionState{inForce: map[falcon.Rung]bool{}}}
+	return &incidentState{
+		Incident: inc,
+		search:   searchState{after: window},
+		actions:  actionState{inForce: map[falcon.Rung]bool{}},
+	}
 }
 
 // searchState is how far the search for a culprit is.
@@ -70,7 +75,9 @@ type moveState struct {
 	done      bool
 	reference *peer.Result // a later window is compared with it while the verdict has no basis
 	links     linkRelief   // how its links are watched
-	backAt    int64        // iteration from which the ranks are back in their places, and the iteration time shows the fault again
+	// iteration from which the ranks are back in their places, and the iteration time
+	// shows the fault again
+	backAt int64
 }
 
 // actionState is what is done about an incident.
@@ -97,19 +104,31 @@ type reliefState struct {
 
 // testGrowth has the links of an incident that got worse tested again.
 func (t *testState) testGrowth(onset int64) {
-	t.grewAt, t.done, t.asks, t.notBefore = onset, false, 0, 0
+	t.grewAt = onset
+	t.done = false
+	t.asks = 0
+	t.notBefore = 0
 }
 
 // resetEpoch forgets the tests of another epoch's processes.
-func (t *testState) resetEpoch() { t.results, t.done, t.asks, t.notBefore = nil, false, 0, 0 }
+func (t *testState) resetEpoch() {
+	t.results = nil
+	t.done = false
+	t.asks = 0
+	t.notBefore = 0
+}
 
 // startWatch begins to look for relief from an iteration on: the culprit is slow then.
 func (r *reliefState) startWatch(iteration int64) {
-	r.lastWindow, r.badAt, r.healthyAt = iteration, iteration, falcon.NoIteration
+	r.lastWindow = iteration
+	r.badAt = iteration
+	r.healthyAt = falcon.NoIteration
 }
 
 // seenBad ends a streak of healthy windows.
-func (r *reliefState) seenBad(iteration int64) { r.streak, r.badAt = 0, iteration }
+func (r *reliefState) seenBad(iteration int64) {
+	r.streak, r.badAt = 0, iteration
+}
 
 // seenHealthy counts a healthy window, asked for after an iteration.
 func (r *reliefState) seenHealthy(iteration int64) {
@@ -121,8 +140,13 @@ func (r *reliefState) seenHealthy(iteration int64) {
 
 // resetEpoch forgets what was seen of another epoch's processes.
 func (r *reliefState) resetEpoch() {
-	r.streak, r.lastWindow, r.badAt, r.healthyAt = 0, 0, falcon.NoIteration, falcon.NoIteration
-	r.byWindows, r.check, r.urgent = true, false, false
+	r.streak = 0
+	r.lastWindow = 0
+	r.badAt = falcon.NoIteration
+	r.healthyAt = falcon.NoIteration
+	r.byWindows = true
+	r.check = false
+	r.urgent = false
 }
 
 // incidentSet is the incidents known, in order of their onset.
@@ -138,13 +162,18 @@ type incidentSet struct {
 // hasOnlyLinks reports whether the links of an incident must be watched as such: it names nothing
 // else, and a placement changed what they carry.
 func (s *incidentState) hasOnlyLinks() bool {
-	return s.move.done && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
+	return s.move.done &&
+		s.Verdict.Cause == falcon.CauseNetwork &&
+		len(s.Verdict.Devices) == 0 &&
+		len(s.Verdict.Links) > 0
 }
 
 // markDisplaced records that an incident's culprits do other work than when they were
 // named: the iteration time shows nothing of them while that lasts.
 func (s *incidentState) markDisplaced() {
-	s.move.done, s.relief.streak, s.move.links = true, 0, linkRelief{}
+	s.move.done = true
+	s.relief.streak = 0
+	s.move.links = linkRelief{}
 	s.relief.byWindows = s.relief.byWindows || s.isLocated()
 }
 
@@ -158,13 +187,15 @@ func (s *incidentState) comparedWindow() *peer.Result {
 
 // pauseRelief begins a silence: looks before and after it are not consecutive.
 func (s *incidentState) pauseRelief(now time.Time) {
-	s.relief.silent, s.relief.streak = nodeSilence{since: now, later: s.relief.check}, 0
+	s.relief.silent = nodeSilence{since: now, later: s.relief.check}
+	s.relief.streak = 0
 	s.relief.check, s.relief.urgent = false, false
 }
 
 // resumeRelief ends it. A postponed look is due; tests refused meanwhile do not count.
 func (s *incidentState) resumeRelief() {
-	s.relief.check, s.relief.silent = s.relief.silent.later, nodeSilence{}
+	s.relief.check = s.relief.silent.later
+	s.relief.silent = nodeSilence{}
 	s.move.links.clearRefusals()
 }
 
@@ -177,15 +208,20 @@ func (s *incidentState) subject() string {
 
 // isLocated reports whether a culprit was named.
 func (s *incidentState) isLocated() bool {
-	return s.State == falcon.IncidentLocated && len(s.Verdict.Devices)+len(s.Verdict.Links)+len(s.Verdict.Ranks) > 0
+	return s.State == falcon.IncidentLocated &&
+		len(s.Verdict.Devices)+len(s.Verdict.Links)+len(s.Verdict.Ranks) > 0
 }
 
 // hasVerdict reports whether there is a verdict, even one that names no rank.
-func (s *incidentState) hasVerdict() bool { return s.State != falcon.IncidentVerified }
+func (s *incidentState) hasVerdict() bool {
+	return s.State != falcon.IncidentVerified
+}
 
 // isUnexplained reports whether the verdict names no rank and no cause, to be tried again.
 func (s *incidentState) isUnexplained() bool {
-	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.isLocated()
+	return s.State == falcon.IncidentLocated &&
+		s.Verdict.Cause == falcon.CauseUnknown &&
+		!s.isLocated()
 }
 
 // reliefByWindows reports whether relief must be looked for on the culprit itself.
@@ -197,12 +233,16 @@ func (n *incidentSet) reliefByWindows(s *incidentState) bool {
 func (s *incidentState) resetEpoch() {
 	s.relief.resetEpoch()
 	s.tests.resetEpoch()
-	s.basis.timing, s.search.notBefore, s.actions.since = nil, 0, 0
+	s.basis.timing = nil
+	s.search.notBefore = 0
+	s.actions.since = 0
 }
 
 // namesAnyRank reports whether a rank belongs to the incident.
 func (s *incidentState) namesAnyRank(ranks ...falcon.Rank) bool {
-	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(s.Verdict.Ranks, r) })
+	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+		return slices.Contains(s.Verdict.Ranks, r)
+	})
 }
 
 func (n *incidentSet) removeIncident(s *incidentState) {
@@ -215,7 +255,8 @@ func (n *incidentSet) updateRanks() {
 		if !s.Open() || len(s.Verdict.Devices) == 0 {
 			continue
 		}
-		if ranks := n.ranksOn(s.Verdict.Devices); !slices.Equal(ranks, s.Verdict.Ranks) {
+		ranks := n.ranksOn(s.Verdict.Devices)
+		if !slices.Equal(ranks, s.Verdict.Ranks) {
 			s.Verdict.Ranks = ranks
 			n.out.updateIncident(s)
 		}
@@ -237,7 +278,10 @@ func (n *incidentSet) ranksOn(devices []falcon.Device) []falcon.Rank {
 // displace takes an incident to the new placement: what compares ranks with what they
 // were before is forgotten, the culprits stay.
 func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window uint64) {
-	s.search.accused, s.basis.timing, s.move.reference, s.search.after = nil, nil, nil, window
+	s.search.accused = nil
+	s.basis.timing = nil
+	s.move.reference = nil
+	s.search.after = window
 	s.markDisplaced()
 	if len(s.Verdict.Devices) > 0 || !s.Open() {
 		return
@@ -248,7 +292,8 @@ func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window ui
 			devices = append(devices, was[r])
 		}
 	}
-	if ranks := n.ranksOn(devices); len(ranks) > 0 && !slices.Equal(ranks, s.Verdict.Ranks) {
+	ranks := n.ranksOn(devices)
+	if len(ranks) > 0 && !slices.Equal(ranks, s.Verdict.Ranks) {
 		s.Verdict.Ranks = ranks
 		if s.ID != "" {
 			n.out.updateIncident(s)
@@ -265,7 +310,9 @@ func (n *incidentSet) endChecks() {
 
 // placementInForce reports whether a placement other than the job's own holds.
 func (n *incidentSet) placementInForce() bool {
-	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.actions.inForce[falcon.RungS3] })
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
+		return s.actions.inForce[falcon.RungS3]
+	})
 }
 
 // publish gives an incident its id and hands it out.
@@ -297,7 +344,9 @@ func (n *incidentSet) openIncidents() []*incidentState {
 
 // acting reports whether an incident is open, or an action of one is in force.
 func (n *incidentSet) acting() bool {
-	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
+		return s.Open() || len(s.actions.inForce) > 0
+	})
 }
 
 // isActedOn reports whether an action is in force that the job may be fast by with the culprit
@@ -305,19 +354,24 @@ func (n *incidentSet) acting() bool {
 // incident since its onset.
 func (n *incidentSet) isActedOn(s *incidentState) bool {
 	return slices.ContainsFunc(n.list, func(o *incidentState) bool {
-		return len(o.actions.inForce) > 0 && (o == s || s.isLocated() && o.actions.since > s.OnsetIteration)
+		return len(o.actions.inForce) > 0 &&
+			(o == s || s.isLocated() && o.actions.since > s.OnsetIteration)
 	})
 }
 
 // allLocated reports whether every open incident has a culprit: what is slow beyond them is
 // another's.
 func (n *incidentSet) allLocated() bool {
-	return !slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && (!s.isLocated() || s.isUnexplained()) })
+	return !slices.ContainsFunc(n.list, func(s *incidentState) bool {
+		return s.Open() && (!s.isLocated() || s.isUnexplained())
+	})
 }
 
 // anyLocated reports whether an incident has a culprit, or its actions hold still.
 func (n *incidentSet) anyLocated() bool {
-	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() || len(s.actions.inForce) > 0 })
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
+		return s.Open() && s.isLocated() || len(s.actions.inForce) > 0
+	})
 }
 
 // namedLinks are the links of open incidents.
@@ -347,21 +401,30 @@ func (n *incidentSet) expediteAll() {
 
 // awaitsNodes reports whether an incident's relief is put off, as a node of its own is silent.
 func (n *incidentSet) awaitsNodes(s *incidentState) bool {
-	return !s.relief.silent.since.IsZero() && n.clock.now.Sub(s.relief.silent.since) < silentMost
+	return !s.relief.silent.since.IsZero() &&
+		n.clock.now.Sub(s.relief.silent.since) < silentMost
 }
 
 // namesRank reports whether an open incident names the rank.
 func (n *incidentSet) namesRank(r falcon.Rank) bool {
-	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() && s.namesAnyRank(r) })
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
+		return s.Open() && s.isLocated() && s.namesAnyRank(r)
+	})
 }
 
-func (n *incidentSet) add(s *incidentState) { n.list = append(n.list, s) }
+func (n *incidentSet) add(s *incidentState) {
+	n.list = append(n.list, s)
+}
 
 // removeIf removes the incidents that f picks.
-func (n *incidentSet) removeIf(f func(*incidentState) bool) { n.list = slices.DeleteFunc(n.list, f) }
+func (n *incidentSet) removeIf(f func(*incidentState) bool) {
+	n.list = slices.DeleteFunc(n.list, f)
+}
 
 // reserve keeps numbers below the next one from being used again.
-func (n *incidentSet) reserve(next int) { n.nextID = max(n.nextID, next) }
+func (n *incidentSet) reserve(next int) {
+	n.nextID = max(n.nextID, next)
+}
 
 // startEpoch takes the incidents into a job epoch; again = there was one before.
 func (n *incidentSet) startEpoch(again bool, was falcon.Placement, window uint64) {

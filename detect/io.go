@@ -120,7 +120,9 @@ type Comparison struct {
 }
 
 // Run carries the comparison out. Its result belongs into Step.
-func (c Comparison) Run() Compared { return Compared{c.Window, peer.Judge(c.of)} }
+func (c Comparison) Run() Compared {
+	return Compared{c.Window, peer.Judge(c.of)}
+}
 
 // Compared is what a comparison has found.
 type Compared struct {
@@ -140,8 +142,10 @@ type ProfileRequest struct {
 type Note struct {
 	Iteration int64
 	About     string // id of the incident, else a rank; "" = the job
-	Kind      string // "jitter", "rebase", "settled", "profile", "onset", "relief", "validation", "watch", "throughput"
-	Text      string
+	// "jitter", "rebase", "settled", "profile", "onset", "relief", "validation",
+	// "watch", "throughput"
+	Kind string
+	Text string
 }
 
 // Ready is what a Step led to. Incidents are persisted before requests are sent.
@@ -155,7 +159,11 @@ type Ready struct {
 
 // Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Asks) == 0 && len(r.Notes) == 0 && r.Compare == nil
+	return len(r.Incidents) == 0 &&
+		len(r.Requests) == 0 &&
+		len(r.Asks) == 0 &&
+		len(r.Notes) == 0 &&
+		r.Compare == nil
 }
 
 // RankStatus is the detector's present view of one rank, for consoles.
@@ -177,10 +185,11 @@ type RankStatus struct {
 type Column struct {
 	Iteration   int64
 	Ms          float64
-	Probability float64   // P(r ≤ w)
-	MAP         int       // most probable run length
-	Alarm       bool      // an alarm waited for its verification
-	Posterior   []float64 // P(r = 0..len-2), the last entry holds the tail; empty where the filter had no state
+	Probability float64 // P(r ≤ w)
+	MAP         int     // most probable run length
+	Alarm       bool    // an alarm waited for its verification
+	// P(r = 0..len-2), the last entry holds the tail; empty where the filter had no state
+	Posterior []float64
 }
 
 // Steady is how the machine is doing as a whole.
@@ -189,5 +198,6 @@ type Steady struct {
 	BaselineMs float64 // lowest verified regime of the epoch, job level
 	CurrentMs  float64 // median of the last iterations, slowest rank each
 	Iteration  int64   // newest iteration seen from all ranks
-	Slower     int     // newest iterations in a row that are no minor slowdown of the baseline, at most slowerMost
+	// newest iterations in a row that are no minor slowdown of the baseline, at most slowerMost
+	Slower int
 }

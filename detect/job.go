@@ -17,7 +17,8 @@ type jobState struct {
 
 // namesDeviceOf reports whether an incident names the device of a rank, or knows no devices.
 func (j *jobState) namesDeviceOf(s *incidentState, r falcon.Rank) bool {
-	return len(s.Verdict.Devices) == 0 || int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
+	return len(s.Verdict.Devices) == 0 ||
+		int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
 }
 
 func (j *jobState) ranksByNode() map[falcon.Node][]falcon.Rank {
@@ -39,13 +40,16 @@ func (j *jobState) rankAcross(at map[falcon.Node][]falcon.Rank, a, b falcon.Node
 		}
 		return out
 	}
-	x, y := first(a), first(b)
+	x := first(a)
+	y := first(b)
 	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
 }
 
 // crossesLinkOf reports whether a group's ring goes over one of an incident's links.
 func (j *jobState) crossesLinkOf(o *incidentState, g *peer.Group) bool {
-	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool { return slices.Contains(o.Verdict.Links, l) })
+	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool {
+		return slices.Contains(o.Verdict.Links, l)
+	})
 }
 
 // throttledReplicas are the replicas whose pipeline goes over a link of an incident:
@@ -54,7 +58,8 @@ func (j *jobState) throttledReplicas(o *incidentState, res *peer.Result) map[int
 	out := map[int]bool{}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
-		if l, ok := j.linkBetween(p.From, p.To); ok && slices.Contains(o.Verdict.Links, l) {
+		l, ok := j.linkBetween(p.From, p.To)
+		if ok && slices.Contains(o.Verdict.Links, l) {
 			out[j.desc.Layout.Replica(p.To)] = true
 		}
 	}
@@ -65,7 +70,8 @@ func (j *jobState) throttledReplicas(o *incidentState, res *peer.Result) map[int
 func (j *jobState) ringLinks(g peer.Group) []falcon.Link {
 	var out []falcon.Link
 	for _, e := range j.groupEdges(&g) {
-		if l, ok := j.linkBetween(e.Pair[0], e.Pair[1]); ok && !slices.Contains(out, l) {
+		l, ok := j.linkBetween(e.Pair[0], e.Pair[1])
+		if ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}
@@ -77,7 +83,8 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	if a < 0 || b < 0 || int(max(a, b)) >= len(j.desc.Placement) {
 		return falcon.Link{}, false
 	}
-	x, y := j.desc.Placement[a].Node(), j.desc.Placement[b].Node()
+	x := j.desc.Placement[a].Node()
+	y := j.desc.Placement[b].Node()
 	return falcon.NewLink(x, y), x != y && x != "" && y != ""
 }
 
@@ -91,7 +98,9 @@ func (j *jobState) ringOrder(g peer.Group) []falcon.Rank {
 		}
 		return int(r)
 	}
-	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int { return place(a) - place(b) })
+	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int {
+		return place(a) - place(b)
+	})
 }
 
 // layoutGroups are the groups of a dimension as the job's all-reduces have them.
@@ -101,7 +110,11 @@ func (j *jobState) layoutGroups(d falcon.Dimension) []peer.Group {
 		if len(g.Ranks) < 2 {
 			continue
 		}
-		of := peer.Group{Dimension: d, Op: falcon.OpAllReduce, Ranks: g.Ranks}
+		of := peer.Group{
+			Dimension: d,
+			Op:        falcon.OpAllReduce,
+			Ranks:     g.Ranks,
+		}
 		for _, c := range j.desc.Comms[g.Ranks[0]] {
 			if c.Dimension == d && c.Size == len(g.Ranks) {
 				of.Comm = c.ID
@@ -123,7 +136,9 @@ func (j *jobState) describe(r falcon.Rank) string {
 // micro-batches by those that the job has.
 func (j *jobState) perMicroBatch(p falcon.RankProfile) falcon.RankProfile {
 	replica := j.desc.Layout.Replica(p.Rank)
-	if p.MicroBatches == 0 && replica < len(j.desc.MicroBatches) && j.desc.MicroBatches[replica] > 0 {
+	if p.MicroBatches == 0 &&
+		replica < len(j.desc.MicroBatches) &&
+		j.desc.MicroBatches[replica] > 0 {
 		p.MicroBatches = int(j.desc.MicroBatches[replica])
 		p.SelfMs /= float64(p.MicroBatches)
 	}
@@ -137,8 +152,14 @@ func sumCounts(v []int32) (total int64) {
 	return total
 }
 
-func (j *jobState) replace(desc Job) { j.desc, j.known = desc, true }
+func (j *jobState) replace(desc Job) {
+	j.desc, j.known = desc, true
+}
 
-func (j *jobState) setPlacement(p falcon.Placement) { j.desc.Placement = slices.Clone(p) }
+func (j *jobState) setPlacement(p falcon.Placement) {
+	j.desc.Placement = slices.Clone(p)
+}
 
-func (j *jobState) setSplit(counts []int32) { j.desc.MicroBatches = slices.Clone(counts) }
+func (j *jobState) setSplit(counts []int32) {
+	j.desc.MicroBatches = slices.Clone(counts)
+}

@@ -15,10 +15,13 @@ func (m *Machine) judgeWindow(w *window, res peer.Result) {
 	m.profile.keep(w, res)
 	m.evidence.noteUneven(w.iteration, &res)
 	if res.Missing > 0 {
-		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
+		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lacks %d of %d ranks",
+			w.id, res.Missing, len(res.Ranks))
 	}
 	if res.Dropped > 0 {
-		m.out.addNote("", m.samples.lastIteration(), "profile", "Profile %d lost the timings of %d calls, %.0f %%: iterations that lack one are left out", w.id, res.Dropped, 100*res.DroppedShare())
+		m.out.addNote("", m.samples.lastIteration(), "profile",
+			"Profile %d lost the timings of %d calls, %.0f %%: iterations that lack one are left out",
+			w.id, res.Dropped, 100*res.DroppedShare())
 	}
 	m.watchRanks(w, &res)
 	quiet := len(m.incidents.openIncidents()) == 0
@@ -55,8 +58,13 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 		}
 	}
 	s := newIncident(falcon.Incident{
-		State: falcon.IncidentVerified, DetectedIteration: m.samples.newest, RelievedIteration: falcon.NoIteration,
-		OnsetIteration: w.iteration, HealthyMs: m.baseline.currentMs(), SlowMs: m.samples.currentLevel(), Probability: m.samples.changeProbability(),
+		State:             falcon.IncidentVerified,
+		DetectedIteration: m.samples.newest,
+		RelievedIteration: falcon.NoIteration,
+		OnsetIteration:    w.iteration,
+		HealthyMs:         m.baseline.currentMs(),
+		SlowMs:            m.samples.currentLevel(),
+		Probability:       m.samples.changeProbability(),
 	}, w.id)
 	timing := m.evidence.withoutOthers(res, s)
 	s.relief.hidden = m.samples.currentLevel() <= s.HealthyMs*(1+m.cfg.Settled)
@@ -72,7 +80,8 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	if len(timing.Slow) == 0 || !m.evidence.isConvincing(v, timing) {
 		return
 	}
-	known, unexplained := true, map[falcon.Rank]int64{}
+	known := true
+	unexplained := map[falcon.Rank]int64{}
 	for _, r := range timing.Slow {
 		since, ok := before[r]
 		if quiet {
@@ -95,7 +104,8 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	m.incidents.add(s)
 	m.decided.noteWindows(s, m.samples.lastIteration(), w.id, timing.Slow)
 	m.publishVerdict(s, v)
-	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culpritNames(v))
+	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own",
+		s.ID, culpritNames(v))
 }
 
 func sortedProfiles(w *window) []falcon.RankProfile {
@@ -112,7 +122,9 @@ func (m *Machine) locateCulprit(s *incidentState, res peer.Result) {
 	sure := m.evidence.dropUnconfirmed(s, &timing)
 	v := cause.Judge(m.evidence.caseFor(s, timing))
 	named := len(v.Devices)+len(v.Links)+len(v.Ranks) > 0
-	sure = sure && (named || v.Cause == falcon.CauseNotHardware) && (timing.Clear || len(timing.Slow) == 0)
+	sure = sure &&
+		(named || v.Cause == falcon.CauseNotHardware) &&
+		(timing.Clear || len(timing.Slow) == 0)
 	if s.burst.paused && !named { // a window of healthy iterations: no try
 		return
 	}
@@ -137,7 +149,10 @@ func (m *Machine) concludeUnknown(s *incidentState) {
 	if s.isUnexplained() {
 		return
 	}
-	none := peer.Result{Ranks: make([]peer.Rank, len(m.samples.ranks)), Missing: len(m.samples.ranks)}
+	none := peer.Result{
+		Ranks:   make([]peer.Rank, len(m.samples.ranks)),
+		Missing: len(m.samples.ranks),
+	}
 	m.publishVerdict(s, cause.Judge(m.evidence.caseFor(s, none)))
 }
 
@@ -159,12 +174,19 @@ const (
 // judgeAgain looks at fresh verdicts again when counters come in.
 func (m *Machine) judgeAgain(in Readings) {
 	for _, s := range m.incidents.list {
-		if s.basis.timing == nil || !readingsConcern(in, s) || !s.isLocated() || !s.Open() || s.basis.repeats >= rejudgeMost || m.clock.now.Sub(s.basis.at) > rejudgeFor {
+		if s.basis.timing == nil ||
+			!readingsConcern(in, s) ||
+			!s.isLocated() ||
+			!s.Open() ||
+			s.basis.repeats >= rejudgeMost ||
+			m.clock.now.Sub(s.basis.at) > rejudgeFor {
 			continue
 		}
 		s.basis.repeats++
 		v := cause.Judge(m.evidence.caseFor(s, *s.basis.timing))
-		if v.Confidence >= s.Verdict.Confidence+rejudgeGain || (v.Cause != s.Verdict.Cause && v.Cause != falcon.CauseUnknown) || len(v.Links) > 0 && len(s.Verdict.Links) == 0 {
+		if v.Confidence >= s.Verdict.Confidence+rejudgeGain ||
+			(v.Cause != s.Verdict.Cause && v.Cause != falcon.CauseUnknown) ||
+			len(v.Links) > 0 && len(s.Verdict.Links) == 0 {
 			m.returns.settle(s, v)
 			m.culprits.conclude(s, v)
 			m.incidents.handOut(s)
@@ -178,7 +200,9 @@ func readingsConcern(in Readings, s *incidentState) bool {
 	return len(in.NICs) > 0 && s.Verdict.HasCause(falcon.CauseNetwork) ||
 		slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool {
 			return slices.ContainsFunc(in.GPUs, func(r falcon.GPUReading) bool { return r.Device == d }) ||
-				slices.ContainsFunc(in.Hosts, func(r falcon.HostReading) bool { return r.Node == d.Node() })
+				slices.ContainsFunc(in.Hosts, func(r falcon.HostReading) bool {
+					return r.Node == d.Node()
+				})
 		})
 }
 
@@ -186,28 +210,41 @@ func readingsConcern(in Readings, s *incidentState) bool {
 // peers or counters name a rank: then the fault was there from the start.
 func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	s := newIncident(falcon.Incident{
-		State: falcon.IncidentVerified, FromStart: true, OnsetIteration: m.samples.fold.first,
-		DetectedIteration: m.samples.newest, RelievedIteration: falcon.NoIteration, SlowMs: m.samples.currentLevel(), Probability: 1,
+		State:             falcon.IncidentVerified,
+		FromStart:         true,
+		OnsetIteration:    m.samples.fold.first,
+		DetectedIteration: m.samples.newest,
+		RelievedIteration: falcon.NoIteration,
+		SlowMs:            m.samples.currentLevel(),
+		Probability:       1,
 	}, w.id)
 	s.relief.byWindows = true
 	v := cause.Judge(m.evidence.caseFor(s, res))
 	named := len(v.Devices)+len(v.Links) > 0
 	switch {
-	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res) && !m.profile.seenBefore(culpritNames(v)):
+	case named &&
+		m.profile.learningDue() &&
+		m.evidence.isConvincing(v, res) &&
+		!m.profile.seenBefore(culpritNames(v)):
 		m.profile.confirmLearning(culpritNames(v))
-		m.out.addNote(firstCulprit(v), w.iteration, "profile", "%s looks slower than its peers: a second profile decides", culpritNames(v))
+		m.out.addNote(firstCulprit(v), w.iteration, "profile",
+			"%s looks slower than its peers: a second profile decides",
+			culpritNames(v))
 	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res):
 		m.profile.endLearning()
 		m.openFromStart(s, v, res)
 	case named || len(res.Slow) > 0:
-		m.out.addNote(firstCulprit(v), w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culpritNames(v))
+		m.out.addNote(firstCulprit(v), w.iteration, "profile",
+			"%s looks slower than its peers, but neither waits nor counters confirm it",
+			culpritNames(v))
 		m.profile.learnAgain()
 	case res.Missing > 0 && !m.evidence.hasHealthy() && m.profile.learnTriesLeft():
 		m.profile.learnAgain()
 	case !res.AllSlow && len(res.SlowStages) == 0:
 		m.evidence.learnHealthy(res)
 		m.profile.healthyLearned()
-		m.out.addNote("", w.iteration, "profile", "Healthy profile of %d of %d ranks stored", len(res.Ranks)-res.Missing, len(res.Ranks))
+		m.out.addNote("", w.iteration, "profile", "Healthy profile of %d of %d ranks stored",
+			len(res.Ranks)-res.Missing, len(res.Ranks))
 	default:
 		m.profile.endLearning()
 	}
@@ -223,7 +260,14 @@ func (m *Machine) openFromStart(s *incidentState, v falcon.Verdict, res peer.Res
 	s.HealthyMs = s.SlowMs / worst
 	s.basis = verdictBasis{timing: &res, at: m.clock.now}
 	m.incidents.add(s)
-	m.decided.noteWindows(s, m.samples.lastIteration(), m.profile.windowID, res.Slow)
+	m.decided.noteWindows(
+		s,
+		m.samples.lastIteration(),
+		m.profile.windowID,
+		res.Slow,
+	)
 	m.publishVerdict(s, v)
-	m.out.addNote(s.ID, s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culpritNames(v), s.HealthyMs)
+	m.out.addNote(s.ID, s.OnsetIteration, "onset",
+		"%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate",
+		s.ID, culpritNames(v), s.HealthyMs)
 }

@@ -29,7 +29,12 @@ func findOne(t *testing.T, ranks, after int, seed uint64) (found, falcon.Device)
 	t.Helper()
 	const tp, pp = 8, 5
 	rng := rand.New(rand.NewPCG(seed, 17))
-	w := newWorld(falcon.Layout{TP: tp, DP: ranks / tp / pp, PP: pp}, ranks/tp, 4, seed)
+	w := newWorld(
+		falcon.Layout{TP: tp, DP: ranks / tp / pp, PP: pp},
+		ranks/tp,
+		4,
+		seed,
+	)
 	w.run(after)
 	if len(w.all) > 0 {
 		t.Fatalf("%d ranks, seed %d: an incident before the fault: %s", ranks, seed, w.out.String())
@@ -47,7 +52,9 @@ func findOne(t *testing.T, ranks, after int, seed uint64) (found, falcon.Device)
 		w.run(1)
 		if len(w.all) > 0 && w.all[0].State == falcon.IncidentLocated {
 			out.onset = w.all[0].OnsetIteration - onset
-			out.verified, out.located, out.verdict = w.all[0].DetectedIteration-onset, w.job.Next()-onset, w.all[0].Verdict
+			out.verified, out.located, out.verdict = w.all[0].DetectedIteration-onset,
+				w.job.Next()-onset,
+				w.all[0].Verdict
 			return out, bad
 		}
 	}
@@ -67,12 +74,17 @@ func TestOneSlowRankOfMany(t *testing.T) {
 				found
 				bad falcon.Device
 			}{{small, one}, {large, other}} {
-				if v := x.verdict; v.Cause != falcon.CauseGPU || !slices.Equal(v.Devices, []falcon.Device{x.bad}) {
+				v := x.verdict
+				if v.Cause != falcon.CauseGPU ||
+					!slices.Equal(v.Devices, []falcon.Device{x.bad}) {
 					t.Errorf("%s is slow, the verdict is %s on %v", x.bad, v.Cause, v.Devices)
 				}
 			}
-			t.Logf("1,000 ranks: verified %d, located %d iterations after the onset, %d calls; %d ranks: %d, %d, %d calls",
-				small.verified, small.located, small.calls, *largeRanks, large.verified, large.located, large.calls)
+			t.Logf(
+				"1,000 ranks: verified %d, located %d iterations after the onset, %d calls; %d ranks: %d, %d, %d calls",
+				small.verified, small.located, small.calls, *largeRanks, large.verified,
+				large.located, large.calls,
+			)
 			if large.verified > small.verified+3 || large.located > small.located+3 {
 				t.Errorf("later than in the job of 1,000 by more than 3 iterations: %+v, %+v", large, small)
 			}
@@ -85,8 +97,15 @@ func TestOneSlowRankOfMany(t *testing.T) {
 func TestSmallSlownessEarly(t *testing.T) {
 	for seed := range uint64(5) {
 		got, bad := findOne(t, 400, 40+4*int(seed), seed)
-		if v := got.verdict; v.Cause != falcon.CauseGPU || !slices.Equal(v.Devices, []falcon.Device{bad}) || got.located > 200 || max(got.onset, -got.onset) > 8 {
-			t.Errorf("seed %d: %s is slow, after %d iterations the verdict is %s on %v, with an onset %d iterations off", seed, bad, got.located, v.Cause, v.Devices, got.onset)
+		v := got.verdict
+		if v.Cause != falcon.CauseGPU ||
+			!slices.Equal(v.Devices, []falcon.Device{bad}) ||
+			got.located > 200 ||
+			max(got.onset, -got.onset) > 8 {
+			t.Errorf(
+				"seed %d: %s is slow, after %d iterations the verdict is %s on %v, with an onset %d iterations off",
+				seed, bad, got.located, v.Cause, v.Devices, got.onset,
+			)
 		}
 	}
 }

@@ -22,7 +22,8 @@ func offRing(t *testing.T, seed uint64, pipeline bool, prepare func(*world)) (*w
 	if w.tests == "on" {
 		wantOpen(t, w, network(l))
 	}
-	a, b := w.block(l.A), w.block(l.B)
+	a := w.block(l.A)
+	b := w.block(l.B)
 	to := a + 4 // the other stage of the same replica
 	if !pipeline {
 		to = 4 + (a+2)%4
@@ -40,7 +41,9 @@ func offRing(t *testing.T, seed uint64, pipeline bool, prepare func(*world)) (*w
 func TestALinkOffItsRingIsRelievedWhenItIsHealthy(t *testing.T) {
 	for seed := range uint64(6) {
 		pipeline := seed%2 == 0
-		w, l := offRing(t, seed, pipeline, func(w *world) { w.nics = seed%3 == 0 })
+		w, l := offRing(t, seed, pipeline, func(w *world) {
+			w.nics = seed%3 == 0
+		})
 		before := w.tested
 		w.run(400)
 		wantOpen(t, w, network(l))
@@ -60,8 +63,12 @@ func TestALinkOffItsRingIsRelievedWhenItIsHealthy(t *testing.T) {
 			w.run(1)
 		}
 		inc := w.all[0]
-		if len(w.all) != 1 || inc.State != falcon.IncidentRelieved || inc.RelievedIteration < cleared-1 {
-			t.Errorf("seed %d, pipeline %v: %d incidents, %s at %d, cleared at %d\n%s", seed, pipeline, len(w.all), inc.State, inc.RelievedIteration, cleared, w.out.String())
+		if len(w.all) != 1 ||
+			inc.State != falcon.IncidentRelieved ||
+			inc.RelievedIteration < cleared-1 {
+			t.Errorf("seed %d, pipeline %v: %d incidents, %s at %d, cleared at %d\n%s",
+				seed, pipeline, len(w.all), inc.State, inc.RelievedIteration, cleared,
+				w.out.String())
 		}
 	}
 }
@@ -82,7 +89,9 @@ func TestALinkThatCannotBeTested(t *testing.T) {
 		if open := len(w.m.Open()) > 0; open == nics {
 			t.Errorf("seed %d, ports %v: open %v\n%s", seed, nics, open, w.out.String())
 		}
-		if nics && !strings.Contains(w.out.String(), "no test confirms it (no consistent boundary: rank 3 is not hooked)") {
+		if nics &&
+			!strings.Contains(w.out.String(),
+				"no test confirms it (no consistent boundary: rank 3 is not hooked)") {
 			t.Errorf("seed %d: the log does not say that no test confirms it\n%s", seed, w.out.String())
 		}
 	}
@@ -95,7 +104,9 @@ func TestAnOperatorTestsALinkOffItsRing(t *testing.T) {
 	w.run(20)
 	test := func() {
 		v := w.job.Validate(w.m.linkWatch.testFor(w.m.incidents.list[0]))
-		v.Ask.Incident, v.Ask.By, v.ID = "", "alice", "VAL-0100"
+		v.Ask.Incident = ""
+		v.Ask.By = "alice"
+		v.ID = "VAL-0100"
 		w.step(Validated{Validation: v})
 	}
 	test()
@@ -113,14 +124,19 @@ func TestALinkThatIsBackOnItsRing(t *testing.T) {
 		w.run(30)
 		b := w.block(l.B)
 		back := slices.Index(w.job.Placement, w.m.job.desc.Placement[b]) // its block now
-		home := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool { return d.Node() == falcon.Node("n"+string(rune('0'+back))) })
+		home := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool {
+			return d.Node() == falcon.Node("n"+string(rune('0'+back)))
+		})
 		w.place("INC-0001", true, swap(8, back, home))
 		w.run(60)
 		wantOpen(t, w, network(l))
 		cleared := w.job.Next()
 		w.clearFaults()
 		w.run(30)
-		if len(w.all) != 1 || w.all[0].State != falcon.IncidentClosed || w.all[0].RelievedIteration < cleared-1 || w.all[0].RelievedIteration > cleared+6 {
+		if len(w.all) != 1 ||
+			w.all[0].State != falcon.IncidentClosed ||
+			w.all[0].RelievedIteration < cleared-1 ||
+			w.all[0].RelievedIteration > cleared+6 {
 			t.Errorf("seed %d: %+v, cleared at %d\n%s", seed, w.all, cleared, w.out.String())
 		}
 	}

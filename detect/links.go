@@ -42,12 +42,18 @@ func (y *linkLog) linkSpeeds() []falcon.LinkSpeed {
 	named := y.incidents.namedLinks()
 	var out []falcon.LinkSpeed
 	for l, seen := range y.seen {
-		if nodes[l.A] && nodes[l.B] && (named[l] || y.clock.now.Sub(seen.at) <= linkFor) {
+		if nodes[l.A] &&
+			nodes[l.B] &&
+			(named[l] || y.clock.now.Sub(seen.at) <= linkFor) {
 			out = append(out, falcon.LinkSpeed{Link: l, Ratio: seen.ratio})
 		}
 	}
 	slices.SortFunc(out, func(a, b falcon.LinkSpeed) int {
-		return cmp.Or(cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(a.Link.A, b.Link.A), cmp.Compare(a.Link.B, b.Link.B))
+		return cmp.Or(
+			cmp.Compare(b.Ratio, a.Ratio),
+			cmp.Compare(a.Link.A, b.Link.A),
+			cmp.Compare(a.Link.B, b.Link.B),
+		)
 	})
 	return out
 }
@@ -73,7 +79,8 @@ func (y *linkLog) addTests(v falcon.Validation) {
 // addTransfers remembers what a window shows of links without a slow test: pairs against their
 // class, and rings whose slow link an incident names.
 func (y *linkLog) addTransfers(res *peer.Result) {
-	named, ratios := y.incidents.namedLinks(), map[falcon.Link]float64{}
+	named := y.incidents.namedLinks()
+	ratios := map[falcon.Link]float64{}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		l, ok := y.job.linkBetween(p.From, p.To)
@@ -86,13 +93,19 @@ func (y *linkLog) addTransfers(res *peer.Result) {
 		}
 	}
 	for l, ratio := range ratios {
-		if old := y.seen[l]; !old.tested || y.clock.now.Sub(old.at) > linkFor || ratio > 1 && old.ratio == 1 {
+		old := y.seen[l]
+		if !old.tested ||
+			y.clock.now.Sub(old.at) > linkFor ||
+			ratio > 1 && old.ratio == 1 {
 			y.addJudgement(l, linkSeen{ratio, y.clock.now, false})
 		}
 	}
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		if !g.Suspect || !g.Internode || g.Dimension == falcon.DimWorld || len(named) == 0 {
+		if !g.Suspect ||
+			!g.Internode ||
+			g.Dimension == falcon.DimWorld ||
+			len(named) == 0 {
 			continue
 		}
 		for _, l := range y.job.ringLinks(*g) {
@@ -113,7 +126,10 @@ func (y *linkLog) clearHealthy(res *peer.Result, named map[falcon.Link]bool) {
 		if !g.Internode || g.Dimension == falcon.DimWorld {
 			continue
 		}
-		healthy := g.Basis != peer.ByNone && !g.Suspect && !g.Crowded && g.Ratio <= y.evidence.suspectRatio()
+		healthy := g.Basis != peer.ByNone &&
+			!g.Suspect &&
+			!g.Crowded &&
+			g.Ratio <= y.evidence.suspectRatio()
 		for _, l := range y.job.ringLinks(*g) {
 			was, known := fine[l]
 			fine[l] = healthy && (was || !known)
@@ -136,7 +152,8 @@ func (y *linkLog) addJudgement(l falcon.Link, seen linkSeen) {
 	}
 	oldest := l
 	for k, v := range y.seen {
-		if o := y.seen[oldest]; v.at.Before(o.at) || v.at.Equal(o.at) && k.String() < oldest.String() {
+		o := y.seen[oldest]
+		if v.at.Before(o.at) || v.at.Equal(o.at) && k.String() < oldest.String() {
 			oldest = k
 		}
 	}
@@ -153,4 +170,6 @@ func (y *linkLog) markHealthy(s *incidentState) {
 }
 
 // forget drops what is known of a link that left the job.
-func (y *linkLog) forget(l falcon.Link) { delete(y.seen, l) }
+func (y *linkLog) forget(l falcon.Link) {
+	delete(y.seen, l)
+}

@@ -38,7 +38,9 @@ func wantOpen(t *testing.T, w *world, want ...string) {
 }
 
 func network(links ...falcon.Link) string {
-	slices.SortFunc(links, func(a, b falcon.Link) int { return slices.Compare([]falcon.Node{a.A, a.B}, []falcon.Node{b.A, b.B}) })
+	slices.SortFunc(links, func(a, b falcon.Link) int {
+		return slices.Compare([]falcon.Node{a.A, a.B}, []falcon.Node{b.A, b.B})
+	})
 	return fmt.Sprint(falcon.CauseNetwork, []falcon.Device(nil), links)
 }
 
@@ -82,7 +84,8 @@ func TestCompoundFaults(t *testing.T) {
 		w := rings(seed)
 		l, other := ringLink(w, rng, 0), ringLink(w, rng, 1)
 		d := w.job.Placement[rng.IntN(8)]
-		first, second := func() { w.job.Link[l] = 0.04 }, func() { w.job.Clock[d] = 0.5 }
+		first := func() { w.job.Link[l] = 0.04 }
+		second := func() { w.job.Clock[d] = 0.5 }
 		want := []string{network(l), gpu(d)}
 		switch seed % 4 {
 		case 1:
@@ -92,7 +95,9 @@ func TestCompoundFaults(t *testing.T) {
 			second = func() { w.job.Link[other] = 0.02 }
 			want[1] = network(other)
 		case 3: // the GPU at an end of the slow link
-			d = w.job.Placement[slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool { return d.Node() == l.A })]
+			d = w.job.Placement[slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool {
+				return d.Node() == l.A
+			})]
 			want[1] = gpu(d)
 		}
 		first()
@@ -140,8 +145,12 @@ func TestLadderOfOneDevice(t *testing.T) {
 			w.run(40)
 			wantOpen(t, w, gpu(d))
 		}
-		if s := w.m.Open()[0]; len(w.all) != 1 || s.Verdict.Severity != 4 || s.SlowMs < 1.5*s.HealthyMs {
-			t.Errorf("seed %d: %d incidents, severity %d, %.0f ms\n%s", seed, len(w.all), s.Verdict.Severity, s.SlowMs, w.out.String())
+		s := w.m.Open()[0]
+		if len(w.all) != 1 ||
+			s.Verdict.Severity != 4 ||
+			s.SlowMs < 1.5*s.HealthyMs {
+			t.Errorf("seed %d: %d incidents, severity %d, %.0f ms\n%s",
+				seed, len(w.all), s.Verdict.Severity, s.SlowMs, w.out.String())
 		}
 		w.clearFaults()
 		w.run(40)
@@ -177,8 +186,10 @@ func TestValidationDuringAnOnset(t *testing.T) {
 		w.ask = &falcon.ValidationAsk{By: "alice", GEMM: []falcon.Rank{0, 1, 2, 3}}
 		w.run(30)
 		wantOpen(t, w, gpu("n2.g1"))
-		if inc := w.m.Open()[0]; inc.OnsetIteration < 34 || inc.OnsetIteration > 36 || inc.SlowMs > 300 {
-			t.Errorf("held after %d: onset %d, %.0f ms\n%s", held, inc.OnsetIteration, inc.SlowMs, w.out.String())
+		inc := w.m.Open()[0]
+		if inc.OnsetIteration < 34 || inc.OnsetIteration > 36 || inc.SlowMs > 300 {
+			t.Errorf("held after %d: onset %d, %.0f ms\n%s",
+				held, inc.OnsetIteration, inc.SlowMs, w.out.String())
 		}
 	}
 }

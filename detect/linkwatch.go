@@ -35,8 +35,9 @@ const (
 	quietLooks = 9
 
 	barredLeast = 2
-	pairSlow    = 1.5             // over its class: a message that takes this long is slow however little it weighs
-	restSpan    = 5 * time.Second // over which ports must be at rest
+	// over its class: a message that takes this long is slow however little it weighs
+	pairSlow = 1.5
+	restSpan = 5 * time.Second // over which ports must be at rest
 )
 
 // sign is what one look says about a link. Of the links of an incident the
@@ -71,7 +72,8 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 	case quiet, proven:
 	}
 	if faster && worst == proven {
-		lw.relief.relieve(s, s.relief.fasterAt, "the job got faster and transfers over it take as long as their class's")
+		lw.relief.relieve(s, s.relief.fasterAt,
+			"the job got faster and transfers over it take as long as their class's")
 		return
 	}
 	s.relief.seenHealthy(w.iteration)
@@ -81,10 +83,22 @@ func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) 
 	switch {
 	case s.relief.streak < lw.cfg.Relief.Streak:
 	case worst == proven:
-		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culpritNames(s.Verdict), s.relief.streak))
-	case s.move.links.refusals >= barredLeast && s.move.links.looks >= quietLooks && lw.portsAtRest(s):
-		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf(
-			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culpritNames(s.Verdict), s.move.links.looks, s.move.links.barred))
+		lw.relief.relieve(
+			s,
+			max(s.relief.healthyAt, s.relief.badAt+1),
+			fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running",
+				culpritNames(s.Verdict), s.relief.streak),
+		)
+	case s.move.links.refusals >= barredLeast &&
+		s.move.links.looks >= quietLooks &&
+		lw.portsAtRest(s):
+		lw.relief.relieve(
+			s,
+			max(s.relief.healthyAt, s.relief.badAt+1),
+			fmt.Sprintf(
+				"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)",
+				culpritNames(s.Verdict), s.move.links.looks, s.move.links.barred),
+		)
 	}
 }
 
@@ -116,7 +130,10 @@ func (lw *linkWatch) ringSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		if !g.Internode || g.Dimension == falcon.DimWorld || g.Basis == peer.ByNone || !slices.Contains(lw.job.ringLinks(*g), l) {
+		if !g.Internode ||
+			g.Dimension == falcon.DimWorld ||
+			g.Basis == peer.ByNone ||
+			!slices.Contains(lw.job.ringLinks(*g), l) {
 			continue
 		}
 		if g.Suspect || g.Crowded {
@@ -133,7 +150,8 @@ func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
-		if over, ok := lw.job.linkBetween(p.From, p.To); !ok || over != l || p.Basis == peer.ByNone {
+		over, ok := lw.job.linkBetween(p.From, p.To)
+		if !ok || over != l || p.Basis == peer.ByNone {
 			continue
 		}
 		switch {
@@ -159,7 +177,11 @@ func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 				}
 			}
 		}
-		busy, seen := lw.evidence.portsBusy(n, []falcon.Node{l.A, l.B}, lw.clock.now.Add(-restSpan))
+		busy, seen := lw.evidence.portsBusy(
+			n,
+			[]falcon.Node{l.A, l.B},
+			lw.clock.now.Add(-restSpan),
+		)
 		if !seen {
 			return false, false
 		}
@@ -183,7 +205,11 @@ func (lw *linkWatch) requestTest(at int64) bool {
 		return false
 	}
 	for _, s := range lw.incidents.list {
-		if !s.Open() || !s.hasOnlyLinks() || s.relief.streak < lw.cfg.Relief.Streak || at < s.move.links.testAt || lw.incidents.awaitsNodes(s) {
+		if !s.Open() ||
+			!s.hasOnlyLinks() ||
+			s.relief.streak < lw.cfg.Relief.Streak ||
+			at < s.move.links.testAt ||
+			lw.incidents.awaitsNodes(s) {
 			continue
 		}
 		if len(lw.samples.silentNodes()) > 0 {
@@ -193,11 +219,13 @@ func (lw *linkWatch) requestTest(at int64) bool {
 		s.move.links.gap = min(max(2*s.move.links.gap, testGap), testMost)
 		s.move.links.testAt = at + s.move.links.gap
 		if lw.cfg.Validate.Tries < 0 {
-			s.move.links.barred, s.move.links.refusals = "tests are switched off", barredLeast
+			s.move.links.barred = "tests are switched off"
+			s.move.links.refusals = barredLeast
 			continue
 		}
 		if len(ask.Pairs) == 0 {
-			s.move.links.barred, s.move.links.refusals = "no ranks are at both of its ends", barredLeast
+			s.move.links.barred = "no ranks are at both of its ends"
+			s.move.links.refusals = barredLeast
 			continue
 		}
 		s.move.links.asked = true
@@ -211,8 +239,15 @@ func (lw *linkWatch) requestTest(at int64) bool {
 // testFor asks for an incident's links and for enough others of their class for a
 // median that the slow ones don't move.
 func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
-	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Question: falcon.QuestionHealthy, Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
-	at, avoid := lw.job.ranksByNode(), lw.incidents.namedLinks()
+	ask := falcon.ValidationAsk{
+		Incident: s.ID,
+		By:       "engine",
+		Question: falcon.QuestionHealthy,
+		Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?",
+			s.ID, culpritNames(s.Verdict), s.relief.healthyAt),
+	}
+	at := lw.job.ranksByNode()
+	avoid := lw.incidents.namedLinks()
 	for _, l := range s.Verdict.Links {
 		if p, ok := lw.job.rankAcross(at, l.A, l.B); ok {
 			ask.Pairs = append(ask.Pairs, p)
@@ -222,10 +257,12 @@ func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 		ask.Pairs = nil
 		return ask
 	}
-	nodes, need := lw.job.desc.Placement.Nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
+	nodes := lw.job.desc.Placement.Nodes()
+	need := min(2*len(ask.Pairs)+askClass, askPairs)
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
-			if p, ok := lw.job.rankAcross(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
+			p, ok := lw.job.rankAcross(at, a, b)
+			if ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
 				ask.Pairs = append(ask.Pairs, p)
 			}
 		}
@@ -240,7 +277,9 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 		return false
 	}
 	at := lw.samples.lastIteration()
-	ratio, slowest, judged := 0.0, falcon.Link{}, 0
+	ratio := 0.0
+	slowest := falcon.Link{}
+	judged := 0
 	isSlow := false
 	for _, l := range s.Verdict.Links {
 		t, ok := summarizeTests(v.Links, l)
@@ -252,7 +291,8 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 		}
 		isSlow = isSlow || t.slow
 		if t.ratio > ratio {
-			ratio, slowest = t.ratio, l
+			ratio = t.ratio
+			slowest = l
 		}
 	}
 	if v.Ask.Incident != "" {
@@ -264,12 +304,20 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	case isSlow:
 		s.relief.seenBad(at)
 		s.move.links.clearRefusals()
-		lw.out.addNote(s.ID, at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.move.links.gap)
-	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.relief.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
+		lw.out.addNote(s.ID, at, "relief",
+			"%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest",
+			s.ID, slowest, ratio, s.move.links.gap)
+	case judged == len(s.Verdict.Links) &&
+		v.State == falcon.ValidationDone &&
+		(s.relief.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
 		if s.relief.streak == 0 || !lw.portsAtRest(s) { // looks that see nothing don't say since when
 			s.relief.healthyAt = at
 		}
-		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culpritNames(s.Verdict), ratio))
+		lw.relief.relieve(
+			s,
+			max(s.relief.healthyAt, s.relief.badAt+1),
+			fmt.Sprintf("%s takes %.2f x the median of its class in a test", culpritNames(s.Verdict), ratio),
+		)
 	default:
 		lw.recordRefusal(s, v, at)
 	}
@@ -295,10 +343,17 @@ type testSummary struct {
 
 // summarizeTests sums up the judged exchanges over a link, ok false where there is none.
 func summarizeTests(results []falcon.LinkResult, l falcon.Link) (out testSummary, ok bool) {
-	judged, slow, ways := 0, 0, map[falcon.Node]bool{}
+	judged := 0
+	slow := 0
+	ways := map[falcon.Node]bool{}
 	for _, r := range results {
-		a, b := r.FromDevice.Node(), r.ToDevice.Node()
-		if r.Err != "" || r.Unjudged != "" || !(r.BaseMs > 0) || !(r.Ratio > 0) || falcon.NewLink(a, b) != l {
+		a := r.FromDevice.Node()
+		b := r.ToDevice.Node()
+		if r.Err != "" ||
+			r.Unjudged != "" ||
+			!(r.BaseMs > 0) ||
+			!(r.Ratio > 0) ||
+			falcon.NewLink(a, b) != l {
 			continue
 		}
 		judged++
@@ -328,4 +383,8 @@ type linkWatch struct {
 }
 
 // clearRefusals forgets the tests that brought no result.
-func (r *linkRelief) clearRefusals() { r.barred, r.refusals, r.looks = "", 0, 0 }
+func (r *linkRelief) clearRefusals() {
+	r.barred = ""
+	r.refusals = 0
+	r.looks = 0
+}

@@ -41,34 +41,122 @@ type Machine struct {
 // New returns a machine that knows no job yet.
 func New(cfg Config) *Machine {
 	full := cfg.withDefaults()
-	m := &Machine{cfg: &full, clock: &clock{}, out: &output{changed: map[string]falcon.Incident{}}, job: &jobState{trees: full.Validate.Trees}}
+	m := &Machine{
+		cfg:   &full,
+		clock: &clock{},
+		out:   &output{changed: map[string]falcon.Incident{}},
+		job:   &jobState{trees: full.Validate.Trees},
+	}
 	m.samples = &sampleLog{clock: m.clock, job: m.job, newest: -1}
-	m.work = &workLog{job: m.job, samples: m.samples, open: map[int64]*iterationWork{}}
-	m.incidents = &incidentSet{cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, nextID: 1}
-	m.culprits = &culpritHistory{clock: m.clock, job: m.job, incidents: m.incidents}
-	m.baseline = &baseline{cfg: m.cfg, out: m.out, samples: m.samples, incidents: m.incidents}
-	m.onsets = &onsetDetector{cfg: m.cfg, samples: m.samples, baseline: m.baseline, lastOnset: falcon.NoIteration}
+	m.work = &workLog{
+		job:     m.job,
+		samples: m.samples,
+		open:    map[int64]*iterationWork{},
+	}
+	m.incidents = &incidentSet{
+		cfg:    m.cfg,
+		clock:  m.clock,
+		out:    m.out,
+		job:    m.job,
+		nextID: 1,
+	}
+	m.culprits = &culpritHistory{
+		clock:     m.clock,
+		job:       m.job,
+		incidents: m.incidents,
+	}
+	m.baseline = &baseline{
+		cfg:       m.cfg,
+		out:       m.out,
+		samples:   m.samples,
+		incidents: m.incidents,
+	}
+	m.onsets = &onsetDetector{
+		cfg:       m.cfg,
+		samples:   m.samples,
+		baseline:  m.baseline,
+		lastOnset: falcon.NoIteration,
+	}
 	m.decided = &decisionLog{}
 	m.bursts = &burstLog{cfg: m.cfg, out: m.out}
-	m.returns = &returnLog{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
-	m.evidence = &evidence{cfg: m.cfg, job: m.job, samples: m.samples, work: m.work, incidents: m.incidents}
-	m.links = &linkLog{clock: m.clock, job: m.job, incidents: m.incidents, evidence: m.evidence}
-	m.profile = &profiler{cfg: m.cfg, clock: m.clock, out: m.out, samples: m.samples, incidents: m.incidents}
-	m.peers = &healthyPeers{job: m.job, out: m.out, incidents: m.incidents, profile: m.profile}
+	m.returns = &returnLog{
+		cfg:       m.cfg,
+		clock:     m.clock,
+		out:       m.out,
+		samples:   m.samples,
+		incidents: m.incidents,
+	}
+	m.evidence = &evidence{
+		cfg:       m.cfg,
+		job:       m.job,
+		samples:   m.samples,
+		work:      m.work,
+		incidents: m.incidents,
+	}
+	m.links = &linkLog{
+		clock:     m.clock,
+		job:       m.job,
+		incidents: m.incidents,
+		evidence:  m.evidence,
+	}
+	m.profile = &profiler{
+		cfg:       m.cfg,
+		clock:     m.clock,
+		out:       m.out,
+		samples:   m.samples,
+		incidents: m.incidents,
+	}
+	m.peers = &healthyPeers{
+		job:       m.job,
+		out:       m.out,
+		incidents: m.incidents,
+		profile:   m.profile,
+	}
 	m.early = &earlyLook{
-		cfg: m.cfg, clock: m.clock, samples: m.samples, incidents: m.incidents, baseline: m.baseline, evidence: m.evidence, profile: m.profile,
+		cfg:       m.cfg,
+		clock:     m.clock,
+		samples:   m.samples,
+		incidents: m.incidents,
+		baseline:  m.baseline,
+		evidence:  m.evidence,
+		profile:   m.profile,
 	}
 	m.rankWatch = &rankWatcher{}
 	m.tests = &testPlanner{
-		cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, samples: m.samples, incidents: m.incidents, baseline: m.baseline,
+		cfg:       m.cfg,
+		clock:     m.clock,
+		out:       m.out,
+		job:       m.job,
+		samples:   m.samples,
+		incidents: m.incidents,
+		baseline:  m.baseline,
 	}
 	m.relief = &reliefJudge{
-		cfg: m.cfg, out: m.out, job: m.job, samples: m.samples, incidents: m.incidents, culprits: m.culprits,
-		baseline: m.baseline, onsets: m.onsets, bursts: m.bursts, returns: m.returns, evidence: m.evidence, links: m.links, profile: m.profile,
+		cfg:       m.cfg,
+		out:       m.out,
+		job:       m.job,
+		samples:   m.samples,
+		incidents: m.incidents,
+		culprits:  m.culprits,
+		baseline:  m.baseline,
+		onsets:    m.onsets,
+		bursts:    m.bursts,
+		returns:   m.returns,
+		evidence:  m.evidence,
+		links:     m.links,
+		profile:   m.profile,
 	}
 	m.linkWatch = &linkWatch{
-		cfg: m.cfg, clock: m.clock, out: m.out, job: m.job, samples: m.samples, incidents: m.incidents,
-		baseline: m.baseline, evidence: m.evidence, tests: m.tests, relief: m.relief,
+		cfg:       m.cfg,
+		clock:     m.clock,
+		out:       m.out,
+		job:       m.job,
+		samples:   m.samples,
+		incidents: m.incidents,
+		baseline:  m.baseline,
+		evidence:  m.evidence,
+		tests:     m.tests,
+		relief:    m.relief,
 	}
 	return m
 }
@@ -126,14 +214,20 @@ func (m *Machine) stepJob(j Job) {
 	if j.Layout.Validate() != nil {
 		return
 	}
-	if !m.job.known || j.Epoch != m.job.desc.Epoch || j.Layout != m.job.desc.Layout {
+	if !m.job.known ||
+		j.Epoch != m.job.desc.Epoch ||
+		j.Layout != m.job.desc.Layout {
 		m.startEpoch(j)
 		return
 	}
-	if before, after := sumCounts(m.job.desc.MicroBatches), sumCounts(j.MicroBatches); before > 0 && after > 0 && before != after {
+	before := sumCounts(m.job.desc.MicroBatches)
+	after := sumCounts(j.MicroBatches)
+	if before > 0 && after > 0 && before != after {
 		m.settleAround(m.samples.newest+1, math.Inf(1))
 		m.baseline.relearn()
-		m.out.addNote("", m.samples.newest+1, "rebase", "The job now has %d micro-batches an iteration instead of %d: a new baseline follows", after, before)
+		m.out.addNote("", m.samples.newest+1, "rebase",
+			"The job now has %d micro-batches an iteration instead of %d: a new baseline follows",
+			after, before)
 	}
 	now := j.Placement
 	j.Placement = m.job.desc.Placement
@@ -146,7 +240,9 @@ func (m *Machine) stepJob(j Job) {
 // startEpoch forgets everything that belongs to ranks; what belongs to
 // hardware, open incidents and counters, stays.
 func (m *Machine) startEpoch(j Job) {
-	again, was, other := m.job.known, m.job.desc.Placement, m.job.known && m.job.desc.Layout != j.Layout
+	again := m.job.known
+	was := m.job.desc.Placement
+	other := m.job.known && m.job.desc.Layout != j.Layout
 	if j.Outside {
 		m.incidents.holdLevels(m.samples.newest)
 	}
@@ -177,7 +273,9 @@ func (m *Machine) stepSamples(in Samples) {
 	}
 	for _, part := range inParts(in.Samples) {
 		for _, s := range part {
-			if s.Rank >= 0 && int(s.Rank) < len(m.samples.ranks) && s.Iteration >= 0 {
+			if s.Rank >= 0 &&
+				int(s.Rank) < len(m.samples.ranks) &&
+				s.Iteration >= 0 {
 				m.onSample(s)
 			}
 		}
@@ -219,7 +317,8 @@ func (m *Machine) onIteration(c cell) {
 		return
 	}
 	m.work.close(c.iteration, c.ms)
-	learnt, before := m.samples.isLearning(), m.baseline.currentMs()
+	learnt := m.samples.isLearning()
+	before := m.baseline.currentMs()
 	for _, change := range m.samples.slowest.observe(c.iteration, c.ms) {
 		m.onJobChange(change)
 	}

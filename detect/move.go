@@ -57,7 +57,9 @@ func (bl *baseline) dropOwnOnsets() {
 	bl.incidents.removeIf(func(s *incidentState) bool {
 		own := s.ID == "" && bl.isSettling(s.OnsetIteration)
 		if own {
-			bl.out.addNote("", s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
+			bl.out.addNote("", s.OnsetIteration, "settled",
+				"The job is slower from iteration %d on because of an action: no onset",
+				s.OnsetIteration)
 		}
 		return own
 	})
@@ -65,7 +67,12 @@ func (bl *baseline) dropOwnOnsets() {
 
 // keepReference keeps a window to compare a displaced incident with if it grows.
 func (m *Machine) keepReference(s *incidentState, w *window, res *peer.Result) {
-	if s.move.done && s.isLocated() && s.basis.timing == nil && s.move.reference == nil && res.Missing == 0 && w.iteration >= s.actions.since {
+	if s.move.done &&
+		s.isLocated() &&
+		s.basis.timing == nil &&
+		s.move.reference == nil &&
+		res.Missing == 0 &&
+		w.iteration >= s.actions.since {
 		s.move.reference = res
 	}
 }

@@ -26,7 +26,10 @@ func ringOn(w *world, stage int) []falcon.Link {
 	ring := w.job.Layout.Groups(falcon.DimDP)[stage].Ranks
 	var out []falcon.Link
 	for i := range ring {
-		out = append(out, falcon.NewLink(w.job.Placement[ring[i]].Node(), w.job.Placement[ring[(i+1)%len(ring)]].Node()))
+		out = append(out, falcon.NewLink(
+			w.job.Placement[ring[i]].Node(),
+			w.job.Placement[ring[(i+1)%len(ring)]].Node(),
+		))
 	}
 	return out
 }
@@ -65,7 +68,8 @@ func TestASlowGPUGoesOnUnderItsNewRank(t *testing.T) {
 		w.place("INC-0001", false, swap(8, a, (a+1+rng.IntN(7))%8))
 		w.run(60 + rng.IntN(40))
 		wantOpen(t, w, gpu(d))
-		if got := w.m.Open()[0].Verdict.Ranks; !slices.Equal(got, []falcon.Rank{rankOf(w, d)}) {
+		got := w.m.Open()[0].Verdict.Ranks
+		if !slices.Equal(got, []falcon.Rank{rankOf(w, d)}) {
 			t.Errorf("seed %d: ranks %v, want %d", seed, got, rankOf(w, d))
 		}
 		cleared := w.job.Next()
@@ -73,8 +77,12 @@ func TestASlowGPUGoesOnUnderItsNewRank(t *testing.T) {
 		for w.job.Next() < cleared+70 && len(w.m.Open()) > 0 {
 			w.run(1)
 		}
-		if inc := w.all[0]; len(w.all) != 1 || inc.State != falcon.IncidentRelieved || inc.RelievedIteration < cleared-3 {
-			t.Errorf("seed %d: %d incidents, %s at %d, cleared at %d\n%s", seed, len(w.all), inc.State, inc.RelievedIteration, cleared, w.out.String())
+		inc := w.all[0]
+		if len(w.all) != 1 ||
+			inc.State != falcon.IncidentRelieved ||
+			inc.RelievedIteration < cleared-3 {
+			t.Errorf("seed %d: %d incidents, %s at %d, cleared at %d\n%s",
+				seed, len(w.all), inc.State, inc.RelievedIteration, cleared, w.out.String())
 		}
 		w.place("INC-0001", true, swap(8, a, (a+1)%8))
 		w.run(40)
@@ -89,9 +97,12 @@ func TestASlowGPUGoesOnUnderItsNewRank(t *testing.T) {
 // the new placement slower: only the culprit is blamed.
 func TestTheWordOfASwapComesLate(t *testing.T) {
 	for seed := range uint64(28) {
-		late, slower, first := int(seed)%7, seed%2 == 0, seed%3 == 0
+		late := int(seed) % 7
+		slower := seed%2 == 0
+		first := seed%3 == 0
 		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, seed)
-		w.job.Noise, w.counters = 0.01, seed%4 < 2
+		w.job.Noise = 0.01
+		w.counters = seed%4 < 2
 		w.run(35)
 		w.job.Clock["n1.g0"] = 0.5
 		w.run(25 + int(seed)%20) // the last window may be in flight
@@ -107,7 +118,12 @@ func TestTheWordOfASwapComesLate(t *testing.T) {
 		if first {
 			w.describe()
 		}
-		w.step(Acted{Incident: "INC-0001", Rung: falcon.RungS3, Iteration: at, Placement: w.job.Placement})
+		w.step(Acted{
+			Incident:  "INC-0001",
+			Rung:      falcon.RungS3,
+			Iteration: at,
+			Placement: w.job.Placement,
+		})
 		w.describe()
 		w.job.Load = nil
 		w.run(70)
@@ -129,7 +145,11 @@ func TestASlowHostGoesOnUnderItsNewRanks(t *testing.T) {
 		w.run(35)
 		w.job.Share["n3"] = 0.05
 		w.run(25)
-		want := fmt.Sprint(falcon.CauseCPU, []falcon.Device{"n3.g0", "n3.g1"}, []falcon.Link(nil))
+		want := fmt.Sprint(
+			falcon.CauseCPU,
+			[]falcon.Device{"n3.g0", "n3.g1"},
+			[]falcon.Link(nil),
+		)
 		wantOpen(t, w, want)
 		w.place("INC-0001", false, swap(8, 3, int(seed+4)%8))
 		w.run(80)
@@ -157,12 +177,18 @@ func TestARestartGoesOnFromItsCheckpoint(t *testing.T) {
 		if seed%2 == 1 {
 			w.job.Clock["s6.g0"] = 0.6
 		}
-		w.step(Acted{Incident: "INC-0001", Rung: falcon.RungS4, Iteration: at, Placement: w.job.Placement})
+		w.step(Acted{
+			Incident:  "INC-0001",
+			Rung:      falcon.RungS4,
+			Iteration: at,
+			Placement: w.job.Placement,
+		})
 		w.run(70)
 		if seed%2 == 1 {
 			wantOpen(t, w, gpus("n1.g0", "n6.g0"), gpu("s6.g0"))
 			if inc := w.all[1]; inc.OnsetIteration < at || inc.OnsetIteration > at+60 {
-				t.Errorf("seed %d: onset %d, the epoch began with %d\n%s", seed, inc.OnsetIteration, at, w.out.String())
+				t.Errorf("seed %d: onset %d, the epoch began with %d\n%s",
+					seed, inc.OnsetIteration, at, w.out.String())
 			}
 		} else {
 			wantOpen(t, w, gpus("n1.g0", "n6.g0"))
@@ -189,7 +215,8 @@ func TestARestartEndsAnIncidentWithoutCulprit(t *testing.T) {
 		w.spike = 1.5
 		w.run(1)
 	}
-	if open := w.m.Open(); len(open) != 1 || open[0].Verdict.Cause != falcon.CauseUnknown {
+	open := w.m.Open()
+	if len(open) != 1 || open[0].Verdict.Cause != falcon.CauseUnknown {
 		t.Fatalf("open %+v", open)
 	}
 	w.relaunch(5)
@@ -270,11 +297,15 @@ func TestAJobOfTheSameLayoutMayBeAnother(t *testing.T) {
 		healthy := open[0].HealthyMs
 		w.outside = c.outside
 		w.relaunch(w.job.Next() - c.first)
-		if open = w.m.Open(); len(open) != 1 || c.outside == (open[0].HealthyMs > 0) {
+		open = w.m.Open()
+		if len(open) != 1 || c.outside == (open[0].HealthyMs > 0) {
 			t.Errorf("%s: before its first iteration %+v", c.what, open)
 		}
 		w.run(1)
-		if open = w.m.Open(); len(open) != 1 || c.known != (open[0].HealthyMs == healthy) || !c.known && (open[0].HealthyMs != 0 || open[0].BeforeMs != 0) {
+		open = w.m.Open()
+		if len(open) != 1 ||
+			c.known != (open[0].HealthyMs == healthy) ||
+			!c.known && (open[0].HealthyMs != 0 || open[0].BeforeMs != 0) {
 			t.Errorf("%s: %+v", c.what, open)
 		}
 		w.run(59)
@@ -303,10 +334,12 @@ func TestAnotherJobHasAnotherPace(t *testing.T) {
 	}
 	other := jobtest.New(falcon.Layout{TP: 1, DP: 2, PP: 4}, 8, 8, 4)
 	other.Clock["n1.g0"] = 0.5
-	w.job, w.epoch = other, w.epoch+1
+	w.job = other
+	w.epoch++
 	w.request, w.ask = nil, nil
 	w.describe()
-	if open = w.m.Open(); len(open) != 1 || open[0].HealthyMs != 0 || open[0].BeforeMs != 0 {
+	open = w.m.Open()
+	if len(open) != 1 || open[0].HealthyMs != 0 || open[0].BeforeMs != 0 {
 		t.Errorf("another job: %+v", open)
 	}
 	w.run(60)

@@ -48,7 +48,9 @@ func (s slightly) clockFor(w *world, d falcon.Device) float64 {
 		}
 		return stat.Mean(ms, nil)
 	}
-	healthy, low, high := play(1), 0.7, 1.0
+	healthy := play(1)
+	low := 0.7
+	high := 1.0
 	for range 9 {
 		if mid := (low + high) / 2; play(mid) > healthy*(1+s.size) {
 			low = mid
@@ -68,7 +70,10 @@ func (s slightly) play(seed uint64) (out slightlySlow, text string) {
 		w.job.Clock[d] = 1 - s.spread*rng.Float64()
 	}
 	w.run(300)
-	out.cov = stat.StdDev(w.m.samples.slowest.newestValues(100), nil) / stat.Mean(w.m.samples.slowest.newestValues(100), nil)
+	out.cov = stat.StdDev(
+		w.m.samples.slowest.newestValues(100),
+		nil,
+	) / stat.Mean(w.m.samples.slowest.newestValues(100), nil)
 	victim := w.job.Placement[rng.IntN(len(w.job.Placement))]
 	w.job.Clock[victim] *= s.clockFor(w, victim)
 	onset := w.job.Next()
@@ -86,7 +91,9 @@ func (s slightly) play(seed uint64) (out slightlySlow, text string) {
 	}
 	w.run(40)
 	for _, inc := range w.all {
-		out.wrong = out.wrong || len(inc.Verdict.Links) > 0 || slices.ContainsFunc(inc.Verdict.Devices, func(d falcon.Device) bool { return d != victim })
+		out.wrong = out.wrong ||
+			len(inc.Verdict.Links) > 0 ||
+			slices.ContainsFunc(inc.Verdict.Devices, func(d falcon.Device) bool { return d != victim })
 	}
 	return out, fmt.Sprintf("%s\n%s", victim, w.out.String())
 }
@@ -123,9 +130,15 @@ func TestOneGPUThatCosts56PermilleIsNamed(t *testing.T) {
 				t.Logf("%s, seed %d: %+v\n%s", s.name, seed, one, text)
 			}
 		}
-		t.Logf("%s at a noise of %.2f %%: detected in %d of %d, after %.0f slow iterations (median); named in %d, after %.0f; a bystander in %d",
-			s.name, 100*cov, len(detected), seeds, falcon.Median(detected), len(named), falcon.Median(named), wrong)
-		if wrong > 0 || 100*len(detected) < 99*seeds || 100*len(named) < 99*seeds || falcon.Median(detected) > 5 {
+		t.Logf(
+			"%s at a noise of %.2f %%: detected in %d of %d, after %.0f slow iterations (median); named in %d, after %.0f; a bystander in %d",
+			s.name, 100*cov, len(detected), seeds, falcon.Median(detected), len(named),
+			falcon.Median(named), wrong,
+		)
+		if wrong > 0 ||
+			100*len(detected) < 99*seeds ||
+			100*len(named) < 99*seeds ||
+			falcon.Median(detected) > 5 {
 			t.Errorf("%s: want all detected within 5 iterations and named, and no other", s.name)
 		}
 	}

@@ -16,7 +16,13 @@ func (m *Machine) onRankChange(rank falcon.Rank, s *series, c bocd.Change) {
 	if c.Kind != bocd.KindOnset {
 		return
 	}
-	a := alarm{rank: rank, iteration: s.iteration(c.Index), beforeMs: c.BeforeMs, afterMs: c.AfterMs, probability: c.Probability}
+	a := alarm{
+		rank:        rank,
+		iteration:   s.iteration(c.Index),
+		beforeMs:    c.BeforeMs,
+		afterMs:     c.AfterMs,
+		probability: c.Probability,
+	}
 	if len(m.onsets.alarms) < voicesHeld {
 		a.why = decisionOf(rank, s, c)
 	}
@@ -45,7 +51,9 @@ func (od *onsetDetector) alarmsNear(at int64) []alarm {
 }
 
 // isNear reports whether changes at two iterations are taken for one.
-func (od *onsetDetector) isNear(a, b int64) bool { return max(a-b, b-a) <= od.cfg.MergeWithin }
+func (od *onsetDetector) isNear(a, b int64) bool {
+	return max(a-b, b-a) <= od.cfg.MergeWithin
+}
 
 func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 	at := make([]int64, len(alarms))
@@ -69,19 +77,30 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
 		if m.onsets.isNewJitter(at) {
-			m.out.addNote("", at, "jitter", "A change by %s did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", changeText(c.Change), c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
+			m.out.addNote("", at, "jitter",
+				"A change by %s did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms",
+				changeText(c.Change), c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
 		}
 	case c.Kind == bocd.KindSettled || m.baseline.isActions(at, c.AfterMs):
-		m.out.addNote("", at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
+		m.out.addNote("", at, "settled", "The change from %.1f to %.1f ms belongs to an action",
+			c.BeforeMs, c.AfterMs)
 		if c.AfterMs < c.BeforeMs && m.baseline.levelAfter(c.AfterMs) {
-			m.samples.settleRange(m.baseline.settleFrom(), m.baseline.settleTo, m.baseline.settleMost)
+			m.samples.settleRange(
+				m.baseline.settleFrom(),
+				m.baseline.settleTo,
+				m.baseline.settleMost,
+			)
 		}
 		m.incidents.expediteAll()
-	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.currentMs()*(1+m.cfg.Tracker.Least()):
-		m.out.addNote("", at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
+	case c.Kind == bocd.KindOnset &&
+		c.AfterMs <= m.baseline.currentMs()*(1+m.cfg.Tracker.Least()):
+		m.out.addNote("", at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline",
+			c.AfterMs, c.BeforeMs)
 	case c.Kind == bocd.KindOnset:
 		if !m.onsets.isPartOfOnset(at) {
-			alarms := append(m.onsets.alarmsNear(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability, why})
+			alarms := append(m.onsets.alarmsNear(
+				at,
+			), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability, why})
 			m.openOnset(alarms)
 		}
 	case c.Kind == bocd.KindRelief:
@@ -102,9 +121,13 @@ func (od *onsetDetector) recordDip(at int64, c bocd.Change) {
 // has lasted or a culprit is named (bursts.go); while other incidents are open,
 // until a profile shows whether another rank is slow.
 func (m *Machine) openOnset(alarms []alarm) {
-	slices.SortFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.iteration, b.iteration) })
+	slices.SortFunc(alarms, func(a, b alarm) int {
+		return cmp.Compare(a.iteration, b.iteration)
+	})
 	at := m.onsets.medianIteration(alarms)
-	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
+	best := slices.MaxFunc(alarms, func(a, b alarm) int {
+		return cmp.Compare(a.afterMs, b.afterMs)
+	})
 	at = m.samples.firstSlow(at, (best.beforeMs+best.afterMs)/2)
 	m.onsets.opened(at)
 	m.decided.noteOpened(alarms, at)
@@ -112,9 +135,14 @@ func (m *Machine) openOnset(alarms []alarm) {
 		return
 	}
 	s := newIncident(falcon.Incident{
-		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.samples.newest,
-		RelievedIteration: falcon.NoIteration, HealthyMs: m.baseline.healthyBefore(best), SlowMs: best.afterMs,
-		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
+		State:             falcon.IncidentVerified,
+		OnsetIteration:    at,
+		DetectedIteration: m.samples.newest,
+		RelievedIteration: falcon.NoIteration,
+		HealthyMs:         m.baseline.healthyBefore(best),
+		SlowMs:            best.afterMs,
+		Probability:       best.probability,
+		Verdict:           falcon.Verdict{Cause: falcon.CauseUnknown},
 	}, m.profile.windowID)
 	s.BeforeMs = best.beforeMs
 	others := m.incidents.openIncidents()
@@ -127,7 +155,8 @@ func (m *Machine) openOnset(alarms []alarm) {
 	if len(others) == 0 && s.ID == "" {
 		m.publishOrWait(s)
 	}
-	m.out.addNote("", at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)
+	m.out.addNote("", at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)",
+		s.subject(), at, best.afterMs, best.beforeMs, best.probability)
 }
 
 // onsetDetector places onsets from the alarms of ranks and of the job.
@@ -155,14 +184,19 @@ type alarm struct {
 func (od *onsetDetector) resetToLevel() {
 	od.samples.slowest.tracker.Rebase(od.samples.slowest.tracker.BaselineMs())
 	od.samples.slowest.tracker.Compare(od.samples.currentLevel())
-	od.lastOnset, od.alarms = falcon.NoIteration, nil
+	od.lastOnset = falcon.NoIteration
+	od.alarms = nil
 }
 
-func (od *onsetDetector) clearAlarms() { od.alarms = nil }
+func (od *onsetDetector) clearAlarms() {
+	od.alarms = nil
+}
 
 func (od *onsetDetector) startEpoch() {
-	od.alarms, od.lastOnset = nil, falcon.NoIteration
-	od.jitterAt, od.dipAt = -od.cfg.MergeWithin-1, falcon.NoIteration
+	od.alarms = nil
+	od.lastOnset = falcon.NoIteration
+	od.jitterAt = -od.cfg.MergeWithin - 1
+	od.dipAt = falcon.NoIteration
 }
 
 // addAlarm keeps the alarm of one rank, unless an action or a reported onset explains it.
@@ -175,7 +209,9 @@ func (od *onsetDetector) addAlarm(a alarm) {
 // quorum are the alarms that mean one onset, where enough ranks raised one.
 func (od *onsetDetector) quorum() ([]alarm, bool) {
 	od.alarms = slices.DeleteFunc(od.alarms, func(a alarm) bool {
-		return od.isPartOfOnset(a.iteration) || od.baseline.isActions(a.iteration, a.afterMs) || od.samples.newest-a.iteration > int64(od.cfg.History)
+		return od.isPartOfOnset(a.iteration) ||
+			od.baseline.isActions(a.iteration, a.afterMs) ||
+			od.samples.newest-a.iteration > int64(od.cfg.History)
 	})
 	need := max(2, int(od.cfg.Quorum*float64(len(od.samples.ranks))+0.5))
 	if len(od.alarms) < need {
@@ -186,7 +222,9 @@ func (od *onsetDetector) quorum() ([]alarm, bool) {
 }
 
 // opened remembers where the newest onset was placed.
-func (od *onsetDetector) opened(at int64) { od.lastOnset, od.alarms = at, nil }
+func (od *onsetDetector) opened(at int64) {
+	od.lastOnset, od.alarms = at, nil
+}
 
 // isNewJitter reports whether a jitter is to be noted: one line for each.
 func (od *onsetDetector) isNewJitter(at int64) bool {

@@ -39,7 +39,9 @@ func (n *incidentSet) settleLevels(iteration int64) {
 			n.setLevels(s, h.healthyMs, h.beforeMs)
 			continue
 		}
-		n.out.addNote(s.ID, iteration, "rebase", "%s: the job began again from iteration %d, and had reached %d: it may be another one, and what %s costs is not known", s.ID, iteration, h.reached, s.ID)
+		n.out.addNote(s.ID, iteration, "rebase",
+			"%s: the job began again from iteration %d, and had reached %d: it may be another one, and what %s costs is not known",
+			s.ID, iteration, h.reached, s.ID)
 	}
 }
 

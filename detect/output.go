@@ -11,7 +11,9 @@ import (
 // clock is the time of the newest input.
 type clock struct{ now time.Time }
 
-func (k *clock) set(now time.Time) { k.now = now }
+func (k *clock) set(now time.Time) {
+	k.now = now
+}
 
 // output is what inputs have led to since the last Advance.
 type output struct {
@@ -22,7 +24,12 @@ type output struct {
 }
 
 func (o *output) addNote(about string, iteration int64, kind, format string, args ...any) {
-	o.ready.Notes = append(o.ready.Notes, Note{Iteration: iteration, About: about, Kind: kind, Text: fmt.Sprintf(format, args...)})
+	o.ready.Notes = append(o.ready.Notes, Note{
+		Iteration: iteration,
+		About:     about,
+		Kind:      kind,
+		Text:      fmt.Sprintf(format, args...),
+	})
 }
 
 // updateIncident hands an incident's present state out with the next Ready.
@@ -50,12 +57,19 @@ func (o *output) pending() Ready {
 }
 
 func (o *output) clear() {
-	o.ready, o.order = Ready{}, nil
+	o.ready = Ready{}
+	o.order = nil
 	clear(o.changed)
 }
 
-func (o *output) addAsk(a falcon.ValidationAsk) { o.ready.Asks = append(o.ready.Asks, a) }
+func (o *output) addAsk(a falcon.ValidationAsk) {
+	o.ready.Asks = append(o.ready.Asks, a)
+}
 
-func (o *output) addComparison(c Comparison) { o.ready.Compare = &c }
+func (o *output) addComparison(c Comparison) {
+	o.ready.Compare = &c
+}
 
-func (o *output) addRequest(r ProfileRequest) { o.ready.Requests = append(o.ready.Requests, r) }
+func (o *output) addRequest(r ProfileRequest) {
+	o.ready.Requests = append(o.ready.Requests, r)
+}

@@ -15,7 +15,8 @@ import (
 // their fields are no parts.
 func TestPartsWriteTheirOwnState(t *testing.T) {
 	parts := structFields(t, "Machine")
-	fset, seen := token.NewFileSet(), 0
+	fset := token.NewFileSet()
+	seen := 0
 	for _, name := range productionFiles(t) {
 		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -31,8 +32,13 @@ func TestPartsWriteTheirOwnState(t *testing.T) {
 			}
 			seen++
 			part, ok := field.X.(*ast.SelectorExpr)
-			if root, named := rootOf(e); ok && named && slices.Contains(parts, part.Sel.Name) && !slices.Contains([]string{"s", "o"}, root) {
-				t.Errorf("%s: %s.%s is written from outside the part", fset.Position(e.Pos()), part.Sel.Name, field.Sel.Name)
+			root, named := rootOf(e)
+			if ok &&
+				named &&
+				slices.Contains(parts, part.Sel.Name) &&
+				!slices.Contains([]string{"s", "o"}, root) {
+				t.Errorf("%s: %s.%s is written from outside the part",
+					fset.Position(e.Pos()), part.Sel.Name, field.Sel.Name)
 			}
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -58,7 +64,9 @@ func productionFiles(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(names, func(n string) bool { return strings.HasSuffix(n, "_test.go") })
+	return slices.DeleteFunc(names, func(n string) bool {
+		return strings.HasSuffix(n, "_test.go")
+	})
 }
 
 // structFields are the fields of a struct that are pointers to parts.

@@ -22,7 +22,11 @@ func (ev *evidence) noteUneven(iteration int64, res *peer.Result) {
 	if len(res.Slow) > 0 || res.Missing > 0 {
 		return
 	}
-	ev.uneven = unevenWindow{timing: *res, iteration: iteration, seen: res.Uneven}
+	ev.uneven = unevenWindow{
+		timing:    *res,
+		iteration: iteration,
+		seen:      res.Uneven,
+	}
 }
 
 // explainPassed is the verdict on a slowdown that was over before a window of its own: by what
@@ -30,7 +34,8 @@ func (ev *evidence) noteUneven(iteration int64, res *peer.Result) {
 // window, a short time ago, by that. No culprit is named; ok is false where neither is so.
 func (ev *evidence) explainPassed(s *incidentState) (v falcon.Verdict, ok bool) {
 	c := ev.caseFor(s, peer.Result{Ranks: make([]peer.Rank, len(ev.samples.ranks))})
-	if u := &ev.uneven; u.seen && s.OnsetIteration-u.iteration <= ev.cfg.BurstWithin {
+	u := &ev.uneven
+	if u.seen && s.OnsetIteration-u.iteration <= ev.cfg.BurstWithin {
 		c.Timing = u.timing
 	}
 	v = cause.Judge(c)
@@ -38,7 +43,11 @@ func (ev *evidence) explainPassed(s *incidentState) (v falcon.Verdict, ok bool) 
 		return falcon.Verdict{}, false
 	}
 	v.Confidence *= passedFactor
-	v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: "The slowdown ended before a profile of it was taken"})
+	v.Evidence = append(v.Evidence, falcon.Evidence{
+		Kind:    falcon.EvidenceTiming,
+		Against: true,
+		Text:    "The slowdown ended before a profile of it was taken",
+	})
 	return v, true
 }
 

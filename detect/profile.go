@@ -50,16 +50,28 @@ func groupTransfers(classes []peer.Group) []falcon.GroupTransfer {
 	most := 0.0 // calls of the most frequent kind of the group in hand
 	classes = slices.Clone(classes)
 	slices.SortStableFunc(classes, func(a, b peer.Group) int {
-		return cmp.Or(cmp.Compare(dimensionOrder(a.Dimension), dimensionOrder(b.Dimension)), slices.Compare(a.Ranks, b.Ranks))
+		return cmp.Or(
+			cmp.Compare(dimensionOrder(a.Dimension), dimensionOrder(b.Dimension)),
+			slices.Compare(a.Ranks, b.Ranks),
+		)
 	})
 	for _, c := range classes {
-		if dimensionOrder(c.Dimension) < 0 || c.Dimension == falcon.DimPP || !isFinite(c.TotalMs) { // a pipeline's are listed by pair
+		// a pipeline's are listed by pair
+		if dimensionOrder(c.Dimension) < 0 ||
+			c.Dimension == falcon.DimPP ||
+			!isFinite(c.TotalMs) {
 			continue
 		}
 		n := len(out) - 1
-		if n < 0 || out[n].Dimension != c.Dimension || !slices.Equal(out[n].Ranks, c.Ranks) {
-			out = append(out, falcon.GroupTransfer{Dimension: c.Dimension, Ranks: slices.Clone(c.Ranks)})
-			n, most = n+1, 0
+		if n < 0 ||
+			out[n].Dimension != c.Dimension ||
+			!slices.Equal(out[n].Ranks, c.Ranks) {
+			out = append(out, falcon.GroupTransfer{
+				Dimension: c.Dimension,
+				Ranks:     slices.Clone(c.Ranks),
+			})
+			n++
+			most = 0
 		}
 		g := &out[n]
 		if c.CallsPerIt > most {
@@ -72,7 +84,9 @@ func groupTransfers(classes []peer.Group) []falcon.GroupTransfer {
 	return out
 }
 
-func isFinite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+func isFinite(v float64) bool {
+	return v >= 0 && !math.IsInf(v, 0)
+}
 
 // dimensionOrder is how groups are listed: dimension by dimension; -1 for those of none.
 func dimensionOrder(d falcon.Dimension) int {
@@ -86,7 +100,9 @@ func pairTransfers(ways []peer.Pair) []falcon.GroupTransfer {
 		bytes int64
 	}
 	least := map[message]float64{}
-	of := func(p *peer.Pair) message { return message{min(p.From, p.To), max(p.From, p.To), p.Bytes} }
+	of := func(p *peer.Pair) message {
+		return message{min(p.From, p.To), max(p.From, p.To), p.Bytes}
+	}
 	for i := range ways {
 		k := of(&ways[i])
 		if ms, seen := least[k]; !seen || ways[i].RecvMs < ms {
@@ -95,7 +111,8 @@ func pairTransfers(ways []peer.Pair) []falcon.GroupTransfer {
 	}
 	ways = slices.Clone(ways)
 	slices.SortStableFunc(ways, func(p, q peer.Pair) int {
-		x, y := of(&p), of(&q)
+		x := of(&p)
+		y := of(&q)
 		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
 	})
 	var out []falcon.GroupTransfer
@@ -103,10 +120,15 @@ func pairTransfers(ways []peer.Pair) []falcon.GroupTransfer {
 		k := of(&ways[i])
 		n := len(out) - 1
 		if n < 0 || out[n].Ranks[0] != k.a || out[n].Ranks[1] != k.b {
-			out = append(out, falcon.GroupTransfer{Dimension: falcon.DimPP, Ranks: []falcon.Rank{k.a, k.b}, Op: falcon.OpRecv})
+			out = append(out, falcon.GroupTransfer{
+				Dimension: falcon.DimPP,
+				Ranks:     []falcon.Rank{k.a, k.b},
+				Op:        falcon.OpRecv,
+			})
 			n++
 		}
-		g, calls := &out[n], ways[i].CallsPerIt
+		g := &out[n]
+		calls := ways[i].CallsPerIt
 		g.Calls += int(math.Round(calls))
 		g.Bytes += int64(math.Round(float64(k.bytes) * calls))
 		g.TransferMs += least[k] * calls

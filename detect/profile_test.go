@@ -19,7 +19,9 @@ func naiveProfile(w *world, profiles []falcon.RankProfile) map[string]falcon.Gro
 	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimWorld} {
 		for _, g := range w.job.Layout.Groups(d) {
 			n := profiles[0].Iterations
-			sums, calls, bytes := make([]float64, n), 0, int64(0)
+			sums := make([]float64, n)
+			calls := 0
+			bytes := int64(0)
 			for i, c := range collectivesOf(w, profiles[g.Ranks[0]], d) {
 				least := math.Inf(1)
 				for _, r := range g.Ranks {
@@ -32,7 +34,11 @@ func naiveProfile(w *world, profiles []falcon.RankProfile) map[string]falcon.Gro
 			if calls > 0 {
 				slices.Sort(sums)
 				out[key(d, g.Ranks)] = falcon.GroupTransfer{
-					Dimension: d, Ranks: g.Ranks, Op: falcon.OpAllReduce, Calls: calls / n, Bytes: bytes / int64(n),
+					Dimension:  d,
+					Ranks:      g.Ranks,
+					Op:         falcon.OpAllReduce,
+					Calls:      calls / n,
+					Bytes:      bytes / int64(n),
 					TransferMs: (sums[(n-1)/2] + sums[n/2]) / 2,
 				}
 			}
@@ -41,12 +47,16 @@ func naiveProfile(w *world, profiles []falcon.RankProfile) map[string]falcon.Gro
 	return out
 }
 
-func key(d falcon.Dimension, ranks []falcon.Rank) string { return string(d) + string(rune(ranks[0])) }
+func key(d falcon.Dimension, ranks []falcon.Rank) string {
+	return string(d) + string(rune(ranks[0]))
+}
 
 // collectivesOf are a rank's calls on its communicator of a dimension, in order.
 func collectivesOf(w *world, p falcon.RankProfile, d falcon.Dimension) []falcon.CallTiming {
 	return slices.DeleteFunc(slices.Clone(p.Calls), func(c falcon.CallTiming) bool {
-		return !slices.ContainsFunc(w.job.Comms[p.Rank], func(q falcon.Comm) bool { return q.ID == c.Comm && q.Dimension == d && d != falcon.DimPP })
+		return !slices.ContainsFunc(w.job.Comms[p.Rank], func(q falcon.Comm) bool {
+			return q.ID == c.Comm && q.Dimension == d && d != falcon.DimPP
+		})
 	})
 }
 
@@ -55,7 +65,10 @@ func collectivesOf(w *world, p falcon.RankProfile, d falcon.Dimension) []falcon.
 func TestProfileIsWhatTheJobDoes(t *testing.T) {
 	for seed := range uint64(6) {
 		w := newWorld(falcon.Layout{TP: 2, DP: 4, PP: 2}, 8, 8, seed)
-		w.m = New(Config{Relief: ReliefConfig{Every: 1 << 30}, Watch: WatchConfig{Every: -1}})
+		w.m = New(Config{
+			Relief: ReliefConfig{Every: 1 << 30},
+			Watch:  WatchConfig{Every: -1},
+		})
 		w.describe()
 		if got := w.m.Profile(); len(got.SelfMs)+len(got.Groups)+len(got.Links) > 0 || windowOf(w) != 0 {
 			t.Fatalf("before any window: %+v", got)
@@ -131,10 +144,13 @@ func checkPairs(t *testing.T, w *world, got falcon.JobProfile) {
 		}
 		n++
 		micro := w.job.MicroBatches[w.job.Layout.Replica(g.Ranks[0])]
-		if g.Calls != 2*micro || g.Bytes != int64(2*micro)<<18 || g.Op != falcon.OpRecv {
+		if g.Calls != 2*micro ||
+			g.Bytes != int64(2*micro)<<18 ||
+			g.Op != falcon.OpRecv {
 			t.Errorf("pair %+v, want %d messages of 256 KiB", g, 2*micro)
 		}
-		if each := g.TransferMs / float64(g.Calls); each < 0.95*w.job.PPMs || each > 1.3*w.job.PPMs {
+		each := g.TransferMs / float64(g.Calls)
+		if each < 0.95*w.job.PPMs || each > 1.3*w.job.PPMs {
 			t.Errorf("pair %v: %.3f ms a message, want %.3f", g.Ranks, each, w.job.PPMs)
 		}
 	}
@@ -159,7 +175,10 @@ func TestProfileOfLinks(t *testing.T) {
 		return out
 	}
 	got := w.m.Profile().Links
-	if len(got) < 4 || got[0].Link != l || math.Abs(got[0].Ratio/10-1) > 0.1 || got[1].Ratio != 1 {
+	if len(got) < 4 ||
+		got[0].Link != l ||
+		math.Abs(got[0].Ratio/10-1) > 0.1 ||
+		got[1].Ratio != 1 {
 		t.Fatalf("links %+v, want %s at 10 and the others at 1", got, l)
 	}
 	w.now = w.now.Add(linkFor + time.Second)
@@ -184,7 +203,13 @@ func TestProfileOfUntestedLinks(t *testing.T) {
 	w.nics = true
 	w.run(35)
 	l := ringOn(w, 0)[0]
-	w.step(Validated{Validation: w.job.Validate(falcon.ValidationAsk{By: "alice", Rings: [][]falcon.Rank{{0, 1, 2, 3}}})}) // healthy yet
+	// healthy yet
+	w.step(Validated{
+		Validation: w.job.Validate(falcon.ValidationAsk{
+			By:    "alice",
+			Rings: [][]falcon.Rank{{0, 1, 2, 3}},
+		}),
+	})
 	w.job.Link[l] = 0.1
 	w.run(40)
 	wantOpen(t, w, network(l))
@@ -198,7 +223,10 @@ func TestProfileOfUntestedLinks(t *testing.T) {
 	l = falcon.NewLink(w.job.Placement[1].Node(), w.job.Placement[5].Node())
 	w.job.Link[l] = 0.02
 	w.run(40)
-	if got := w.m.Profile().Links; len(got) < 4 || got[0].Link != l || math.Abs(got[0].Ratio/50-1) > 0.15 || got[1].Ratio != 1 {
+	if got := w.m.Profile().Links; len(got) < 4 ||
+		got[0].Link != l ||
+		math.Abs(got[0].Ratio/50-1) > 0.15 ||
+		got[1].Ratio != 1 {
 		t.Errorf("links %+v, want %s at 50", got, l)
 	}
 }
@@ -207,7 +235,10 @@ func TestLinksAreBounded(t *testing.T) {
 	m := New(Config{})
 	for i := range 2 * linkMost {
 		m.clock.now = time.Unix(int64(i), 0)
-		m.links.addJudgement(falcon.NewLink(falcon.Node("a"), falcon.Node(m.clock.now.String())), linkSeen{ratio: 1, at: m.clock.now})
+		m.links.addJudgement(
+			falcon.NewLink(falcon.Node("a"), falcon.Node(m.clock.now.String())),
+			linkSeen{ratio: 1, at: m.clock.now},
+		)
 	}
 	if len(m.links.seen) != linkMost {
 		t.Errorf("%d links, want %d", len(m.links.seen), linkMost)

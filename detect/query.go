@@ -13,11 +13,16 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 	}
 	s, p := m.samples.ranks[r], m.profile.shown[r]
 	out := RankStatus{
-		Iteration: s.lastIteration(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
-		SelfMs: p.SelfMs, SelfRatio: m.peers.ratio(r), WaitMs: p.WaitMs,
+		Iteration:   s.lastIteration(),
+		Probability: s.tracker.PRecent(),
+		BaselineMs:  s.tracker.BaselineMs(),
+		SelfMs:      p.SelfMs,
+		SelfRatio:   m.peers.ratio(r),
+		WaitMs:      p.WaitMs,
 	}
 	out.SlowSteps, out.Failing = m.rankWatch.steps.Steps(r)
-	if m.baseline.restoredMs > 0 && (out.BaselineMs == 0 || out.BaselineMs > m.baseline.restoredMs*(1+m.cfg.Settled)) {
+	if m.baseline.restoredMs > 0 &&
+		(out.BaselineMs == 0 || out.BaselineMs > m.baseline.restoredMs*(1+m.cfg.Settled)) {
 		out.BaselineMs = m.baseline.restoredMs // learnt before a restart, while the job is slow
 	}
 	if s.seen > 0 {
@@ -39,7 +44,12 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 // empty where the filter had learned nothing yet. Nil for a rank that the job does not have. With 0
 // runLengths it is the times alone, of this epoch.
 func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
-	if !m.job.known || r < 0 || int(r) >= len(m.samples.ranks) || columns < 1 || runLengths < 0 || runLengths == 1 {
+	if !m.job.known ||
+		r < 0 ||
+		int(r) >= len(m.samples.ranks) ||
+		columns < 1 ||
+		runLengths < 0 ||
+		runLengths == 1 {
 		return nil
 	}
 	out := m.samples.ranks[r].newestColumns(columns)
@@ -57,7 +67,9 @@ func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
 			continue
 		}
 		if s, known := job.tracker.StateAt(at); known {
-			c.Probability, c.MAP, c.Alarm = job.tracker.RecentOf(s), s.MAP, s.Alarm
+			c.Probability = job.tracker.RecentOf(s)
+			c.MAP = s.MAP
+			c.Alarm = s.Alarm
 			c.Posterior = make([]float64, runLengths)
 			s.Binned(c.Posterior)
 		}
@@ -81,11 +93,18 @@ func meanAndSpread(values []float64) (centre, scale float64) {
 // Steady is how the machine is doing as a whole.
 func (m *Machine) Steady() Steady {
 	if !m.job.known {
-		return Steady{Learning: true, BaselineMs: m.baseline.restoredMs, Iteration: -1}
+		return Steady{
+			Learning:   true,
+			BaselineMs: m.baseline.restoredMs,
+			Iteration:  -1,
+		}
 	}
 	return Steady{
-		Learning: m.samples.isLearning(), BaselineMs: m.baseline.currentMs(),
-		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.lastIteration(), Slower: m.samples.slowerInRow(m.baseline.currentMs()),
+		Learning:   m.samples.isLearning(),
+		BaselineMs: m.baseline.currentMs(),
+		CurrentMs:  m.samples.currentLevel(),
+		Iteration:  m.samples.lastIteration(),
+		Slower:     m.samples.slowerInRow(m.baseline.currentMs()),
 	}
 }
 

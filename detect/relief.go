@@ -14,10 +14,12 @@ import (
 func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 	open := rj.incidents.openIncidents()
 	if len(open) == 0 {
-		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
+		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) &&
+			!rj.incidents.relievedNear(at) {
 			rj.baseline.lower(c.AfterMs)
 			rj.profile.requestLearning(0)
-			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms%s", c.AfterMs, c.BeforeMs, rj.warmUpText(at))
+			rj.out.addNote("", at, "rebase", "New baseline %.1f ms instead of %.1f ms%s",
+				c.AfterMs, c.BeforeMs, rj.warmUpText(at))
 		}
 		return
 	}
@@ -39,7 +41,15 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 	}
 	rj.checkClocks()
 	for _, s := range rj.incidents.openIncidents() {
-		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || rj.incidents.isActedOn(s) || s.HealthyMs <= 0 {
+		if rj.incidents.awaitsNodes(s) ||
+			s.relief.blind && s.isLocated() ||
+			s.relief.hidden ||
+			s.FromStart ||
+			s.move.done &&
+				s.isLocated() &&
+				(rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) ||
+			rj.incidents.isActedOn(s) ||
+			s.HealthyMs <= 0 {
 			continue
 		}
 		if !rj.levelBack(s, iteration) || rj.pausing(s, iteration) {
@@ -50,7 +60,8 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 			rj.incidents.handOut(s)
 		}
 		_, between := rj.healthyLevels(s)
-		if since := max(rj.samples.backSince(between), s.move.backAt); s.ID == "" && s.floorMs == 0 {
+		since := max(rj.samples.backSince(between), s.move.backAt)
+		if s.ID == "" && s.floorMs == 0 {
 			rj.dropBurst(s, since)
 		} else {
 			rj.relieve(s, since, rj.backText(s))
@@ -62,11 +73,19 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 // measure further slowness against it.
 func (rj *reliefJudge) acceptWork(iteration int64) {
 	open := rj.incidents.openIncidents()
-	if len(open) != 1 || !open[0].hasVerdict() || rj.incidents.awaitsNodes(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].actions.inForce) > 0 ||
-		iteration < open[0].OnsetIteration+rj.cfg.AcceptAfter || rj.baseline.isSettling(iteration) {
+	if len(open) != 1 ||
+		!open[0].hasVerdict() ||
+		rj.incidents.awaitsNodes(open[0]) ||
+		open[0].Verdict.Cause != falcon.CauseNotHardware ||
+		len(open[0].actions.inForce) > 0 ||
+		iteration < open[0].OnsetIteration+rj.cfg.AcceptAfter ||
+		rj.baseline.isSettling(iteration) {
 		return
 	}
-	rj.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", rj.cfg.AcceptAfter))
+	rj.relieve(open[0], iteration, fmt.Sprintf(
+		"the job has worked like this for %d iterations: that is its pace now",
+		rj.cfg.AcceptAfter,
+	))
 	rj.returns.forget(open[0].ID)
 	rj.baseline.relearn()
 	rj.evidence.resetHealthy()
@@ -75,7 +94,10 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 // checkClocks makes a watched culprit due when its clock is first back at its peers'.
 func (rj *reliefJudge) checkClocks() {
 	for _, s := range rj.incidents.openIncidents() {
-		if !rj.incidents.reliefByWindows(s) || s.relief.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.relief.urgent {
+		if !rj.incidents.reliefByWindows(s) ||
+			s.relief.streak > 0 ||
+			s.Verdict.Cause != falcon.CauseGPU ||
+			s.relief.urgent {
 			continue
 		}
 		if at, _, ok := rj.evidence.clockBack(s); ok && at > s.relief.badAt {
@@ -115,7 +137,8 @@ func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	if s.relief.streak < m.cfg.Relief.Streak {
 		return
 	}
-	m.relief.relieve(s, max(m.relief.reliefIteration(s), s.relief.badAt+1), "the culprit was as fast as its peers in three profiles running")
+	m.relief.relieve(s, max(m.relief.reliefIteration(s), s.relief.badAt+1),
+		"the culprit was as fast as its peers in three profiles running")
 }
 
 // reliefIteration places the relief of a watched culprit: at the first healthy window,
@@ -125,7 +148,8 @@ func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
 	at, bad := s.relief.healthyAt, s.relief.badAt
 	if s.Verdict.Cause == falcon.CauseGPU {
 		if back, still, ok := rj.evidence.clockBack(s); ok && back > bad {
-			at, bad = min(at, back), max(bad, still)
+			at = min(at, back)
+			bad = max(bad, still)
 		}
 	}
 	if dip := rj.onsets.lastDip(); dip > bad && dip < at {
@@ -151,11 +175,17 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 		s.Verdict = v
 	} else if !s.hasVerdict() {
 		s.Verdict.Severity = 1
-		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
+		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{
+			Kind: falcon.EvidenceTiming,
+			Text: passedUnseen,
+		})
 		why = passedUnseen
 	}
 	rj.returns.settle(s, s.Verdict)
-	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.lastIteration()
+	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved,
+		at,
+		false,
+		rj.samples.lastIteration()
 	rj.incidents.handOut(s)
 	rj.culprits.recordIncident(s)
 	rj.returns.add(s)
@@ -196,16 +226,23 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	if !s.burst.paused {
 		s.burst.paused = true
 		rj.onsets.resetToLevel()
-		rj.out.addNote(s.ID, iteration, "jitter", "%s pauses: the iteration time is back since iteration %d", s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
+		rj.out.addNote(s.ID, iteration, "jitter", "%s pauses: the iteration time is back since iteration %d",
+			s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
 	}
 	return true
 }
 
 // dropBurst ends a slowdown that was not reported; it is logged and remembered.
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
-	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
+	b := burst{
+		from: s.OnsetIteration,
+		to:   max(at, s.OnsetIteration+1),
+		ms:   s.SlowMs,
+	}
 	rj.bursts.add(b)
-	rj.out.addNote("", b.from, "jitter", "%d iterations at %.1f ms were over before a profile was taken: no incident", b.to-b.from, b.ms)
+	rj.out.addNote("", b.from, "jitter",
+		"%d iterations at %.1f ms were over before a profile was taken: no incident",
+		b.to-b.from, b.ms)
 	rj.incidents.removeIncident(s)
 	rj.onsets.resetToLevel()
 	if !rj.evidence.hasHealthy() {
@@ -221,7 +258,9 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 	}
 	rj.departures = false
 	open := rj.incidents.openIncidents()
-	if len(open) == 0 || len(rj.job.desc.Placement) != len(rj.samples.ranks) || slices.Contains(rj.job.desc.Placement, "") {
+	if len(open) == 0 ||
+		len(rj.job.desc.Placement) != len(rj.samples.ranks) ||
+		slices.Contains(rj.job.desc.Placement, "") {
 		return
 	}
 	nodes := rj.job.desc.Placement.Nodes()
@@ -229,8 +268,12 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 		if len(s.Verdict.Devices)+len(s.Verdict.Links) == 0 {
 			continue
 		}
-		stays := slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return slices.Contains(rj.job.desc.Placement, d) }) ||
-			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) })
+		stays := slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool {
+			return slices.Contains(rj.job.desc.Placement, d)
+		}) ||
+			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
+				return slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B)
+			})
 		if !stays {
 			s.Departed = true
 			rj.relieve(s, iteration, fmt.Sprintf("%s left the job", culpritNames(s.Verdict)))
@@ -256,4 +299,6 @@ func (rj *reliefJudge) closeRelieved(iteration int64) {
 }
 
 // startEpoch has the incidents checked whose culprits may have left the job.
-func (rj *reliefJudge) startEpoch() { rj.departures, rj.warmed = true, false }
+func (rj *reliefJudge) startEpoch() {
+	rj.departures, rj.warmed = true, false
+}

@@ -27,7 +27,8 @@ func TestReliefIsNotPlacedOnIterationsThatWereOnlySeenLate(t *testing.T) {
 		t.Errorf("without the node's clock %d: then only the time of sight speaks", at)
 	}
 	skewed := start.UnixNano() + cleared + 3600e9
-	if at, _ = ts.firstAfter(start.Add(time.Duration(cleared)), skewed); at > 160+shippedLate {
+	at, _ = ts.firstAfter(start.Add(time.Duration(cleared)), skewed)
+	if at > 160+shippedLate {
 		t.Errorf("a clock that is an hour ahead moved it to %d", at)
 	}
 	if _, ok = ts.firstAfter(start.Add(time.Hour), 0); ok {
@@ -55,12 +56,22 @@ func TestFirstFast(t *testing.T) {
 
 func TestBurstThatPassesUnprofiledIsToldSo(t *testing.T) {
 	m := New(DefaultConfig())
-	m.Step(time.Unix(1, 0), Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}})
-	s := &incidentState{Incident: falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: 4, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown}}}
+	m.Step(
+		time.Unix(1, 0),
+		Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}},
+	)
+	s := &incidentState{Incident: falcon.Incident{
+		ID:             "INC-0001",
+		State:          falcon.IncidentVerified,
+		OnsetIteration: 4,
+		Verdict:        falcon.Verdict{Cause: falcon.CauseUnknown},
+	}}
 	m.incidents.list = append(m.incidents.list, s)
 	m.relief.relieve(s, 9, "the iteration time is back")
 	got := m.Ready().Incidents[0]
-	if got.Verdict.Severity != 1 || len(got.Verdict.Evidence) != 1 || !strings.Contains(got.Verdict.Evidence[0].Text, "before a profile was taken") {
+	if got.Verdict.Severity != 1 ||
+		len(got.Verdict.Evidence) != 1 ||
+		!strings.Contains(got.Verdict.Evidence[0].Text, "before a profile was taken") {
 		t.Errorf("incident %+v", got)
 	}
 }

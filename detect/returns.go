@@ -40,7 +40,11 @@ func (l *returnLog) add(s *incidentState) {
 	if s.ID == "" || s.Departed || s.actions.taken || l.cfg.ReturnWithin < 0 {
 		return
 	}
-	e := ended{Incident: s.Incident, levelMs: s.SlowMs, at: l.clock.now}
+	e := ended{
+		Incident: s.Incident,
+		levelMs:  s.SlowMs,
+		at:       l.clock.now,
+	}
 	if s.past != nil {
 		e.levelMs = s.past.levelMs
 	}
@@ -52,7 +56,9 @@ func (l *returnLog) forget(id string) {
 	l.list = slices.DeleteFunc(l.list, func(e ended) bool { return e.ID == id })
 }
 
-func (l *returnLog) startEpoch() { l.list = nil }
+func (l *returnLog) startEpoch() {
+	l.list = nil
+}
 
 // namesCulprit reports whether an incident named one.
 func (e *ended) namesCulprit() bool {
@@ -62,7 +68,9 @@ func (e *ended) namesCulprit() bool {
 // takeUnnamed gives a slowdown whose culprit is still sought the number of the newest incident that
 // was about as slow and named none.
 func (l *returnLog) takeUnnamed(s *incidentState) {
-	l.take(s, func(e *ended) bool { return !e.namesCulprit() && burst{ms: e.levelMs}.similarTo(s.SlowMs) })
+	l.take(s, func(e *ended) bool {
+		return !e.namesCulprit() && burst{ms: e.levelMs}.similarTo(s.SlowMs)
+	})
 }
 
 // Bounds of the wait for a verdict: it comes some iterations after the onset, and of a job with
@@ -80,7 +88,9 @@ func (l *returnLog) awaitsName(s *incidentState, iteration int64) bool {
 		return false
 	}
 	return slices.ContainsFunc(l.list, func(e ended) bool {
-		return e.namesCulprit() && l.isRecent(s, &e) && burst{ms: e.levelMs}.similarTo(s.SlowMs)
+		return e.namesCulprit() &&
+			l.isRecent(s, &e) &&
+			burst{ms: e.levelMs}.similarTo(s.SlowMs)
 	})
 }
 
@@ -101,11 +111,16 @@ func (l *returnLog) take(s *incidentState, same func(*ended) bool) {
 		if e := l.list[i]; l.isRecent(s, &e) && same(&e) {
 			l.list = slices.Delete(l.list, i, i+1)
 			l.incidents.removeIf(func(o *incidentState) bool { return o.ID == e.ID })
-			s.past, s.ID, s.Times, s.FirstOnset = &e, e.ID, max(e.Times, 1)+1, e.FirstOnset
+			s.past = &e
+			s.ID = e.ID
+			s.Times = max(e.Times, 1) + 1
+			s.FirstOnset = e.FirstOnset
 			if e.Times < 2 {
 				s.FirstOnset = e.OnsetIteration
 			}
-			l.out.addNote(s.ID, s.OnsetIteration, "onset", "%s is back from iteration %d on, time %d: %.1f ms", s.ID, s.OnsetIteration, s.Times, s.SlowMs)
+			l.out.addNote(s.ID, s.OnsetIteration, "onset",
+				"%s is back from iteration %d on, time %d: %.1f ms",
+				s.ID, s.OnsetIteration, s.Times, s.SlowMs)
 			return
 		}
 	}
@@ -116,9 +131,14 @@ func (l *returnLog) part(s *incidentState) {
 	e := *s.past
 	e.State = falcon.IncidentClosed
 	l.out.updateIncident(&incidentState{Incident: e.Incident})
-	l.out.addNote(e.ID, s.OnsetIteration, "onset", "%s is closed: what is slow since iteration %d is another fault", e.ID, s.OnsetIteration)
+	l.out.addNote(e.ID, s.OnsetIteration, "onset",
+		"%s is closed: what is slow since iteration %d is another fault",
+		e.ID, s.OnsetIteration)
 	l.list = append(l.list, e)
-	s.past, s.ID, s.Times, s.FirstOnset = nil, "", 0, 0
+	s.past = nil
+	s.ID = ""
+	s.Times = 0
+	s.FirstOnset = 0
 }
 
 // isRecent reports whether an incident ended so short a time before a slowdown began that it may be
@@ -131,7 +151,8 @@ func (l *returnLog) isRecent(s *incidentState, e *ended) bool {
 	if began.IsZero() {
 		began = l.clock.now
 	}
-	return began.Sub(e.at) <= l.cfg.ReturnWithin || s.OnsetIteration-e.RelievedIteration <= l.cfg.BurstWithin
+	return began.Sub(e.at) <= l.cfg.ReturnWithin ||
+		s.OnsetIteration-e.RelievedIteration <= l.cfg.BurstWithin
 }
 
 // isSame reports whether a verdict names the cause and no culprit but those of an incident that is
@@ -144,12 +165,16 @@ func (l *returnLog) isSame(s *incidentState, e *ended, v falcon.Verdict) bool {
 	case len(v.Devices)+len(v.Links) > 0:
 		return isPartOf(v.Devices, was.Devices) && isPartOf(v.Links, was.Links)
 	case e.namesCulprit() || len(v.Ranks) > 0: // seen less closely
-		return len(v.Ranks) > 0 && len(was.Ranks) > 0 && (isPartOf(v.Ranks, was.Ranks) || isPartOf(was.Ranks, v.Ranks))
+		return len(v.Ranks) > 0 &&
+			len(was.Ranks) > 0 &&
+			(isPartOf(v.Ranks, was.Ranks) || isPartOf(was.Ranks, v.Ranks))
 	}
 	return s.SlowMs <= e.levelMs*burstRatio
 }
 
 // isPartOf reports whether all of a are in b.
 func isPartOf[T comparable](a, b []T) bool {
-	return !slices.ContainsFunc(a, func(x T) bool { return !slices.Contains(b, x) })
+	return !slices.ContainsFunc(a, func(x T) bool {
+		return !slices.Contains(b, x)
+	})
 }

@@ -55,14 +55,19 @@ func TestAJobThatComesAndGoesOpensFewIncidents(t *testing.T) {
 				times += max(v.Times, 1)
 			}
 			opened[i] = len(w.all)
-			t.Logf("seed %d, within %v: %d incidents of %d slowdowns in %.0f s", seed, within, len(w.all), times, w.now.Sub(began).Seconds())
+			t.Logf("seed %d, within %v: %d incidents of %d slowdowns in %.0f s",
+				seed, within, len(w.all), times, w.now.Sub(began).Seconds())
 			checkNewFault(t, w)
 		}
-		before, after = before+opened[0], after+opened[1]
+		before += opened[0]
+		after += opened[1]
 	}
 	t.Logf("%d incidents before, %d after", before, after)
 	if before < 5**noisy || after > 3**noisy {
-		t.Errorf("%d incidents where each counts, %d where those that are back do not: the job is not noisy, or few are recognized", before, after)
+		t.Errorf(
+			"%d incidents where each counts, %d where those that are back do not: the job is not noisy, or few are recognized",
+			before, after,
+		)
 	}
 }
 
@@ -74,7 +79,10 @@ func checkNewFault(t *testing.T, w *world) {
 	w.job.Clock["n1.g0"] = 0.5
 	w.run(60)
 	v := w.all[len(w.all)-1]
-	if len(v.Verdict.Devices) != 1 || v.Verdict.Devices[0] != "n1.g0" || v.Times > 1 || v.DetectedIteration > at+4 {
+	if len(v.Verdict.Devices) != 1 ||
+		v.Verdict.Devices[0] != "n1.g0" ||
+		v.Times > 1 ||
+		v.DetectedIteration > at+4 {
 		t.Errorf("the fault from %d on: %+v\n%s", at, v, w.out.String())
 	}
 }
@@ -96,9 +104,14 @@ func TestAGPUThatComesAndGoesIsOneIncident(t *testing.T) {
 		if len(v.Verdict.Devices) > 0 {
 			named++
 		}
-		t.Logf("%s: time %d, onset %d, the first %d, %v", v.ID, v.Times, v.OnsetIteration, v.FirstOnset, v.Verdict.Devices)
+		t.Logf("%s: time %d, onset %d, the first %d, %v",
+			v.ID, v.Times, v.OnsetIteration, v.FirstOnset, v.Verdict.Devices)
 	}
-	if v := w.all[0]; named != 1 || v.Times != times || v.State != falcon.IncidentClosed || v.FirstOnset > 302 || v.OnsetIteration < 1290 {
+	if v := w.all[0]; named != 1 ||
+		v.Times != times ||
+		v.State != falcon.IncidentClosed ||
+		v.FirstOnset > 302 ||
+		v.OnsetIteration < 1290 {
 		t.Errorf("%+v\n%s", w.all, w.out.String())
 	}
 }

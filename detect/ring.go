@@ -28,7 +28,9 @@ type gap struct {
 }
 
 // held is how many values there are.
-func (r *timeRing) held() int { return min(r.seen, r.limit) }
+func (r *timeRing) held() int {
+	return min(r.seen, r.limit)
+}
 
 // oldest is the index of the first value held.
 func (r *timeRing) oldest() int { return r.seen - r.held() }
@@ -103,4 +105,6 @@ func narrowed(ms float32) uint16 {
 	return uint16(min(max(bits, 0), math.MaxUint16))
 }
 
-func widened(v uint16) float32 { return math.Float32frombits((uint32(v) + narrowLeast) << narrowBy) }
+func widened(v uint16) float32 {
+	return math.Float32frombits((uint32(v) + narrowLeast) << narrowBy)
+}

@@ -28,7 +28,8 @@ func TestRingIsAsAList(t *testing.T) {
 			x := 1000 * math.Exp(8*rng.NormFloat64())
 			x = min(max(x, 0.02), 3e7)
 			r.push(iteration, x)
-			at, ms = append(at, iteration), append(ms, x)
+			at = append(at, iteration)
+			ms = append(ms, x)
 			if r.seen != len(at) || r.held() != min(len(at), r.limit) {
 				t.Fatalf("%d seen, %d held", r.seen, r.held())
 			}
@@ -37,8 +38,10 @@ func TestRingIsAsAList(t *testing.T) {
 				if !r.isThin || i == r.seen-1 {
 					most = 1e-7
 				}
-				if got := r.valueAt(i); math.Abs(got/ms[i]-1) > most || r.iteration(i) != at[i] {
-					t.Fatalf("seed %d: value %d is %v of %d, want %v of %d", seed, i, got, r.iteration(i), ms[i], at[i])
+				got := r.valueAt(i)
+				if math.Abs(got/ms[i]-1) > most || r.iteration(i) != at[i] {
+					t.Fatalf("seed %d: value %d is %v of %d, want %v of %d",
+						seed, i, got, r.iteration(i), ms[i], at[i])
 				}
 			}
 		}
@@ -56,7 +59,8 @@ func TestAQuietRankIsSmall(t *testing.T) {
 	for i := range 3 * cfg.History {
 		s.observe(int64(i), 1000+5*rng.NormFloat64())
 	}
-	if size := int(unsafe.Sizeof(*s)+unsafe.Sizeof(bocd.Tracker{})) + 2*cap(s.narrow) + 16*cap(s.gaps); size > rankBytes || cap(s.narrow) != cfg.History {
+	size := int(unsafe.Sizeof(*s)+unsafe.Sizeof(bocd.Tracker{})) + 2*cap(s.narrow) + 16*cap(s.gaps)
+	if size > rankBytes || cap(s.narrow) != cfg.History {
 		t.Errorf("%d bytes, %d values", size, cap(s.narrow))
 	} else {
 		t.Logf("%d bytes", size)
@@ -67,14 +71,18 @@ func TestAQuietRankIsSmall(t *testing.T) {
 // their last digit: where a lone outlier was, the level before a change is a median without it.
 func sameWords(a, b string) bool {
 	const most = 0.002
-	was, is := strings.Fields(a), strings.Fields(b)
+	was := strings.Fields(a)
+	is := strings.Fields(b)
 	if len(was) != len(is) {
 		return false
 	}
 	for i := range was {
 		x, errX := strconv.ParseFloat(was[i], 64)
 		y, errY := strconv.ParseFloat(is[i], 64)
-		isLevel := errX == nil && errY == nil && i+1 < len(was) && strings.HasPrefix(was[i+1], "ms")
+		isLevel := errX == nil &&
+			errY == nil &&
+			i+1 < len(was) &&
+			strings.HasPrefix(was[i+1], "ms")
 		if was[i] != is[i] && !(isLevel && math.Abs(x-y) <= most*x) {
 			return false
 		}
@@ -102,7 +110,8 @@ func TestSameWords(t *testing.T) {
 // Detectors whose ranks' filters rest and those whose filters never do say the same, word for
 // word, of jobs that were quiet for long before their fault.
 func TestRestSaysTheSameOfJobs(t *testing.T) {
-	jobs, rested := *stories, 0
+	jobs := *stories
+	rested := 0
 	if testing.Short() {
 		jobs /= 5
 	}
@@ -119,7 +128,11 @@ func TestRestSaysTheSameOfJobs(t *testing.T) {
 			if !restless {
 				rested += restingRanks(w.m)
 			}
-			inject(w, []string{"gpu", "weak", "blind", "cpu", "all", "lengths"}[rng.IntN(6)], rng)
+			inject(
+				w,
+				[]string{"gpu", "weak", "blind", "cpu", "all", "lengths"}[rng.IntN(6)],
+				rng,
+			)
 			w.run(25 + rng.IntN(60))
 			w.clearFaults()
 			w.run(40 + rng.IntN(100))

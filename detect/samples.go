@@ -67,7 +67,9 @@ func (l *sampleLog) backSince(ms float64) int64 {
 		switch {
 		case l.slowest.valueAt(i-1) <= ms:
 			i--
-		case i-3 >= oldest && l.slowest.valueAt(i-2) <= ms && l.slowest.valueAt(i-3) <= ms:
+		case i-3 >= oldest &&
+			l.slowest.valueAt(i-2) <= ms &&
+			l.slowest.valueAt(i-3) <= ms:
 			i -= 2
 		default:
 			return l.slowest.iteration(i)
@@ -81,7 +83,9 @@ func (l *sampleLog) backSince(ms float64) int64 {
 func (l *sampleLog) silentNodes() []falcon.Node {
 	var out []falcon.Node
 	for r, s := range l.ranks {
-		if l.newest-s.newest <= foldLag || l.clock.now.Sub(s.heardAt) < silentFor || r >= len(l.job.desc.Placement) {
+		if l.newest-s.newest <= foldLag ||
+			l.clock.now.Sub(s.heardAt) < silentFor ||
+			r >= len(l.job.desc.Placement) {
 			continue
 		}
 		if n := l.job.desc.Placement[r].Node(); !slices.Contains(out, n) {
@@ -93,7 +97,9 @@ func (l *sampleLog) silentNodes() []falcon.Node {
 }
 
 // currentLevel is the median of the job's last iterations, ms.
-func (l *sampleLog) currentLevel() float64 { return falcon.Median(l.slowest.newestValues(levelOver)) }
+func (l *sampleLog) currentLevel() float64 {
+	return falcon.Median(l.slowest.newestValues(levelOver))
+}
 
 // levelOver is how many iterations make the present level.
 const levelOver = 5
@@ -121,7 +127,10 @@ func (l *sampleLog) startEpoch(cfg *Config) {
 	for _, s := range l.ranks {
 		s.heardAt = l.clock.now
 	}
-	l.slowest, l.fold, l.times, l.newest = newSeries(cfg), iterationFold{}, iterationTimes{}, -1
+	l.slowest = newSeries(cfg)
+	l.fold = iterationFold{}
+	l.times = iterationTimes{}
+	l.newest = -1
 }
 
 // settleRange marks that changes at some iterations belong to an action, but not those to a
@@ -144,10 +153,16 @@ func (l *sampleLog) nextIteration() (c cell, ok bool) {
 }
 
 // lastIteration is the newest iteration of all ranks, -1 before the first.
-func (l *sampleLog) lastIteration() int64 { return l.slowest.lastIteration() }
+func (l *sampleLog) lastIteration() int64 {
+	return l.slowest.lastIteration()
+}
 
 // isLearning reports whether the job's warm-up is not over.
-func (l *sampleLog) isLearning() bool { return l.slowest.tracker.Learning() }
+func (l *sampleLog) isLearning() bool {
+	return l.slowest.tracker.Learning()
+}
 
 // changeProbability is the present P(r ≤ w) of the job's series.
-func (l *sampleLog) changeProbability() float64 { return l.slowest.tracker.PRecent() }
+func (l *sampleLog) changeProbability() float64 {
+	return l.slowest.tracker.PRecent()
+}

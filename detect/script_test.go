@@ -23,7 +23,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			var s script
-			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string { return s.do(t, fields(d)) })
+			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+				return s.do(t, fields(d))
+			})
 		})
 	}
 }
@@ -41,7 +43,8 @@ func TestScriptsComparedAside(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			plain, aside := script{}, script{aside: true}
+			plain := script{}
+			aside := script{aside: true}
 			datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 				want := plain.do(t, fields(d))
 				if got := aside.do(t, fields(d)); got != want {
@@ -127,7 +130,13 @@ func (s *script) do(t *testing.T, f []string) string {
 		v.ID = "VAL-0100"
 		s.w.step(Validated{Validation: v})
 	case "named": // job incident device
-		s.w.step(Culprits{Past: []Named{{Job: arg(1), Incident: arg(2), At: s.w.now.Add(-90 * time.Minute), Device: falcon.Device(arg(3)), Cause: falcon.CauseGPU}}})
+		s.w.step(Culprits{Past: []Named{{
+			Job:      arg(1),
+			Incident: arg(2),
+			At:       s.w.now.Add(-90 * time.Minute),
+			Device:   falcon.Device(arg(3)),
+			Cause:    falcon.CauseGPU,
+		}}})
 	case "refuse":
 		s.w.refuse = numbers(t, f[1:])[0]
 	case "missing":
@@ -141,10 +150,20 @@ func (s *script) do(t *testing.T, f []string) string {
 	case "reverted":
 		s.w.act(arg(1), true, numbers(t, f[2:]))
 	case "swap", "back": // incident node node
-		a, b := s.w.block(falcon.Node(arg(2))), s.w.block(falcon.Node(arg(3)))
-		s.w.place(arg(1), f[0] == "back", swap(len(s.w.m.job.desc.Placement.Nodes()), a, b))
+		a := s.w.block(falcon.Node(arg(2)))
+		b := s.w.block(falcon.Node(arg(3)))
+		s.w.place(
+			arg(1),
+			f[0] == "back",
+			swap(len(s.w.m.job.desc.Placement.Nodes()), a, b),
+		)
 	case "told": // incident: its S3 again, after a restart
-		s.w.step(Acted{Incident: arg(1), Rung: falcon.RungS3, Iteration: s.w.job.Next() - 10, Placement: s.w.job.Placement})
+		s.w.step(Acted{
+			Incident:  arg(1),
+			Rung:      falcon.RungS3,
+			Iteration: s.w.job.Next() - 10,
+			Placement: s.w.job.Placement,
+		})
 	case "relaunch": // iterations back, then a node and the one in its place, …
 		for i := 2; i < len(f); i += 2 {
 			s.w.exchange(falcon.Node(arg(i)), falcon.Node(arg(i+1)))
@@ -182,7 +201,8 @@ func (s *script) status() {
 		st.Learning, st.BaselineMs, st.CurrentMs, st.Iteration, len(s.w.m.Open()))
 	for r := range s.w.job.Layout.World() {
 		q, _ := s.w.m.Rank(falcon.Rank(r))
-		fmt.Fprintf(&s.w.out, "rank %d: slowdown %.2f, self ratio %.2f, suspect %v\n", r, q.Slowdown, q.SelfRatio, q.Suspect)
+		fmt.Fprintf(&s.w.out, "rank %d: slowdown %.2f, self ratio %.2f, suspect %v\n",
+			r, q.Slowdown, q.SelfRatio, q.Suspect)
 	}
 }
 

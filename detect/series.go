@@ -23,18 +23,27 @@ type series struct {
 func newSeries(cfg *Config) *series {
 	tracker := cfg.Tracker
 	tracker.Keep = cfg.History
-	return &series{timeRing: timeRing{limit: cfg.History}, tracker: bocd.NewTracker(tracker), newest: -1}
+	return &series{
+		timeRing: timeRing{limit: cfg.History},
+		tracker:  bocd.NewTracker(tracker),
+		newest:   -1,
+	}
 }
 
 // newRankSeries are one series for each rank. They keep the paper's rule, which needs a tenth
 // of the memory: under lockstep what is small shows in the job's series as soon.
 func newRankSeries(cfg *Config, ranks int) []*series {
 	tracker := cfg.Tracker
-	tracker.Verification, tracker.Rest = bocd.VerifyPaper, !cfg.Restless
+	tracker.Verification = bocd.VerifyPaper
+	tracker.Rest = !cfg.Restless
 	first := bocd.NewTracker(tracker)
 	all, out := make([]series, ranks), make([]*series, ranks)
 	for i := range all {
-		all[i] = series{timeRing: timeRing{limit: cfg.History, isThin: true}, tracker: first.Another(), newest: -1}
+		all[i] = series{
+			timeRing: timeRing{limit: cfg.History, isThin: true},
+			tracker:  first.Another(),
+			newest:   -1,
+		}
 		out[i] = &all[i]
 	}
 	return out
@@ -49,7 +58,9 @@ func (s *series) lastIteration() int64 {
 }
 
 // skipIteration notes an iteration that is left out, as Falcon held the job in it.
-func (s *series) skipIteration(iteration int64) { s.newest = max(s.newest, iteration) }
+func (s *series) skipIteration(iteration int64) {
+	s.newest = max(s.newest, iteration)
+}
 
 // observe takes in one value. Values that are no positive finite time are
 // dropped: they say nothing about the job's pace.
@@ -121,8 +132,11 @@ func inParts(samples []falcon.Sample) [][]falcon.Sample {
 	if len(samples) == 0 {
 		return nil
 	}
-	byIteration := func(a, b falcon.Sample) int { return cmp.Compare(a.Iteration, b.Iteration) }
-	first, last := slices.MinFunc(samples, byIteration).Iteration, slices.MaxFunc(samples, byIteration).Iteration
+	byIteration := func(a, b falcon.Sample) int {
+		return cmp.Compare(a.Iteration, b.Iteration)
+	}
+	first, last := slices.MinFunc(samples, byIteration).Iteration,
+		slices.MaxFunc(samples, byIteration).Iteration
 	if last-first < most {
 		return [][]falcon.Sample{samples}
 	}
@@ -131,7 +145,8 @@ func inParts(samples []falcon.Sample) [][]falcon.Sample {
 	from := 0
 	for i := range sorted {
 		if sorted[i].Iteration-sorted[from].Iteration >= most {
-			parts, from = append(parts, sorted[from:i]), i
+			parts = append(parts, sorted[from:i])
+			from = i
 		}
 	}
 	return append(parts, sorted[from:])
@@ -156,7 +171,9 @@ type cell struct {
 // addSample takes in one rank's sample.
 func (f *iterationFold) addSample(iteration int64, ms float64, endNs int64, paused bool) {
 	if !f.open {
-		f.open, f.next, f.first = true, iteration, iteration
+		f.open = true
+		f.next = iteration
+		f.first = iteration
 		for i := range f.cells {
 			f.cells[i].iteration = -1
 		}
@@ -207,7 +224,9 @@ type iterationTimes struct {
 
 func (t *iterationTimes) addIteration(c cell, at time.Time) {
 	e := &t.ring[t.n%len(t.ring)]
-	e.iteration, e.at, e.endNs = c.iteration, at, c.endNs
+	e.iteration = c.iteration
+	e.at = at
+	e.endNs = c.endNs
 	t.n++
 }
 
@@ -242,7 +261,8 @@ func (t *iterationTimes) firstAfter(after time.Time, afterNs int64) (iteration i
 		if i >= t.n {
 			break
 		}
-		if e := &t.ring[i%len(t.ring)]; afterNs == 0 || e.endNs == 0 || e.endNs > afterNs {
+		e := &t.ring[i%len(t.ring)]
+		if afterNs == 0 || e.endNs == 0 || e.endNs > afterNs {
 			break
 		}
 		i++

@@ -26,7 +26,9 @@ func (m *Machine) trackSilence() {
 	if !m.job.known {
 		return
 	}
-	open := slices.DeleteFunc(m.incidents.openIncidents(), func(s *incidentState) bool { return !s.isLocated() || s.ID == "" })
+	open := slices.DeleteFunc(m.incidents.openIncidents(), func(s *incidentState) bool {
+		return !s.isLocated() || s.ID == ""
+	})
 	if len(open) == 0 {
 		return
 	}
@@ -41,13 +43,18 @@ func (m *Machine) trackSilence() {
 		switch {
 		case len(own) > 0 && s.relief.silent.since.IsZero():
 			s.pauseRelief(m.clock.now)
-			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: relief waits, as %s can't be heard", s.ID, strings.Join(own, ", "))
+			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: relief waits, as %s can't be heard",
+				s.ID, strings.Join(own, ", "))
 		case len(own) == 0 && !s.relief.silent.since.IsZero():
 			s.resumeRelief()
 			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: all that it names are heard again", s.ID)
-		case !s.relief.silent.since.IsZero() && !s.relief.silent.waited && !m.incidents.awaitsNodes(s):
+		case !s.relief.silent.since.IsZero() &&
+			!s.relief.silent.waited &&
+			!m.incidents.awaitsNodes(s):
 			s.relief.silent.waited = true
-			m.out.addNote(s.ID, m.samples.newest, "profile", "%s: relief waits no longer, although %s can't be heard", s.ID, strings.Join(own, ", "))
+			m.out.addNote(s.ID, m.samples.newest, "profile",
+				"%s: relief waits no longer, although %s can't be heard",
+				s.ID, strings.Join(own, ", "))
 		}
 	}
 }

@@ -12,10 +12,19 @@ import (
 func displacedLine() (*Machine, *incidentState) {
 	m := New(DefaultConfig())
 	at := falcon.Placement{"n0.g0", "n1.g0"}
-	m.Step(time.Unix(1, 0), Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}, Placement: at})
+	m.Step(time.Unix(1, 0), Job{
+		Epoch:     1,
+		Layout:    falcon.Layout{TP: 1, DP: 2, PP: 1},
+		Placement: at,
+	})
 	s := newIncident(falcon.Incident{
-		ID: "INC-0001", State: falcon.IncidentLocated, OnsetIteration: 4,
-		Verdict: falcon.Verdict{Cause: falcon.CauseNetwork, Links: []falcon.Link{falcon.NewLink("n0", "n1")}},
+		ID:             "INC-0001",
+		State:          falcon.IncidentLocated,
+		OnsetIteration: 4,
+		Verdict: falcon.Verdict{
+			Cause: falcon.CauseNetwork,
+			Links: []falcon.Link{falcon.NewLink("n0", "n1")},
+		},
 	}, 0)
 	s.move = moveState{done: true, links: linkRelief{asked: true}}
 	s.relief = reliefState{streak: 3, healthyAt: 8}
@@ -27,7 +36,10 @@ func displacedLine() (*Machine, *incidentState) {
 func way(from, to falcon.Device, err string) falcon.LinkResult {
 	l := falcon.LinkResult{FromDevice: from, ToDevice: to, Err: err}
 	if err == "" {
-		l.Ms, l.BaseMs, l.Basis, l.Ratio = 2, 2, "class", 1
+		l.Ms = 2
+		l.BaseMs = 2
+		l.Basis = "class"
+		l.Ratio = 1
 	}
 	return l
 }
@@ -35,19 +47,29 @@ func way(from, to falcon.Device, err string) falcon.LinkResult {
 // A test clears a link only when it ended and both directions were measured: the
 // other one may be the slow one.
 func TestHalfATestClearsNoLink(t *testing.T) {
-	there, back := way("n0.g0", "n1.g0", ""), way("n1.g0", "n0.g0", "")
+	there := way("n0.g0", "n1.g0", "")
+	back := way("n1.g0", "n0.g0", "")
 	for name, c := range map[string]struct {
 		state falcon.ValidationState
 		links []falcon.LinkResult
 		over  bool
 	}{
-		"whole":            {falcon.ValidationDone, []falcon.LinkResult{there, back}, true},
-		"one direction":    {falcon.ValidationDone, []falcon.LinkResult{there}, false},
-		"one gave no time": {falcon.ValidationDone, []falcon.LinkResult{there, way("n1.g0", "n0.g0", "no result")}, false},
-		"cut short":        {falcon.ValidationFailed, []falcon.LinkResult{there, back}, false},
+		"whole":         {falcon.ValidationDone, []falcon.LinkResult{there, back}, true},
+		"one direction": {falcon.ValidationDone, []falcon.LinkResult{there}, false},
+		"one gave no time": {
+			falcon.ValidationDone,
+			[]falcon.LinkResult{there, way("n1.g0", "n0.g0", "no result")},
+			false,
+		},
+		"cut short": {falcon.ValidationFailed, []falcon.LinkResult{there, back}, false},
 	} {
 		m, s := displacedLine()
-		m.linkWatch.judgeTest(s, falcon.Validation{Ask: falcon.ValidationAsk{Incident: s.ID}, State: c.state, Links: c.links, Reason: "the agent of n1 is away"})
+		m.linkWatch.judgeTest(s, falcon.Validation{
+			Ask:    falcon.ValidationAsk{Incident: s.ID},
+			State:  c.state,
+			Links:  c.links,
+			Reason: "the agent of n1 is away",
+		})
 		if s.Open() == c.over {
 			t.Errorf("%s: the incident is %s", name, s.State)
 		}
@@ -62,7 +84,11 @@ func TestSilentNodes(t *testing.T) {
 	m, _ := displacedLine()
 	start := time.Unix(1, 0)
 	say := func(after time.Duration, r falcon.Rank, iteration int64) {
-		m.Step(start.Add(after), Samples{Samples: []falcon.Sample{{Rank: r, Iteration: iteration, Ms: 10}}})
+		m.Step(start.Add(after), Samples{Samples: []falcon.Sample{{
+			Rank:      r,
+			Iteration: iteration,
+			Ms:        10,
+		}}})
 	}
 	say(0, 0, 1)
 	say(0, 1, 1)

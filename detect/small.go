@@ -18,11 +18,16 @@ const smallOver = 24
 // isSmall reports whether a slowdown is one that Verify would not tell, or hardly.
 func (c *Config) isSmall(healthyMs, slowMs float64) bool {
 	least := c.Tracker.Least()
-	return least < c.Tracker.Verify && healthyMs > 0 && slowMs >= healthyMs*(1+least) && slowMs < healthyMs*(1+2*c.Settled)
+	return least < c.Tracker.Verify &&
+		healthyMs > 0 &&
+		slowMs >= healthyMs*(1+least) &&
+		slowMs < healthyMs*(1+2*c.Settled)
 }
 
 // isSmall reports whether an incident is.
-func (s *incidentState) isSmall(cfg *Config) bool { return cfg.isSmall(s.HealthyMs, s.SlowMs) }
+func (s *incidentState) isSmall(cfg *Config) bool {
+	return cfg.isSmall(s.HealthyMs, s.SlowMs)
+}
 
 // levelBack reports whether the iteration time is back where it was: within the
 // settled share of healthy, of a small slowdown half of what it cost.
@@ -33,14 +38,16 @@ func (rj *reliefJudge) levelBack(s *incidentState, iteration int64) bool {
 		return iteration >= s.DetectedIteration+smallOver && falcon.Median(slices.Clone(tail)) <= between
 	}
 	tail := rj.samples.slowest.newestValues(levelOver)
-	return iteration >= s.DetectedIteration+levelOver && falcon.Median(slices.Clone(tail)) <= healthy*(1+rj.cfg.Settled) &&
+	return iteration >= s.DetectedIteration+levelOver &&
+		falcon.Median(slices.Clone(tail)) <= healthy*(1+rj.cfg.Settled) &&
 		allButOneBelow(tail, max(between, healthy*(1+rj.cfg.Settled)))
 }
 
 // backText says how near the iteration time is to what it was.
 func (rj *reliefJudge) backText(s *incidentState) string {
 	if s.isSmall(rj.cfg) {
-		return fmt.Sprintf("the iteration time is back within %.1f %% of what it was", 50*(s.SlowMs/s.HealthyMs-1))
+		return fmt.Sprintf("the iteration time is back within %.1f %% of what it was",
+			50*(s.SlowMs/s.HealthyMs-1))
 	}
 	return "the iteration time is back within 5 % of what it was"
 }
@@ -68,8 +75,12 @@ func (s *incidentState) hasPaidItself(cfg *Config, iteration int64) bool {
 func (ev *evidence) rules() peer.Rules {
 	rules := ev.cfg.Rules.WithDefaults()
 	for _, s := range ev.incidents.openIncidents() {
-		if half := (s.SlowMs/s.HealthyMs - 1) / 2; s.isSmall(ev.cfg) && 1+half < rules.Suspect {
-			rules.Suspect, rules.Margin, rules.Matter, rules.Small = 1+half, 1+half*marginShare, half, true
+		half := (s.SlowMs/s.HealthyMs - 1) / 2
+		if s.isSmall(ev.cfg) && 1+half < rules.Suspect {
+			rules.Suspect = 1 + half
+			rules.Margin = 1 + half*marginShare
+			rules.Matter = half
+			rules.Small = true
 		}
 	}
 	return rules

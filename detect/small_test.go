@@ -36,16 +36,22 @@ func TestASlightlySlowGPUIsNamed(t *testing.T) {
 			w.run(120)
 			w.clearFaults()
 			w.run(120)
-			if len(w.all) == 1 && w.all[0].Verdict.Cause == falcon.CauseGPU && slices.Equal(w.all[0].Verdict.Devices, []falcon.Device{d}) && w.all[0].State == falcon.IncidentClosed {
+			if len(w.all) == 1 &&
+				w.all[0].Verdict.Cause == falcon.CauseGPU &&
+				slices.Equal(w.all[0].Verdict.Devices, []falcon.Device{d}) &&
+				w.all[0].State == falcon.IncidentClosed {
 				named++
 				continue
 			}
 			for _, inc := range w.all {
-				if len(inc.Verdict.Devices)+len(inc.Verdict.Links) > 0 && !slices.Equal(inc.Verdict.Devices, []falcon.Device{d}) {
-					t.Errorf("clock %g, seed %d: %v is named, not %s\n%s", clock, seed, inc.Verdict, d, w.out.String())
+				if len(inc.Verdict.Devices)+len(inc.Verdict.Links) > 0 &&
+					!slices.Equal(inc.Verdict.Devices, []falcon.Device{d}) {
+					t.Errorf("clock %g, seed %d: %v is named, not %s\n%s",
+						clock, seed, inc.Verdict, d, w.out.String())
 				}
 			}
-			t.Logf("clock %g, seed %d: %d incidents\n%s", clock, seed, len(w.all), w.out.String())
+			t.Logf("clock %g, seed %d: %d incidents\n%s",
+				clock, seed, len(w.all), w.out.String())
 		}
 		t.Logf("clock %g: named and relieved in %d of 10", clock, named)
 		if named < 9 {
@@ -72,7 +78,13 @@ func TestALittleMoreWorkIsNoHardware(t *testing.T) {
 // A healthy job has no incident, whatever its noise.
 func TestHealthyJobsStayQuiet(t *testing.T) {
 	for seed := range uint64(12) {
-		w := small(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 0.002+0.002*float64(seed), seed)
+		w := small(
+			falcon.Layout{TP: 1, DP: 4, PP: 2},
+			4,
+			8,
+			0.002+0.002*float64(seed),
+			seed,
+		)
 		w.job.Hiccup = 0.02
 		if seed%3 == 0 {
 			w.job.Lengths = 0.1 // sequences of different length
@@ -110,7 +122,14 @@ func TestASlightlySlowLinkNamesNoDevice(t *testing.T) {
 func TestWhatCostsNothingIsNotSmall(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Tracker.Verification = bocd.VerifyAdaptive
-	for ms, want := range map[float64]bool{100: false, 101: false, 102: true, 109: true, 111: false, 99: false} {
+	for ms, want := range map[float64]bool{
+		100: false,
+		101: false,
+		102: true,
+		109: true,
+		111: false,
+		99:  false,
+	} {
 		if cfg.isSmall(100, ms) != want {
 			t.Errorf("%.0f after 100 ms: small is %t", ms, !want)
 		}

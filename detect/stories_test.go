@@ -67,8 +67,10 @@ func tellStory(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand)
 	}
 	if kind == "lengths" { // fast stretches among slow ones may part it, and blur its onset
 		for _, inc := range w.all {
-			if inc.Verdict.Cause != cause || len(inc.Verdict.Devices)+len(inc.Verdict.Links) > 0 {
-				t.Errorf("named %s %v %v\n%s", inc.Verdict.Cause, inc.Verdict.Devices, inc.Verdict.Links, w.out.String())
+			if inc.Verdict.Cause != cause ||
+				len(inc.Verdict.Devices)+len(inc.Verdict.Links) > 0 {
+				t.Errorf("named %s %v %v\n%s",
+					inc.Verdict.Cause, inc.Verdict.Devices, inc.Verdict.Links, w.out.String())
 			}
 		}
 		return
@@ -78,7 +80,8 @@ func tellStory(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand)
 	}
 	inc := w.all[0]
 	if inc.Verdict.Cause != cause || !slices.Equal(inc.Verdict.Devices, want) {
-		t.Errorf("named %s %v, want %s %v\n%s", inc.Verdict.Cause, inc.Verdict.Devices, cause, want, w.out.String())
+		t.Errorf("named %s %v, want %s %v\n%s",
+			inc.Verdict.Cause, inc.Verdict.Devices, cause, want, w.out.String())
 	}
 	if d := inc.OnsetIteration - at; d < -3 || d > 2 { // hiccups right before it count in
 		t.Errorf("onset %d, want %d", inc.OnsetIteration, at)
@@ -148,7 +151,8 @@ func TestReliefUnderAnActionComesInTime(t *testing.T) {
 		}
 		inc := w.all[0]
 		if len(w.m.Open()) > 0 || inc.RelievedIteration < cleared-3 {
-			t.Errorf("seed %d: relieved at %d, cleared at %d\n%s", seed, inc.RelievedIteration, cleared, w.out.String())
+			t.Errorf("seed %d: relieved at %d, cleared at %d\n%s",
+				seed, inc.RelievedIteration, cleared, w.out.String())
 		}
 		w.act("INC-0001", true, []int{8, 8, 8, 8})
 		w.run(30)
@@ -174,7 +178,9 @@ func TestALinkMustExplainTheSlowdown(t *testing.T) {
 			w.spike = 1.6
 			w.run(1)
 		}
-		if len(w.all) != 1 || w.all[0].Verdict.Cause != falcon.CauseUnknown || len(w.all[0].Verdict.Links) > 0 {
+		if len(w.all) != 1 ||
+			w.all[0].Verdict.Cause != falcon.CauseUnknown ||
+			len(w.all[0].Verdict.Links) > 0 {
 			t.Errorf("seed %d: %+v\n%s", seed, w.all, w.out.String())
 		}
 	}

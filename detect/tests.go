@@ -64,9 +64,17 @@ func (t *testPlanner) request(at int64) bool {
 func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 	v := &s.Verdict
 	switch {
-	case !s.Open() || s.burst.paused || s.ID == "" || !s.hasVerdict() || s.basis.timing == nil || s.basis.timing.AllSlow || len(s.actions.inForce) > 0 && s.tests.grewAt == 0:
+	case !s.Open() ||
+		s.burst.paused ||
+		s.ID == "" ||
+		!s.hasVerdict() ||
+		s.basis.timing == nil ||
+		s.basis.timing.AllSlow ||
+		len(s.actions.inForce) > 0 && s.tests.grewAt == 0:
 		return false
-	case s.tests.done || s.tests.asks >= t.cfg.Validate.Tries || at < s.tests.notBefore:
+	case s.tests.done ||
+		s.tests.asks >= t.cfg.Validate.Tries ||
+		at < s.tests.notBefore:
 		return false
 	case v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility:
 		return false
@@ -74,7 +82,9 @@ func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 	if s.tests.grewAt > 0 {
 		return true
 	}
-	counters := slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter && !e.Against })
+	counters := slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool {
+		return e.Kind == falcon.EvidenceCounter && !e.Against
+	})
 	thin := len(s.basis.timing.Slow) > 0 && !s.basis.timing.Clear
 	nameless := v.Cause == falcon.CauseNetwork && len(v.Links) == 0
 	return !counters || thin || nameless || v.Confidence < provenEnough
@@ -92,11 +102,14 @@ func (t *testPlanner) testsFor(s *incidentState) (ask falcon.ValidationAsk) {
 	links := len(ask.Rings)+len(ask.Trees)+len(ask.Pairs) > 0
 	switch {
 	case len(ask.GEMM) > 0 && links:
-		ask.Question, ask.Why = falcon.QuestionGPUOrLink, fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
+		ask.Question, ask.Why = falcon.QuestionGPUOrLink,
+			fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
 	case len(ask.GEMM) > 0:
-		ask.Question, ask.Why = falcon.QuestionGPU, fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
+		ask.Question, ask.Why = falcon.QuestionGPU,
+			fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
 	case links:
-		ask.Question, ask.Why = falcon.QuestionLink, fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
+		ask.Question, ask.Why = falcon.QuestionLink,
+			fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
 	default:
 		ask.Question, ask.Why = falcon.QuestionAny, s.ID+": timing names no rank: is any GPU or link slow?"
 		ask.GEMM = t.allRanks()
@@ -129,7 +142,9 @@ func (t *testPlanner) suspectRanks(s *incidentState) []falcon.Rank {
 	}
 	alike := t.job.desc.Layout.Alike()
 	for _, r := range slices.Clone(out) {
-		i := slices.IndexFunc(alike, func(column []falcon.Rank) bool { return slices.Contains(column, r) })
+		i := slices.IndexFunc(alike, func(column []falcon.Rank) bool {
+			return slices.Contains(column, r)
+		})
 		for _, q := range alike[max(i, 0)] {
 			add(q)
 		}
@@ -162,7 +177,9 @@ func (t *testPlanner) addSuspectGroups(ask *falcon.ValidationAsk, res *peer.Resu
 		return
 	}
 	tests.addChannels()
-	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimFSDP, falcon.DimCP, falcon.DimPP, falcon.DimTP} {
+	for _, d := range []falcon.Dimension{
+		falcon.DimDP, falcon.DimFSDP, falcon.DimCP, falcon.DimPP, falcon.DimTP,
+	} {
 		for _, g := range t.job.layoutGroups(d) {
 			if len(tests.links) < askClass {
 				tests.add(&g)
@@ -186,7 +203,8 @@ func (t *testPlanner) suspectPairs(res *peer.Result) [][2]falcon.Rank {
 		}
 	}
 	for _, p := range slices.Clone(out) {
-		from, to := t.job.desc.Layout.Coord(p[0]), t.job.desc.Layout.Coord(p[1])
+		from := t.job.desc.Layout.Coord(p[0])
+		to := t.job.desc.Layout.Coord(p[1])
 		for d := range t.job.desc.Layout.DP {
 			from.DP, to.DP = d, d
 			add(t.job.desc.Layout.RankOf(from), t.job.desc.Layout.RankOf(to))
@@ -206,7 +224,11 @@ func (m *Machine) stepValidated(in Validated) {
 	m.out.addNote(v.ID, m.samples.newest, "validation", "%s", validationSummary(v))
 	m.links.addTests(v)
 	for _, s := range slices.Clone(m.incidents.list) {
-		if s.Open() && s.hasVerdict() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.evidence.concerned(s, v)) && !m.linkWatch.judgeTest(s, v) {
+		if s.Open() &&
+			s.hasVerdict() &&
+			s.ID != "" &&
+			(s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.evidence.concerned(s, v)) &&
+			!m.linkWatch.judgeTest(s, v) {
 			m.applyTests(s, v)
 		}
 	}
@@ -221,7 +243,12 @@ func untested(v falcon.Validation) *falcon.Untested {
 	for _, pass := range passes.Plan(v.Ask) {
 		pairs += len(pass.Pairs)
 	}
-	return &falcon.Untested{Bar: v.Bar, Question: v.Ask.Question, GPUs: len(v.Ask.GEMM), Links: pairs}
+	return &falcon.Untested{
+		Bar:      v.Bar,
+		Question: v.Ask.Question,
+		GPUs:     len(v.Ask.GEMM),
+		Links:    pairs,
+	}
 }
 
 // applyTests judges an incident again by a test. A refusal lowers the confidence; that a test was not
@@ -237,7 +264,8 @@ func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 	measured := len(v.GEMM)+len(v.Links) > 0
 	switch {
 	case measured:
-		t.GEMM, t.Links = slices.Clone(v.GEMM), slices.Clone(v.Links)
+		t.GEMM = slices.Clone(v.GEMM)
+		t.Links = slices.Clone(v.Links)
 	case s.tests.results != nil:
 		return // an earlier one brought more
 	}
@@ -287,7 +315,8 @@ func validationSummary(v falcon.Validation) string {
 	case len(slow) > 0:
 		text += "slow are " + strings.Join(slow, ", ")
 	case left > 0:
-		text += fmt.Sprintf("none is known to be slow, %d could not be judged (%s)", left, v.NotJudged()[0].Why)
+		text += fmt.Sprintf("none is known to be slow, %d could not be judged (%s)",
+			left, v.NotJudged()[0].Why)
 	default:
 		text += "none is slow"
 	}
@@ -310,7 +339,9 @@ type testPlanner struct {
 }
 
 // wait begins the wait for the tests of an incident.
-func (t *testPlanner) wait(incident string) { t.pending = &pendingAsk{incident, t.clock.now} }
+func (t *testPlanner) wait(incident string) {
+	t.pending = &pendingAsk{incident, t.clock.now}
+}
 
 // answered ends the wait for the tests of an incident.
 func (t *testPlanner) answered(incident string) {
@@ -319,4 +350,6 @@ func (t *testPlanner) answered(incident string) {
 	}
 }
 
-func (t *testPlanner) reset() { t.pending = nil }
+func (t *testPlanner) reset() {
+	t.pending = nil
+}

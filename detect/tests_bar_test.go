@@ -30,11 +30,18 @@ func TestWhatIsNotAllowedCostsNothing(t *testing.T) {
 			continue
 		}
 		u := *v.Untested
-		if u.Bar != falcon.BarPolicy || u.Question != falcon.QuestionLink || u.Links < 4 || u.GPUs != 0 {
+		if u.Bar != falcon.BarPolicy ||
+			u.Question != falcon.QuestionLink ||
+			u.Links < 4 ||
+			u.GPUs != 0 {
 			t.Errorf("%+v", u)
 		}
-		i := slices.IndexFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Text == u.Text() })
-		if i < 0 || v.Evidence[i].Against || !strings.Contains(u.Text(), "which link is slow") {
+		i := slices.IndexFunc(v.Evidence, func(e falcon.Evidence) bool {
+			return e.Text == u.Text()
+		})
+		if i < 0 ||
+			v.Evidence[i].Against ||
+			!strings.Contains(u.Text(), "which link is slow") {
 			t.Errorf("%q is not said in %+v", u.Text(), v.Evidence)
 		}
 	}

@@ -13,7 +13,11 @@ import (
 // watchDue reports whether it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.Watch.Every > 0 && len(m.incidents.openIncidents()) == 0 && m.evidence.hasHealthy() && m.rankWatch.due(at, m.clock.now) && !m.baseline.isSettling(at)
+	return m.cfg.Watch.Every > 0 &&
+		len(m.incidents.openIncidents()) == 0 &&
+		m.evidence.hasHealthy() &&
+		m.rankWatch.due(at, m.clock.now) &&
+		!m.baseline.isSettling(at)
 }
 
 // watchRanks feeds a window to the rank-level watch and logs what it saw of ranks that no
@@ -26,11 +30,17 @@ func (m *Machine) watchRanks(w *window, res *peer.Result) {
 		}
 		switch {
 		case s.Failing:
-			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
+			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch",
+				"%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing",
+				m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
 		case s.Steps < m.cfg.Watch.Steps:
-			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.job.describe(s.Rank), s.Ratio, formatSteps(s.Steps))
+			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch",
+				"%s computed up to %.2f x as long as its peers for %s, then no longer: transient",
+				m.job.describe(s.Rank), s.Ratio, formatSteps(s.Steps))
 		default:
-			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch", "%s computes as its peers do again after %d steps", m.job.describe(s.Rank), s.Steps)
+			m.out.addNote(falcon.RankSubject(s.Rank), w.iteration, "watch",
+				"%s computes as its peers do again after %d steps",
+				m.job.describe(s.Rank), s.Steps)
 		}
 	}
 	if m.rankWatch.steps.Any() {
@@ -71,12 +81,17 @@ const throughputOver = 24
 // half of them are slow still.
 func (m *Machine) checkThroughput(iteration int64) {
 	best, peak := m.baseline.currentMs(), m.cfg.PeakIterationMs
-	if m.samples.isLearning() || best <= 0 || m.baseline.isSettling(iteration) || !m.baseline.settledFor(throughputOver, iteration) || m.samples.slowest.held() < throughputOver {
+	if m.samples.isLearning() ||
+		best <= 0 ||
+		m.baseline.isSettling(iteration) ||
+		!m.baseline.settledFor(throughputOver, iteration) ||
+		m.samples.slowest.held() < throughputOver {
 		return
 	}
 	tail := m.samples.slowest.newestValues(throughputOver)
 	fastest := slices.Sorted(slices.Values(tail))[throughputOver/10]
-	level, line := falcon.Median(slices.Clone(tail)), m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
+	level, line := falcon.Median(slices.Clone(tail)),
+		m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
 	if line <= best && (peak <= 0 || line <= peak) {
 		m.throughputNoted = false
 		return
@@ -86,18 +101,30 @@ func (m *Machine) checkThroughput(iteration int64) {
 	}
 	m.throughputNoted = true
 	if line <= best || m.profile.learningDue() {
-		m.out.addNote("", iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are profiled", level, 100*peak/level, peak)
+		m.out.addNote("", iteration, "throughput",
+			"%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are profiled",
+			level, 100*peak/level, peak)
 		m.rankWatch.schedule(iteration, m.clock.now)
 		return
 	}
-	m.out.addNote("", iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
+	m.out.addNote("", iteration, "throughput",
+		"%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen",
+		level, 100*best/level, best)
 	i := m.samples.slowest.seen - 1
-	for oldest := m.samples.slowest.oldest(); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
+	for oldest := m.samples.slowest.oldest(); i > oldest &&
+		m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
 		i--
 	}
 	at := m.samples.slowest.iteration(i)
 	m.openOnset([]alarm{{-1, at, best, level, m.samples.changeProbability(), &Decision{
-		By: ByThroughput, Kind: bocd.KindOnset, Rank: -1, Iteration: at, DecidedAt: iteration, BeforeMs: best, AfterMs: level, Points: throughputOver,
+		By:        ByThroughput,
+		Kind:      bocd.KindOnset,
+		Rank:      -1,
+		Iteration: at,
+		DecidedAt: iteration,
+		BeforeMs:  best,
+		AfterMs:   level,
+		Points:    throughputOver,
 	}}})
 }
 
@@ -111,7 +138,9 @@ type rankWatcher struct {
 
 // startEpoch begins with no rank seen slow.
 func (rw *rankWatcher) startEpoch(world int, cfg WatchConfig) {
-	rw.steps, rw.nextAt, rw.unexplained = peer.NewWatch(world, cfg.Over, cfg.Steps), 0, nil
+	rw.steps = peer.NewWatch(world, cfg.Over, cfg.Steps)
+	rw.nextAt = 0
+	rw.unexplained = nil
 }
 
 // schedule sets the earliest iteration and time of the next profile of a quiet job.
@@ -142,4 +171,6 @@ func (rw *rankWatcher) takeUnexplained() map[falcon.Rank]int64 {
 	return out
 }
 
-func (rw *rankWatcher) keepUnexplained(ranks map[falcon.Rank]int64) { rw.unexplained = ranks }
+func (rw *rankWatcher) keepUnexplained(ranks map[falcon.Rank]int64) {
+	rw.unexplained = ranks
+}

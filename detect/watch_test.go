@@ -53,12 +53,14 @@ func TestWatchIsPeriodicAndCanBeOff(t *testing.T) {
 		every   int64
 		spacing time.Duration
 		want    int64
-	}{{0, -1, 3}, {100, -1, 6}, {-1, -1, 0}, {0, 0, 1}, {0, 40 * time.Second, 2}} { // 700 iterations take 98 s
+	}{{0, -1, 3}, {100, -1, 6}, {-1, -1, 0}, {0, 0, 1}, {0, 40 * time.Second, 2}} {
+		// 700 iterations take 98 s
 		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
 		w.m = New(Config{Watch: WatchConfig{Every: tt.every, Spacing: tt.spacing}})
 		w.describe()
 		w.run(700)
-		if got := strings.Count(w.out.String(), "How do the ranks compute?"); int64(got) != tt.want {
+		got := strings.Count(w.out.String(), "How do the ranks compute?")
+		if int64(got) != tt.want {
 			t.Errorf("every %d, %s: %d looks in 700 iterations, want %d", tt.every, tt.spacing, got, tt.want)
 		}
 		if len(w.all) > 0 {
@@ -85,7 +87,9 @@ func TestThroughputAlarm(t *testing.T) {
 	w.m = New(Config{PeakIterationMs: 100})
 	w.describe()
 	w.run(80)
-	if out := w.out.String(); len(w.all) > 0 || !strings.Contains(out, "of the peak throughput (100.0 ms)") || strings.Count(out, "throughput:") != 1 {
+	if out := w.out.String(); len(w.all) > 0 ||
+		!strings.Contains(out, "of the peak throughput (100.0 ms)") ||
+		strings.Count(out, "throughput:") != 1 {
 		t.Errorf("incidents %v\n%s", w.all, out)
 	}
 }
@@ -101,20 +105,42 @@ func deaf() bocd.TrackerConfig {
 func TestRecurringCulprits(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
 	w.step(Culprits{Past: []Named{
-		{Job: "a", Incident: "INC-0004", At: w.now.Add(-50 * time.Hour), Device: "n1.g0", Cause: falcon.CauseGPU},
-		{Job: "b", Incident: "INC-0001", At: w.now.Add(-5 * time.Hour), Device: "n1.g0", Cause: falcon.CauseGPU},
-		{Job: "b", Incident: "INC-0001", At: w.now.Add(-5 * time.Hour), Device: "n1.g0", Cause: falcon.CauseGPU},
+		{
+			Job:      "a",
+			Incident: "INC-0004",
+			At:       w.now.Add(-50 * time.Hour),
+			Device:   "n1.g0",
+			Cause:    falcon.CauseGPU,
+		},
+		{
+			Job:      "b",
+			Incident: "INC-0001",
+			At:       w.now.Add(-5 * time.Hour),
+			Device:   "n1.g0",
+			Cause:    falcon.CauseGPU,
+		},
+		{
+			Job:      "b",
+			Incident: "INC-0001",
+			At:       w.now.Add(-5 * time.Hour),
+			Device:   "n1.g0",
+			Cause:    falcon.CauseGPU,
+		},
 		{Job: "b", Incident: "INC-0002", At: w.now.Add(-5 * time.Hour), Link: falcon.NewLink("n0", "n1")},
 		{},
 	}})
 	w.run(40)
 	w.job.Clock["n1.g0"] = 0.5
 	w.run(20)
-	if out := w.out.String(); !strings.Contains(out, "n1.g0 was named 2 times before in the last 3 days, last by INC-0001 of job b") {
+	if out := w.out.String(); !strings.Contains(out,
+		"n1.g0 was named 2 times before in the last 3 days, last by INC-0001 of job b") {
 		t.Errorf("recurrence not told\n%s", out)
 	}
 	got := w.m.culprits.recurring()
-	if len(got) != 1 || got[0].Device != "n1.g0" || got[0].Times != 3 || got[0].Jobs != 3 {
+	if len(got) != 1 ||
+		got[0].Device != "n1.g0" ||
+		got[0].Times != 3 ||
+		got[0].Jobs != 3 {
 		t.Errorf("recurring %+v, want n1.g0 three times in three jobs", got)
 	}
 }
@@ -123,7 +149,11 @@ func TestRecurringCulprits(t *testing.T) {
 // after a restart of the job.
 func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
-	w.step(Culprits{Past: []Named{{Incident: "INC-0001", At: w.now.Add(-time.Hour), Device: "n1.g0"}}})
+	w.step(Culprits{Past: []Named{{
+		Incident: "INC-0001",
+		At:       w.now.Add(-time.Hour),
+		Device:   "n1.g0",
+	}}})
 	twice := func(jobs int) {
 		t.Helper()
 		got := w.m.culprits.recurring()
@@ -131,15 +161,24 @@ func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
 			t.Errorf("recurring %+v, want n1.g0 twice in %d jobs", got, jobs)
 		}
 	}
-	w.step(Culprits{Past: []Named{{Incident: "INC-0002", At: w.now, Device: "n1.g0"}}})
+	w.step(Culprits{Past: []Named{{
+		Incident: "INC-0002",
+		At:       w.now,
+		Device:   "n1.g0",
+	}}})
 	twice(1)
 	w.epoch++
 	w.describe()
 	twice(1)
-	if job := w.m.culprits.jobName(w.m.culprits.past[0]); job != fmt.Sprintf("epoch %d", w.epoch-1) {
+	job := w.m.culprits.jobName(w.m.culprits.past[0])
+	if job != fmt.Sprintf("epoch %d", w.epoch-1) {
 		t.Errorf("INC-0001 was named in job %q", job)
 	}
-	w.step(Culprits{Past: []Named{{Incident: "INC-0003", At: w.now, Device: "n1.g0"}}})
+	w.step(Culprits{Past: []Named{{
+		Incident: "INC-0003",
+		At:       w.now,
+		Device:   "n1.g0",
+	}}})
 	if got := w.m.culprits.recurring(); len(got) != 1 || got[0].Times != 3 || got[0].Jobs != 2 {
 		t.Errorf("recurring %+v, want n1.g0 three times in two jobs", got)
 	}
@@ -148,7 +187,11 @@ func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
 func TestPastCulpritsAreBounded(t *testing.T) {
 	m := New(Config{})
 	for i := range 3 * pastMost {
-		m.Step(time.Unix(int64(i), 0), Culprits{Past: []Named{{Job: "a", Incident: time.Unix(int64(i), 0).String(), Device: "n0.g0"}}})
+		m.Step(time.Unix(int64(i), 0), Culprits{Past: []Named{{
+			Job:      "a",
+			Incident: time.Unix(int64(i), 0).String(),
+			Device:   "n0.g0",
+		}}})
 	}
 	if len(m.culprits.past) != pastMost {
 		t.Errorf("%d kept, want %d", len(m.culprits.past), pastMost)

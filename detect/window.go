@@ -34,7 +34,8 @@ const (
 	refusalGrace  = 2 * time.Second // for the other nodes' parts after a refusal
 	deadlineTimes = 4               // windows long, at least
 	deadlineMost  = time.Minute
-	earlyDeadline = 5           // iterations besides an early window's own: until it begins, and until all was timed
+	// iterations besides an early window's own: until it begins, and until all was timed
+	earlyDeadline = 5
 	compareMost   = time.Minute // for a comparison aside
 )
 
@@ -46,8 +47,14 @@ func (m *Machine) planWindow() {
 	}
 	at := m.samples.lastIteration()
 	for _, s := range m.incidents.list {
-		if s.Open() && !s.burst.paused && (!s.hasVerdict() || s.isUnexplained()) && at >= s.search.notBefore {
-			m.profile.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.subject(), s.OnsetIteration))
+		if s.Open() &&
+			!s.burst.paused &&
+			(!s.hasVerdict() || s.isUnexplained()) &&
+			at >= s.search.notBefore {
+			m.profile.request(m.cfg.Profile.Iterations, fmt.Sprintf(
+				"%s slower since iteration %d: who is it?",
+				s.subject(), s.OnsetIteration,
+			))
 			return
 		}
 	}
@@ -64,11 +71,14 @@ func (m *Machine) planWindow() {
 	}
 	for _, s := range m.incidents.list {
 		if m.reliefDue(s, at) {
-			m.profile.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culpritNames(s.Verdict)))
+			m.profile.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?",
+				s.ID, culpritNames(s.Verdict)))
 			return
 		}
 	}
-	if m.profile.learningDueAt(at) && !m.baseline.isSettling(at) && len(m.incidents.openIncidents()) == 0 {
+	if m.profile.learningDueAt(at) &&
+		!m.baseline.isSettling(at) &&
+		len(m.incidents.openIncidents()) == 0 {
 		m.profile.request(m.cfg.Profile.Iterations, "How does the job compute now?")
 		return
 	}
@@ -89,7 +99,9 @@ func (m *Machine) reliefDue(s *incidentState, at int64) bool {
 	if s.relief.streak > 0 || s.relief.urgent {
 		every = m.cfg.Relief.Confirm
 	}
-	return m.incidents.reliefByWindows(s) && at >= s.relief.lastWindow+every && at >= s.actions.since
+	return m.incidents.reliefByWindows(s) &&
+		at >= s.relief.lastWindow+every &&
+		at >= s.actions.since
 }
 
 func culpritNames(v falcon.Verdict) string {
@@ -122,17 +134,26 @@ func (p *profiler) request(iterations int, why string) {
 	}
 	p.windowID++
 	p.window = &window{
-		id: p.windowID, iterations: iterations, asked: p.clock.now, iteration: p.samples.lastIteration(),
-		parts: map[falcon.Rank]falcon.RankProfile{},
+		id:         p.windowID,
+		iterations: iterations,
+		asked:      p.clock.now,
+		iteration:  p.samples.lastIteration(),
+		parts:      map[falcon.Rank]falcon.RankProfile{},
 	}
 	for _, s := range p.incidents.list {
 		s.relief.lastWindow = max(s.relief.lastWindow, p.window.iteration)
 	}
-	p.out.addRequest(ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
+	p.out.addRequest(ProfileRequest{
+		Window:     p.windowID,
+		Iterations: iterations,
+		Why:        why,
+	})
 }
 
 // want has a window taken soon, for another consumer.
-func (p *profiler) want(why string) { p.wanted = why }
+func (p *profiler) want(why string) {
+	p.wanted = why
+}
 
 // requestWanted asks for the window that another consumer wants; false = none does.
 func (p *profiler) requestWanted() bool {
@@ -166,7 +187,8 @@ func (m *Machine) checkWindow() {
 	if w == nil {
 		return
 	}
-	waited, deadline := m.clock.now.Sub(w.asked), m.profile.deadlineOf(w, m.early.isOwn(w))
+	waited := m.clock.now.Sub(w.asked)
+	deadline := m.profile.deadlineOf(w, m.early.isOwn(w))
 	switch {
 	case !w.comparing.IsZero():
 		if m.clock.now.Sub(w.comparing) > compareMost {
@@ -178,7 +200,9 @@ func (m *Machine) checkWindow() {
 	case len(w.parts) == len(m.samples.ranks):
 	case waited >= deadline:
 	case len(w.refused) > 0 && waited >= refusalGrace:
-	case len(w.refused) > 0 && len(w.parts) == 0 && len(m.job.desc.Placement.Nodes()) == 1:
+	case len(w.refused) > 0 &&
+		len(w.parts) == 0 &&
+		len(m.job.desc.Placement.Nodes()) == 1:
 	default:
 		return
 	}
@@ -258,7 +282,10 @@ type profiler struct {
 
 // startEpoch forgets what was profiled of another epoch's processes.
 func (p *profiler) startEpoch(world int) {
-	p.window, p.learn, p.lookAt, p.wanted = nil, learnState{due: true}, 0, ""
+	p.window = nil
+	p.learn = learnState{due: true}
+	p.lookAt = 0
+	p.wanted = ""
 	p.haveLast, p.shown = false, make([]peer.Rank, world)
 	p.kept++
 }
@@ -266,9 +293,13 @@ func (p *profiler) startEpoch(world int) {
 // deadlineOf is how long a window is waited for. An early one must not keep the search for a
 // culprit waiting, as a node that is missing would; its iterations are as slow as the newest.
 func (p *profiler) deadlineOf(w *window, early bool) time.Duration {
-	iterations, level, least := deadlineTimes*float64(w.iterations), p.samples.currentLevel(), p.cfg.Profile.Deadline
+	iterations, level, least := deadlineTimes*float64(w.iterations),
+		p.samples.currentLevel(),
+		p.cfg.Profile.Deadline
 	if early {
-		iterations, level, least = float64(w.iterations+earlyDeadline), slices.Max(append(p.samples.slowest.newestValues(lastOver), 0)), min(least, refusalGrace)
+		iterations, level, least = float64(w.iterations+earlyDeadline),
+			slices.Max(append(p.samples.slowest.newestValues(lastOver), 0)),
+			min(least, refusalGrace)
 	}
 	return min(max(least, time.Duration(iterations*level*float64(time.Millisecond))), deadlineMost)
 }
@@ -276,7 +307,9 @@ func (p *profiler) deadlineOf(w *window, early bool) time.Duration {
 // inFlight reports whether a window is awaited.
 func (p *profiler) inFlight() bool { return p.window != nil }
 
-func (p *profiler) closeWindow() { p.window = nil }
+func (p *profiler) closeWindow() {
+	p.window = nil
+}
 
 // takeCompared ends the window that is being compared, if it is the one of an id.
 func (p *profiler) takeCompared(id uint64) *window {
@@ -321,7 +354,8 @@ func (p *profiler) move(was, now falcon.Placement, before int64) (dropped bool) 
 			p.shown[r] = peer.Rank{}
 		}
 	}
-	p.last, p.haveLast = peer.Result{}, false
+	p.last = peer.Result{}
+	p.haveLast = false
 	dropped = p.window != nil && p.window.iteration < before
 	if dropped {
 		p.window = nil
@@ -330,7 +364,9 @@ func (p *profiler) move(was, now falcon.Placement, before int64) (dropped bool) 
 }
 
 // requestLearning asks for a profile of the healthy job from an iteration on.
-func (p *profiler) requestLearning(after int64) { p.learn = learnState{due: true, after: after} }
+func (p *profiler) requestLearning(after int64) {
+	p.learn = learnState{due: true, after: after}
+}
 
 func (p *profiler) learningDue() bool { return p.learn.due }
 
@@ -344,17 +380,29 @@ func (p *profiler) confirmLearning(seen string) {
 }
 
 // lookFrom has the ranks profiled on their new devices from an iteration on, 0 = no more.
-func (p *profiler) lookFrom(iteration int64) { p.lookAt = iteration }
+func (p *profiler) lookFrom(iteration int64) {
+	p.lookAt = iteration
+}
 
-func (p *profiler) lookDue(iteration int64) bool { return p.lookAt > 0 && iteration >= p.lookAt }
+func (p *profiler) lookDue(iteration int64) bool {
+	return p.lookAt > 0 && iteration >= p.lookAt
+}
 
 // healthyLearned ends learning: the healthy state is known.
-func (p *profiler) healthyLearned() { p.learn = learnState{} }
+func (p *profiler) healthyLearned() {
+	p.learn = learnState{}
+}
 
 // endLearning ends learning without a healthy state; the tries made count.
-func (p *profiler) endLearning() { p.learn.due = false }
+func (p *profiler) endLearning() {
+	p.learn.due = false
+}
 
 // seenBefore reports whether the same culprits looked slow in the window before.
-func (p *profiler) seenBefore(culprits string) bool { return p.learn.seen == culprits }
+func (p *profiler) seenBefore(culprits string) bool {
+	return p.learn.seen == culprits
+}
 
-func (p *profiler) learnTriesLeft() bool { return p.learn.tries+1 < p.cfg.Profile.Tries }
+func (p *profiler) learnTriesLeft() bool {
+	return p.learn.tries+1 < p.cfg.Profile.Tries
+}

@@ -43,7 +43,10 @@ type iterationWork struct {
 	sizeRatio             float64
 }
 
-func (l *workLog) startEpoch() { l.open, l.done = map[int64]*iterationWork{}, nil }
+func (l *workLog) startEpoch() {
+	l.open = map[int64]*iterationWork{}
+	l.done = nil
+}
 
 // add takes in one sample; nothing is kept of one that is as usual.
 func (l *workLog) add(s *falcon.Sample) {
@@ -65,7 +68,9 @@ func (w *iterationWork) take(s *falcon.Sample) {
 	own := s.Work
 	if own.WaitMs > 0 {
 		w.waits = append(w.waits, cause.Stop{Rank: s.Rank, Ms: own.WaitMs})
-		slices.SortFunc(w.waits, func(a, b cause.Stop) int { return cmp.Or(cmp.Compare(b.Ms, a.Ms), cmp.Compare(a.Rank, b.Rank)) })
+		slices.SortFunc(w.waits, func(a, b cause.Stop) int {
+			return cmp.Or(cmp.Compare(b.Ms, a.Ms), cmp.Compare(a.Rank, b.Rank))
+		})
 		w.waits = w.waits[:min(len(w.waits), workWaits)]
 		w.waiting = append(w.waiting, own.WaitMs)
 	}
@@ -169,10 +174,14 @@ func (l *workLog) sumWaits(out *cause.Work, slow, other []*iterationWork) {
 			out.Waits = append(out.Waits, cause.Stop{Rank: r, Ms: ms})
 		}
 	}
-	slices.SortStableFunc(out.Waits, func(a, b cause.Stop) int { return cmp.Compare(b.Ms, a.Ms) })
+	slices.SortStableFunc(out.Waits, func(a, b cause.Stop) int {
+		return cmp.Compare(b.Ms, a.Ms)
+	})
 	middle := func(w *iterationWork) float64 { return w.middle }
 	out.WaitMs = max(0, medianOf(slow, middle)-medianOf(other, middle))
-	out.WaitAll = out.WaitMs > 0 && len(out.Waits) > 0 && out.Waits[0].Ms < waitsAlike*out.WaitMs
+	out.WaitAll = out.WaitMs > 0 &&
+		len(out.Waits) > 0 &&
+		out.Waits[0].Ms < waitsAlike*out.WaitMs
 }
 
 // waitsAlike is the longest wait over the middle one, below which all ranks wait alike.
@@ -183,7 +192,11 @@ func sumChanges(out *cause.Work, slow, other []*iterationWork) {
 	out.Changed, out.ChangedBefore = shareOf(slow, changed), shareOf(other, changed)
 	for _, w := range slow {
 		if w.changed > 0 {
-			out.Ranks, out.Calls, out.Usual, out.Kinds, out.Kept = w.changed, w.calls, w.usual, w.kinds, w.kept
+			out.Ranks = w.changed
+			out.Calls = w.calls
+			out.Usual = w.usual
+			out.Kinds = w.kinds
+			out.Kept = w.kept
 		}
 		out.SizeRanks = max(out.SizeRanks, w.sized)
 	}
@@ -210,7 +223,8 @@ func (l *workLog) sumPauses(out *cause.Work, slow []*iterationWork) {
 	}
 	out.Paused = shareOf(slow, paused)
 	var ms []float64
-	times, nodes := map[falcon.Rank]int{}, map[falcon.Node]bool{}
+	times := map[falcon.Rank]int{}
+	nodes := map[falcon.Node]bool{}
 	for _, w := range slow {
 		if !paused(w) {
 			continue
@@ -222,7 +236,9 @@ func (l *workLog) sumPauses(out *cause.Work, slow []*iterationWork) {
 			nodes[l.job.desc.Placement[r].Node()] = true
 		}
 	}
-	out.PauseMs, out.PauseRanks, out.PauseNodes = falcon.Median(ms), slices.Sorted(maps.Keys(times)), slices.Sorted(maps.Keys(nodes))
+	out.PauseMs, out.PauseRanks, out.PauseNodes = falcon.Median(ms),
+		slices.Sorted(maps.Keys(times)),
+		slices.Sorted(maps.Keys(nodes))
 	for _, n := range times {
 		out.PauseTop = max(out.PauseTop, float64(n)/float64(len(ms)))
 	}

@@ -12,7 +12,8 @@ import (
 
 // workKinds are what the job itself does to be slower, and mixtures with a slow GPU.
 var workKinds = []string{
-	"data", "data-all", "data-unmarked", "save", "garbage", "evaluate", "micro", "fewer-lengths", "lengths-sized",
+	"data", "data-all", "data-unmarked", "save", "garbage", "evaluate", "micro", "fewer-lengths",
+	"lengths-sized",
 	"data+gpu", "lengths+gpu", "evaluate+gpu", "garbage+gpu", "blocking+gpu", "blocking+link", "link",
 }
 
@@ -64,7 +65,8 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 	if w.job.Lengths > 0 { // an onset is verified through that much noise where it is large
 		least = 1.3
 	}
-	if slow := falcon.Median(w.m.samples.slowest.newestValues(25)); slow < least*w.m.Steady().BaselineMs {
+	slow := falcon.Median(w.m.samples.slowest.newestValues(25))
+	if slow < least*w.m.Steady().BaselineMs {
 		t.Skip("it hardly slows the job: below the threshold of verification")
 	}
 	w.clearFaults()
@@ -78,7 +80,9 @@ func tellWork(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand) 
 // judgeWork: something is reported, all that is reported is true, and all that is true is reported.
 func judgeWork(t *testing.T, w *world, want truth) {
 	t.Helper()
-	reason, device, named := want.reason == "", want.device == "", want.link == (falcon.Link{})
+	reason := want.reason == ""
+	device := want.device == ""
+	named := want.link == (falcon.Link{})
 	for _, inc := range w.all {
 		v := inc.Verdict
 		for _, d := range v.Devices {
@@ -90,23 +94,33 @@ func judgeWork(t *testing.T, w *world, want truth) {
 			named = named || slices.Equal(v.Links, []falcon.Link{want.link}) && v.Reason == ""
 			continue
 		}
-		if len(v.Links) > 0 || v.HasCause(falcon.CauseNetwork) || v.HasCause(falcon.CauseCPU) || v.HasCause(falcon.CauseFacility) {
+		if len(v.Links) > 0 ||
+			v.HasCause(falcon.CauseNetwork) ||
+			v.HasCause(falcon.CauseCPU) ||
+			v.HasCause(falcon.CauseFacility) {
 			t.Errorf("%s says %s %v %v", inc.ID, v.Cause, v.Also, v.Links)
 		}
 		if v.HasCause(falcon.CauseNotHardware) && v.Reason == want.reason && want.reason != "" {
 			reason = true
-			if d := slices.DeleteFunc(slices.Clone(v.Ranks), func(r falcon.Rank) bool { return w.job.Placement[r] == want.device }); !slices.Equal(d, want.ranks) {
+			d := slices.DeleteFunc(slices.Clone(v.Ranks), func(r falcon.Rank) bool {
+				return w.job.Placement[r] == want.device
+			})
+			if !slices.Equal(d, want.ranks) {
 				t.Errorf("%s: ranks %v wait for data, want %v", inc.ID, d, want.ranks)
 			}
 		}
 		silent := w.job.Layout.PP*w.job.Layout.TP == 1 // no call says how many passes there are, or how long
-		if silent && (want.reason == falcon.ReasonEvaluation || want.reason == falcon.ReasonMicroBatches || want.reason == falcon.ReasonLengths) {
+		if silent &&
+			(want.reason == falcon.ReasonEvaluation ||
+				want.reason == falcon.ReasonMicroBatches ||
+				want.reason == falcon.ReasonLengths) {
 			reason = reason || v.Cause == falcon.CauseNotHardware
 		}
 		if want.reason != "" && v.Reason != "" && v.Reason != want.reason {
 			t.Errorf("%s says %s, want %s", inc.ID, v.Reason, want.reason)
 		}
-		if silent && w.job.Unmarked { // all computation lies before the first call: data and a slow device look alike
+		// all computation lies before the first call: data and a slow device look alike
+		if silent && w.job.Unmarked {
 			reason = reason || v.Cause == falcon.CauseUnknown
 			continue
 		}
@@ -161,7 +175,11 @@ func injectWork(w *world, kind string, rng *rand.Rand) truth {
 		return truth{reason: falcon.ReasonLengths}
 	case "data+gpu":
 		w.job.DataMs[r] = ms * (0.6 + rng.Float64())
-		return truth{reason: falcon.ReasonData, ranks: []falcon.Rank{r}, device: slowGPU()}
+		return truth{
+			reason: falcon.ReasonData,
+			ranks:  []falcon.Rank{r},
+			device: slowGPU(),
+		}
 	case "lengths+gpu":
 		return truth{device: slowGPU()}
 	case "evaluate+gpu":
@@ -174,7 +192,8 @@ func injectWork(w *world, kind string, rng *rand.Rand) truth {
 		w.job.Link[l] = 0.03
 		return truth{link: l}
 	case "garbage+gpu":
-		w.job.Garbage, w.job.GarbageMs = 0.2, ms*0.5
+		w.job.Garbage = 0.2
+		w.job.GarbageMs = ms * 0.5
 		return truth{device: slowGPU()}
 	}
 	panic(kind)
@@ -197,8 +216,13 @@ func TestWarmUpIsNamed(t *testing.T) {
 		w.run(after)
 		w.job.Load = nil
 		w.run(30)
-		if got := strings.Contains(w.out.String(), fmt.Sprintf("iterations 0 to %d were slower, as while a job warms up", after-1)); got != (after == 25) || len(w.all) > 0 {
-			t.Errorf("faster after %d iterations: warm-up named: %v, %d incidents\n%s", after, got, len(w.all), w.out.String())
+		got := strings.Contains(w.out.String(), fmt.Sprintf(
+			"iterations 0 to %d were slower, as while a job warms up",
+			after-1,
+		))
+		if got != (after == 25) || len(w.all) > 0 {
+			t.Errorf("faster after %d iterations: warm-up named: %v, %d incidents\n%s",
+				after, got, len(w.all), w.out.String())
 		}
 	}
 }

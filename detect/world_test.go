@@ -49,8 +49,14 @@ type world struct {
 
 func newWorld(l falcon.Layout, nodes, micro int, seed uint64) *world {
 	w := &world{
-		job: jobtest.New(l, nodes, micro, seed), m: New(Config{}), now: time.Unix(1000, 0),
-		counters: true, thermal: map[falcon.Device]uint64{}, congest: map[falcon.Node]uint64{}, epoch: 1, tests: "on",
+		job:      jobtest.New(l, nodes, micro, seed),
+		m:        New(Config{}),
+		now:      time.Unix(1000, 0),
+		counters: true,
+		thermal:  map[falcon.Device]uint64{},
+		congest:  map[falcon.Node]uint64{},
+		epoch:    1,
+		tests:    "on",
 	}
 	w.describe()
 	return w
@@ -62,7 +68,15 @@ func (w *world) describe() {
 	for i, m := range w.job.MicroBatches {
 		micro[i] = int32(m)
 	}
-	w.step(Job{Epoch: w.epoch, Layout: w.job.Layout, Placement: w.job.Placement, Comms: w.job.Comms, MicroBatches: micro, Emulated: true, Outside: w.outside})
+	w.step(Job{
+		Epoch:        w.epoch,
+		Layout:       w.job.Layout,
+		Placement:    w.job.Placement,
+		Comms:        w.job.Comms,
+		MicroBatches: micro,
+		Emulated:     true,
+		Outside:      w.outside,
+	})
 }
 
 // step feeds one input and takes in what it led to.
@@ -91,7 +105,8 @@ func (w *world) drain() {
 		w.request = &q
 	}
 	for _, a := range r.Asks {
-		fmt.Fprintf(&w.out, "ask: gemm %v, rings %v, pairs %v (%s)\n", a.GEMM, a.Rings, a.Pairs, a.Why)
+		fmt.Fprintf(&w.out, "ask: gemm %v, rings %v, pairs %v (%s)\n",
+			a.GEMM, a.Rings, a.Pairs, a.Why)
 		w.ask = &a
 		if w.onAsk != nil {
 			w.onAsk(a)
@@ -104,7 +119,9 @@ func (w *world) drain() {
 }
 
 func (w *world) remember(inc falcon.Incident) {
-	i := slices.IndexFunc(w.all, func(o falcon.Incident) bool { return o.ID == inc.ID })
+	i := slices.IndexFunc(w.all, func(o falcon.Incident) bool {
+		return o.ID == inc.ID
+	})
 	if i < 0 {
 		w.all = append(w.all, inc)
 		return
@@ -118,9 +135,11 @@ func (w *world) tell(inc falcon.Incident) {
 		fmt.Fprintf(&w.out, "%s: %.0f ms before, healthy %.0f ms\n", inc.ID, b, inc.HealthyMs)
 	}
 	if inc.Times > 0 {
-		fmt.Fprintf(&w.out, "%s: time %d, the first from iteration %d on\n", inc.ID, inc.Times, inc.FirstOnset)
+		fmt.Fprintf(&w.out, "%s: time %d, the first from iteration %d on\n",
+			inc.ID, inc.Times, inc.FirstOnset)
 	}
-	fmt.Fprintf(&w.out, "%s %s: onset %d, detected %d, relieved %d, %s %v %v, ranks %v, severity %d, confidence %.2f\n",
+	fmt.Fprintf(&w.out,
+		"%s %s: onset %d, detected %d, relieved %d, %s %v %v, ranks %v, severity %d, confidence %.2f\n",
 		inc.ID, inc.State, inc.OnsetIteration, inc.DetectedIteration, inc.RelievedIteration,
 		v.Cause, v.Devices, v.Links, v.Ranks, v.Severity, v.Confidence)
 	if inc.State == falcon.IncidentLocated {
@@ -137,7 +156,8 @@ func (w *world) tell(inc falcon.Incident) {
 // run plays n iterations; a requested window takes its iterations out of them.
 func (w *world) run(n int) {
 	for n > 0 {
-		take, window := 1, uint64(0)
+		take := 1
+		window := uint64(0)
 		req := w.request
 		if req != nil {
 			take, window = req.Iterations, req.Window
@@ -175,15 +195,28 @@ func (w *world) validate() float64 {
 	v := w.job.Validate(*ask)
 	held := 350.0
 	if w.silent != "" {
-		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "the agent of node " + string(w.silent) + " is away"}
+		v = falcon.Validation{
+			Ask:    *ask,
+			State:  falcon.ValidationRefused,
+			Reason: "the agent of node " + string(w.silent) + " is away",
+		}
 		held = 0
 	}
 	if w.tests == "refused" {
-		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "no consistent boundary: rank 3 is not hooked"}
+		v = falcon.Validation{
+			Ask:    *ask,
+			State:  falcon.ValidationRefused,
+			Reason: "no consistent boundary: rank 3 is not hooked",
+		}
 		held = 0
 	}
 	if w.tests == "barred" {
-		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Bar: falcon.BarPolicy, Reason: "tests wait for a person"}
+		v = falcon.Validation{
+			Ask:    *ask,
+			State:  falcon.ValidationRefused,
+			Bar:    falcon.BarPolicy,
+			Reason: "tests wait for a person",
+		}
 		held = 0
 	}
 	v.ID = fmt.Sprintf("VAL-%04d", w.tested)
@@ -219,7 +252,9 @@ func (w *world) deliver(samples []falcon.Sample) {
 
 // heard leaves out what a silent node would have sent.
 func (w *world) heard(samples []falcon.Sample) []falcon.Sample {
-	return slices.DeleteFunc(slices.Clone(samples), func(s falcon.Sample) bool { return w.job.Placement[s.Rank].Node() == w.silent })
+	return slices.DeleteFunc(slices.Clone(samples), func(s falcon.Sample) bool {
+		return w.job.Placement[s.Rank].Node() == w.silent
+	})
 }
 
 // answer feeds the nodes' parts of a window.
@@ -279,8 +314,12 @@ func (w *world) probe(ms float64) {
 			clock = uint32(1980 * c)
 		}
 		in.GPUs = append(in.GPUs, falcon.GPUReading{
-			Device: d, AtNs: w.now.UnixNano(), SMClockMHz: clock, MaxSMClockMHz: 1980,
-			ThermalNs: w.thermal[d], ProbeUs: 150,
+			Device:        d,
+			AtNs:          w.now.UnixNano(),
+			SMClockMHz:    clock,
+			MaxSMClockMHz: 1980,
+			ThermalNs:     w.thermal[d],
+			ProbeUs:       150,
 		})
 		if n := d.Node(); !hosts[n] {
 			hosts[n] = true
@@ -288,7 +327,12 @@ func (w *world) probe(ms float64) {
 			if s := w.job.Share[n]; s > 0 {
 				steal = 1 - s
 			}
-			in.Hosts = append(in.Hosts, falcon.HostReading{Node: n, AtNs: w.now.UnixNano(), StealShare: steal, Emulated: true})
+			in.Hosts = append(in.Hosts, falcon.HostReading{
+				Node:       n,
+				AtNs:       w.now.UnixNano(),
+				StealShare: steal,
+				Emulated:   true,
+			})
 		}
 	}
 	w.step(in)
@@ -312,8 +356,12 @@ func (w *world) ports() []falcon.NICReading {
 		seen[n] = true
 		w.congest[n]++
 		out = append(out, falcon.NICReading{
-			NIC: falcon.NIC(string(n) + ".nic0"), AtNs: w.now.UnixNano(), RateMbps: 400_000, Active: true,
-			CNPHandled: w.congest[n], Emulated: true,
+			NIC:        falcon.NIC(string(n) + ".nic0"),
+			AtNs:       w.now.UnixNano(),
+			RateMbps:   400_000,
+			Active:     true,
+			CNPHandled: w.congest[n],
+			Emulated:   true,
 		})
 	}
 	return out
@@ -323,7 +371,12 @@ func (w *world) ports() []falcon.NICReading {
 // incident.
 func (w *world) act(incident string, reverted bool, micro []int) {
 	w.job.MicroBatches = micro
-	in := Acted{Incident: incident, Rung: falcon.RungS2, Iteration: w.job.Next(), Reverted: reverted}
+	in := Acted{
+		Incident:  incident,
+		Rung:      falcon.RungS2,
+		Iteration: w.job.Next(),
+		Reverted:  reverted,
+	}
 	for _, m := range micro {
 		in.MicroBatches = append(in.MicroBatches, int32(m))
 	}
@@ -337,13 +390,21 @@ func (w *world) place(incident string, reverted bool, blocks []int32) {
 	w.spike = 6
 	w.run(1)
 	w.job.Place(blocks)
-	w.step(Acted{Incident: incident, Rung: falcon.RungS3, Iteration: w.job.Next(), Reverted: reverted, Placement: w.job.Placement})
+	w.step(Acted{
+		Incident:  incident,
+		Rung:      falcon.RungS3,
+		Iteration: w.job.Next(),
+		Reverted:  reverted,
+		Placement: w.job.Placement,
+	})
 	w.describe()
 }
 
 // block is the block of ranks that a node holds.
 func (w *world) block(n falcon.Node) int {
-	at := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool { return d.Node() == n })
+	at := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool {
+		return d.Node() == n
+	})
 	return at / (len(w.job.Placement) / len(w.m.job.desc.Placement.Nodes()))
 }
 
@@ -376,8 +437,13 @@ func (w *world) relaunch(back int64) {
 // restart replaces the machine by a new one that is given what a journal
 // keeps.
 func (w *world) restart() {
-	in := Restored{Incidents: w.m.Open(), Baseline: w.m.Steady().BaselineMs, NextID: len(w.all) + 1}
-	w.m, w.request = New(Config{}), nil
+	in := Restored{
+		Incidents: w.m.Open(),
+		Baseline:  w.m.Steady().BaselineMs,
+		NextID:    len(w.all) + 1,
+	}
+	w.m = New(Config{})
+	w.request = nil
 	w.step(in)
 	w.describe()
 }
@@ -388,7 +454,9 @@ func (w *world) clearFaults() {
 	clear(w.job.Link)
 	w.job.Load, w.job.Lengths = nil, 0
 	clear(w.job.DataMs)
-	w.job.SaveMs, w.job.Garbage, w.job.Evaluate = 0, 0, 0
+	w.job.SaveMs = 0
+	w.job.Garbage = 0
+	w.job.Evaluate = 0
 	if w.job.Undeclared {
 		copy(w.job.MicroBatches, w.declared)
 	}

@@ -27,12 +27,20 @@ const (
 
 // titles are the headings of the topics that are not named as their heading is.
 var titles = map[string]string{
-	FirstMinute: "The first minute", Standstill: "The job stands still", Proposal: "Something is proposed",
-	Lost: "A rank or node is gone", Fence: "Lifting a fence", Itself: "Falcon itself", HandOver: "Before you hand over",
+	FirstMinute: "The first minute",
+	Standstill:  "The job stands still",
+	Proposal:    "Something is proposed",
+	Lost:        "A rank or node is gone",
+	Fence:       "Lifting a fence",
+	Itself:      "Falcon itself",
+	HandOver:    "Before you hand over",
 }
 
 // causes are the headings that are causes of verdicts.
-var causes = []string{"gpu_degradation", "cpu_contention", "network_congestion", "facility", "not_hardware", "unknown"}
+var causes = []string{
+	"gpu_degradation", "cpu_contention", "network_congestion", "facility", "not_hardware",
+	"unknown",
+}
 
 // Topics are all that Section knows, causes first.
 func Topics() []string {
@@ -58,13 +66,20 @@ func Section(topic string) []string {
 // sectionOf are the lines from a heading to the next one that is as high.
 func sectionOf(title string) []string {
 	lines := strings.Split(runbook, "\n")
-	depth := func(l string) int { return len(l) - len(strings.TrimLeft(l, "#")) }
-	from := slices.IndexFunc(lines, func(l string) bool { return depth(l) > 1 && strings.TrimSpace(strings.TrimLeft(l, "#")) == title })
+	depth := func(l string) int {
+		return len(l) - len(strings.TrimLeft(l, "#"))
+	}
+	from := slices.IndexFunc(lines, func(l string) bool {
+		return depth(l) > 1 && strings.TrimSpace(strings.TrimLeft(l, "#")) == title
+	})
 	if from < 0 {
 		return nil
 	}
 	rest := lines[from+1:]
-	if end := slices.IndexFunc(rest, func(l string) bool { return depth(l) > 0 && depth(l) <= depth(lines[from]) }); end >= 0 {
+	end := slices.IndexFunc(rest, func(l string) bool {
+		return depth(l) > 0 && depth(l) <= depth(lines[from])
+	})
+	if end >= 0 {
 		rest = rest[:end]
 	}
 	return append([]string{title}, rest...)
@@ -90,10 +105,12 @@ func plainLines(lines []string) []string {
 			text = strings.Join(strings.Fields(text), " ")
 			text = strings.ReplaceAll(text, " : ", ": ")
 		case strings.HasPrefix(text, "#"):
-			open, text = false, strings.TrimLeft(text, "# ")
+			open = false
+			text = strings.TrimLeft(text, "# ")
 		}
 		text = plain(text)
-		if starts := strings.HasPrefix(text, "- ") || isNumbered(text); open && !starts && len(out) > 1 {
+		starts := strings.HasPrefix(text, "- ") || isNumbered(text)
+		if open && !starts && len(out) > 1 {
 			out[len(out)-1] += " " + text
 			continue
 		}
@@ -118,7 +135,8 @@ func plain(text string) string {
 		if open < 0 {
 			return text
 		}
-		from, end := strings.LastIndex(text[:open], "["), strings.Index(text[open:], ")")
+		from := strings.LastIndex(text[:open], "[")
+		end := strings.Index(text[open:], ")")
 		if from < 0 || end < 0 {
 			return text
 		}

@@ -10,7 +10,8 @@ import (
 // Every cause has a section that says what to do now, as plain text.
 func TestSections(t *testing.T) {
 	for _, c := range []falcon.Cause{
-		falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseFacility, falcon.CauseNotHardware, falcon.CauseUnknown, "",
+		falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseFacility,
+		falcon.CauseNotHardware, falcon.CauseUnknown, "",
 	} {
 		text := strings.Join(Section(string(c)), "\n")
 		if len(text) < 200 || !strings.Contains(text, "Now") {
@@ -23,7 +24,10 @@ func TestSections(t *testing.T) {
 			t.Errorf("%s: %q", topic, lines)
 		}
 		for _, l := range lines {
-			if strings.Contains(l, "](") || strings.Contains(l, "**") || strings.HasPrefix(l, "|") || strings.HasPrefix(l, "#") {
+			if strings.Contains(l, "](") ||
+				strings.Contains(l, "**") ||
+				strings.HasPrefix(l, "|") ||
+				strings.HasPrefix(l, "#") {
 				t.Errorf("%s: %q", topic, l)
 			}
 		}
@@ -31,7 +35,9 @@ func TestSections(t *testing.T) {
 	if Section("nonsense") != nil {
 		t.Error("there is a section about nonsense")
 	}
-	if got := Section("gpu_degradation"); !strings.Contains(got[len(got)-1], "mitigate.run_iterations") || strings.Contains(strings.Join(got, ""), "cpu_contention") {
+	got := Section("gpu_degradation")
+	if !strings.Contains(got[len(got)-1], "mitigate.run_iterations") ||
+		strings.Contains(strings.Join(got, ""), "cpu_contention") {
 		t.Errorf("the section ends elsewhere: %q", got)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// How the reasons of reverts begin that a person asked for, and of actions that another one took the place of.
+// How the reasons of reverts begin that a person asked for, and of actions that another
+// one took the place of.
 const (
 	undoneBy   = "undone by "
 	replacedBy = "replaced by "

@@ -29,16 +29,23 @@ func (p *Planner) Check(d Decision) error {
 	if d.Action == "" {
 		return p.checkStep(d)
 	}
-	_, a := p.incidents.findAction(func(a *falcon.Action) bool { return a.ID == d.Action })
+	_, a := p.incidents.findAction(func(a *falcon.Action) bool {
+		return a.ID == d.Action
+	})
 	switch {
 	case a == nil:
 		return fmt.Errorf("%w: %s", ErrNoProposal, d.Action)
 	case !decidable(a, d.Approve):
 		return fmt.Errorf("%w: %s is %s, decided by %s", ErrDecided, a.ID, a.State, a.DecidedBy)
 	case d.PlanHash != a.PlanHash:
-		return fmt.Errorf("%w: %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, a.ID, a.PlanHash, planText(a.Rung, a.MicroBatches, a.Preview, a.Placement), d.PlanHash)
+		return fmt.Errorf("%w: %s is now plan %s (%s), you decided on plan %s; look again",
+			ErrStalePlan, a.ID, a.PlanHash,
+			planText(a.Rung, a.MicroBatches, a.Preview, a.Placement), d.PlanHash)
 	case d.Approve && p.policy.needsAnother(a, d.By):
-		return fmt.Errorf("%w: %s has approved %s already, and %s takes two people; somebody else has to approve it, too", ErrSecond, d.By, a.ID, a.Rung)
+		return fmt.Errorf(
+			"%w: %s has approved %s already, and %s takes two people; somebody else has to approve it, too",
+			ErrSecond, d.By, a.ID, a.Rung,
+		)
 	}
 	return p.checkApproval(d, a.Rung)
 }
@@ -64,7 +71,10 @@ func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
 	}
 	switch o := p.incidents.actionUnderWay(); {
 	case r == falcon.RungS4 && strings.TrimSpace(d.Reason) == "":
-		return fmt.Errorf("%w: S4 ends every process of the job, so the record must hold why; approve it again with a reason", ErrNoReason)
+		return fmt.Errorf(
+			"%w: S4 ends every process of the job, so the record must hold why; approve it again with a reason",
+			ErrNoReason,
+		)
 	case p.policy.frozen():
 		return fmt.Errorf("%w: actions are frozen, unfreeze first", ErrPolicy)
 	case p.policy.observing():
@@ -95,15 +105,19 @@ func (p *Planner) checkStep(d Decision) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotUseful, err)
 	}
-	if hash := w.hashFor(s.incident.ID, p.job.desc.Epoch); d.PlanHash != "" && d.PlanHash != hash {
-		return fmt.Errorf("%w: %s for %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, d.Rung, d.Incident, hash, planText(w.rung, w.counts, w.preview, w.placement), d.PlanHash)
+	hash := w.hashFor(s.incident.ID, p.job.desc.Epoch)
+	if d.PlanHash != "" && d.PlanHash != hash {
+		return fmt.Errorf("%w: %s for %s is now plan %s (%s), you decided on plan %s; look again",
+			ErrStalePlan, d.Rung, d.Incident, hash,
+			planText(w.rung, w.counts, w.preview, w.placement), d.PlanHash)
 	}
 	return nil
 }
 
 func (p *Planner) onDecision(d Decision) {
 	if err := p.Check(d); err != nil {
-		p.out.addNote(cmp.Or(d.Action, d.Incident), "decision", "decision of %s refused: %s", d.By, err)
+		p.out.addNote(cmp.Or(d.Action, d.Incident), "decision", "decision of %s refused: %s",
+			d.By, err)
 		return
 	}
 	if d.Undo {
@@ -111,7 +125,9 @@ func (p *Planner) onDecision(d Decision) {
 		return
 	}
 	if d.Action != "" {
-		s, a := p.incidents.findAction(func(a *falcon.Action) bool { return a.ID == d.Action })
+		s, a := p.incidents.findAction(func(a *falcon.Action) bool {
+			return a.ID == d.Action
+		})
 		p.recordVote(s, a, d)
 		return
 	}
@@ -130,7 +146,12 @@ func (p *Planner) onDecision(d Decision) {
 // recordVote records one person's decision. The first of two approvals decides nothing yet.
 func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 	if d.Approve {
-		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{By: d.By, From: d.From, UnixNs: p.decisionTime(d), Reason: d.Reason})
+		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{
+			By:     d.By,
+			From:   d.From,
+			UnixNs: p.decisionTime(d),
+			Reason: d.Reason,
+		})
 	}
 	if d.Approve && p.policy.rungPolicy(a.Rung).Second && len(a.Approvals) < 2 {
 		a.DeadlineUnixNs = 0
@@ -143,14 +164,21 @@ func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 
 // recordDecision records the decision. A veto ends an approval until it is ordered.
 func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision) {
-	verb, name := "vetoed", a.ID
+	verb := "vetoed"
+	name := a.ID
 	if a.State == falcon.ActionApproved {
 		verb = "withdrawn"
 	}
-	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs, a.Phase = d.By, d.Reason, d.From, 0, p.decisionTime(d), ""
+	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs, a.Phase = d.By,
+		d.Reason,
+		d.From,
+		0,
+		p.decisionTime(d),
+		""
 	if d.Approve {
 		a.State = falcon.ActionApproved
-		p.out.addNote(a.ID, "decision", "%s approved by %s", a.ID, cmp.Or(approverNames(a.Approvals), d.By))
+		p.out.addNote(a.ID, "decision", "%s approved by %s",
+			a.ID, cmp.Or(approverNames(a.Approvals), d.By))
 	} else {
 		if len(a.Approvals) > 0 {
 			name += ", approved by " + approverNames(a.Approvals) + ","
@@ -158,7 +186,8 @@ func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision)
 		a.State = falcon.ActionVetoed
 		s.vetoed[a.Rung] = true
 		p.ledger.restartAbove(s, a.Rung) // who wants no action now is not asked about a dearer one at once
-		p.out.addNote(a.ID, "decision", "%s %s by %s%s", name, verb, d.By, reasonSuffix(d.Reason))
+		p.out.addNote(a.ID, "decision", "%s %s by %s%s",
+			name, verb, d.By, reasonSuffix(d.Reason))
 	}
 	p.out.addAction(*a)
 }

@@ -11,7 +11,10 @@ import (
 // orderApproved orders what is approved, one order at a time.
 func (e *executor) orderApproved(s *incidentState) {
 	i := s.underWayIndex()
-	if i < 0 || s.actions[i].State != falcon.ActionApproved || !e.released(s, &s.actions[i]) || e.orders.hasPending() {
+	if i < 0 ||
+		s.actions[i].State != falcon.ActionApproved ||
+		!e.released(s, &s.actions[i]) ||
+		e.orders.hasPending() {
 		return
 	}
 	a := &s.actions[i]
@@ -31,7 +34,12 @@ func (e *executor) orderApproved(s *incidentState) {
 	}
 	if a.Rung == falcon.RungS4 {
 		a.Phase = falcon.PhaseCheckpoint
-		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderCheckpoint, Leave: true}, &pendingOrder{})
+		e.orders.sendOrder(
+			s,
+			i,
+			falcon.Order{Kind: falcon.OrderCheckpoint, Leave: true},
+			&pendingOrder{},
+		)
 		return
 	}
 	e.nextStep(s, i, e.iterations.newestIndex()+1)
@@ -46,7 +54,8 @@ func (e *executor) released(s *incidentState, a *falcon.Action) bool {
 	case e.policy.frozen() || e.policy.observing():
 		if a.DeadlineUnixNs != 0 {
 			a.DeadlineUnixNs = 0
-			e.out.addNote(a.ID, "action", "%s is approved and waits: %s", a.ID, e.policy.stopReason())
+			e.out.addNote(a.ID, "action", "%s is approved and waits: %s",
+				a.ID, e.policy.stopReason())
 			e.out.addAction(*a)
 		}
 		return false
@@ -81,12 +90,24 @@ func (e *executor) nextStep(s *incidentState, i int, at int64) {
 			return
 		}
 		a.Phase = falcon.PhasePlacement
-		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderPlacement, Blocks: blocks}, &pendingOrder{placement: slices.Clone(place)})
-	case len(counts) > 0 && !slices.Equal(counts, e.job.desc.MicroBatches) && !e.orders.hasPending():
+		e.orders.sendOrder(
+			s,
+			i,
+			falcon.Order{Kind: falcon.OrderPlacement, Blocks: blocks},
+			&pendingOrder{placement: slices.Clone(place)},
+		)
+	case len(counts) > 0 &&
+		!slices.Equal(counts, e.job.desc.MicroBatches) &&
+		!e.orders.hasPending():
 		if a.Rung == falcon.RungS3 {
 			a.Phase = falcon.PhaseSplit
 		}
-		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderMicroBatches, MicroBatches: slices.Clone(counts)}, &pendingOrder{counts: slices.Clone(counts)})
+		e.orders.sendOrder(
+			s,
+			i,
+			falcon.Order{Kind: falcon.OrderMicroBatches, MicroBatches: slices.Clone(counts)},
+			&pendingOrder{counts: slices.Clone(counts)},
+		)
 	default:
 		e.completeStep(s, i, at)
 	}
@@ -107,7 +128,12 @@ func (e *executor) onCommitted(in Committed) {
 		e.failStep(f.incident, f.action, fmt.Sprintf("the job refused it (status %d)", in.Status))
 		return
 	}
-	acted := Acted{Incident: a.Incident, Rung: a.Rung, Iteration: in.Iteration, Reverted: f.reverting}
+	acted := Acted{
+		Incident:  a.Incident,
+		Rung:      a.Rung,
+		Iteration: in.Iteration,
+		Reverted:  f.reverting,
+	}
 	switch f.kind {
 	case falcon.OrderCheckpoint:
 		e.checkpointed(a, in)
@@ -119,7 +145,8 @@ func (e *executor) onCommitted(in Committed) {
 			swap := *in.Swap
 			a.Swap = &swap
 		}
-		e.out.addNote(a.ID, "action", "%s: the ranks changed places at iteration %d%s", a.ID, in.Iteration, stepsText(a.Swap))
+		e.out.addNote(a.ID, "action", "%s: the ranks changed places at iteration %d%s",
+			a.ID, in.Iteration, stepsText(a.Swap))
 	default:
 		e.job.setSplit(f.counts)
 		if len(in.MicroBatches) > 0 {
@@ -137,7 +164,8 @@ func stepsText(s *falcon.Swap) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (pause %.0f, dump %.0f, swap %.0f, restore %.0f ms; %.1f MB moved)", s.StepMs[0], s.StepMs[1], s.StepMs[2], s.StepMs[3], s.MovedMB)
+	return fmt.Sprintf(" (pause %.0f, dump %.0f, swap %.0f, restore %.0f ms; %.1f MB moved)",
+		s.StepMs[0], s.StepMs[1], s.StepMs[2], s.StepMs[3], s.MovedMB)
 }
 
 // expireAll drops what was planned for a job that is another now, also
@@ -155,13 +183,17 @@ func (e *executor) completeStep(s *incidentState, i int, at int64) {
 	a := &s.actions[i]
 	a.Phase = ""
 	if a.State == falcon.ActionReverting {
-		a.State, a.RevertedIteration = falcon.ActionReverted, at
+		a.State = falcon.ActionReverted
+		a.RevertedIteration = at
 		s.reverts = 0
-		e.out.addNote(a.ID, "action", "%s reverted from iteration %d: %s", a.ID, at, e.job.describe(a))
+		e.out.addNote(a.ID, "action", "%s reverted from iteration %d: %s",
+			a.ID, at, e.job.describe(a))
 	} else {
-		a.State, a.AppliedIteration = falcon.ActionApplied, at
+		a.State = falcon.ActionApplied
+		a.AppliedIteration = at
 		e.ledger.resetClocks(a.Rung)
-		e.out.addNote(a.ID, "action", "%s in force from iteration %d: %s", a.ID, at, e.job.describe(a))
+		e.out.addNote(a.ID, "action", "%s in force from iteration %d: %s",
+			a.ID, at, e.job.describe(a))
 	}
 	e.out.addAction(*a)
 }
@@ -176,7 +208,10 @@ func (e *executor) reviveStep(order uint64) *pendingOrder {
 				continue
 			}
 			switch {
-			case a.State == falcon.ActionFailed && (a.Rung == falcon.RungS2 || a.Phase == falcon.PhasePlacement || a.Phase == falcon.PhaseCheckpoint):
+			case a.State == falcon.ActionFailed &&
+				(a.Rung == falcon.RungS2 ||
+					a.Phase == falcon.PhasePlacement ||
+					a.Phase == falcon.PhaseCheckpoint):
 				a.State = falcon.ActionDispatched
 				return e.orders.orderOf(s, i)
 			case a.State == falcon.ActionKept && a.RevertKind != "":
@@ -236,7 +271,11 @@ type executor struct {
 }
 
 // onIteration ends the wait of orders that failed while no iteration came.
-func (e *executor) onIteration() { e.stuck = false }
+func (e *executor) onIteration() {
+	e.stuck = false
+}
 
 // reserve keeps generations up to one from being used again.
-func (e *executor) reserve(generation uint64) { e.generation = max(e.generation, generation) }
+func (e *executor) reserve(generation uint64) {
+	e.generation = max(e.generation, generation)
+}

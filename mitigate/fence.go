@@ -25,11 +25,21 @@ const costFence falcon.Rung = "S4 fence"
 const DefaultOverheadFenceMs = 150_000
 
 var (
-	errCantPark    = errors.New("the job's processes can't wait for a recovery (falcon_job_park): only a restart of the whole job is possible")
-	errLinkNamed   = errors.New("a link is named, and which of its ends is at fault is not known: a fence needs a named GPU or node")
-	errOldEvidence = errors.New("the ranks were not measured since the job's processes changed: what was slow then may be healthy now, and nothing is fenced on that")
-	errUnmeasured  = errors.New("a fence has waited for a complete measurement of the ranks, and none has come since: are all agents connected?")
-	errNoEvidence  = errors.New("no timing, test or counter in the verdict supports it: nothing is fenced on that")
+	errCantPark = errors.New(
+		"the job's processes can't wait for a recovery (falcon_job_park): only a restart of the whole job is possible",
+	)
+	errLinkNamed = errors.New(
+		"a link is named, and which of its ends is at fault is not known: a fence needs a named GPU or node",
+	)
+	errOldEvidence = errors.New(
+		"the ranks were not measured since the job's processes changed: what was slow then may be healthy now, and nothing is fenced on that",
+	)
+	errUnmeasured = errors.New(
+		"a fence has waited for a complete measurement of the ranks, and none has come since: are all agents connected?",
+	)
+	errNoEvidence = errors.New(
+		"no timing, test or counter in the verdict supports it: nothing is fenced on that",
+	)
 )
 
 // costName is the name of an action's cost among the overheads.
@@ -47,7 +57,9 @@ func sameWay(a *falcon.Action, r falcon.Rung, v falcon.Variant) bool {
 }
 
 // wasOrdered reports whether an action was carried out, or tried.
-func wasOrdered(a *falcon.Action) bool { return a.OrderID != 0 || a.StoppedUnixNs != 0 }
+func wasOrdered(a *falcon.Action) bool {
+	return a.OrderID != 0 || a.StoppedUnixNs != 0
+}
 
 // fenceApplies is why no node can be replaced in a recovery for an incident.
 func (pm *planMaker) fenceApplies(s *incidentState) error {
@@ -69,7 +81,10 @@ func (pm *planMaker) fenceApplies(s *incidentState) error {
 // hasProof reports whether something measured supports a verdict.
 func hasProof(v falcon.Verdict) bool {
 	return slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool {
-		return !e.Against && (e.Kind == falcon.EvidenceTiming || e.Kind == falcon.EvidenceTest || e.Kind == falcon.EvidenceCounter)
+		return !e.Against &&
+			(e.Kind == falcon.EvidenceTiming ||
+				e.Kind == falcon.EvidenceTest ||
+				e.Kind == falcon.EvidenceCounter)
 	})
 }
 
@@ -82,10 +97,14 @@ func (pm *planMaker) fenceable(bad []falcon.Node) error {
 	}
 	for _, n := range bad {
 		if slices.Contains(pm.job.desc.OnlyCopies, n) {
-			return fmt.Errorf("%s holds state of which there is no replica on another node: only a checkpoint keeps it", n)
+			return fmt.Errorf(
+				"%s holds state of which there is no replica on another node: only a checkpoint keeps it",
+				n,
+			)
 		}
 		if !pm.slowNow(n) {
-			return fmt.Errorf("by the newest measurement %s is not slow: a fence waits for one that shows it", n)
+			return fmt.Errorf("by the newest measurement %s is not slow: a fence waits for one that shows it",
+				n)
 		}
 	}
 	return nil
@@ -99,7 +118,9 @@ func (pm *planMaker) slowNow(n falcon.Node) bool {
 	if g == nil || len(g.speeds) != len(g.placement) {
 		return false
 	}
-	stage := func(r int) int { return pm.job.desc.Layout.Coord(falcon.Rank(r)).PP }
+	stage := func(r int) int {
+		return pm.job.desc.Layout.Coord(falcon.Rank(r)).PP
+	}
 	peers := map[int][]float64{}
 	for r, ms := range g.speeds {
 		if g.placement[r].Node() != n {
@@ -108,7 +129,8 @@ func (pm *planMaker) slowNow(n falcon.Node) bool {
 	}
 	least := pm.leastSlow(n)
 	for r, ms := range g.speeds {
-		if g.placement[r].Node() == n && (len(peers[stage(r)]) == 0 || ms >= least*falcon.Median(slices.Clone(peers[stage(r)]))) {
+		if g.placement[r].Node() == n &&
+			(len(peers[stage(r)]) == 0 || ms >= least*falcon.Median(slices.Clone(peers[stage(r)]))) {
 			return true
 		}
 	}
@@ -120,7 +142,9 @@ func (pm *planMaker) slowNow(n falcon.Node) bool {
 func (pm *planMaker) leastSlow(n falcon.Node) float64 {
 	least := healthyBelow
 	for _, s := range pm.incidents.list {
-		names := slices.ContainsFunc(s.incident.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == n })
+		names := slices.ContainsFunc(s.incident.Verdict.Devices, func(d falcon.Device) bool {
+			return d.Node() == n
+		})
 		if s.isLocated() && names && s.incident.HealthyMs > 0 {
 			least = min(least, 1+max(0.01, s.incident.SlowMs/s.incident.HealthyMs-1)/2)
 		}
@@ -156,7 +180,8 @@ func noSpare(fit, bad []falcon.Node, unfit []string) error {
 	case len(fit) == 0:
 		return errNoSpare
 	}
-	return fmt.Errorf("%d nodes are slow (%s) and %d spare is connected%s", len(bad), nodeNames(bad), len(fit), why)
+	return fmt.Errorf("%d nodes are slow (%s) and %d spare is connected%s",
+		len(bad), nodeNames(bad), len(fit), why)
 }
 
 // pastCulprits are the nodes that incidents have named, or that an action has left,
@@ -216,8 +241,10 @@ func rankNumbers(ranks []falcon.Rank) string {
 // fenceText says what a fence does.
 func fenceText(home, to falcon.Placement) string {
 	out := missingFrom(home, to)
-	return fmt.Sprintf("fences %s, and %s takes its ranks %s over with the state of their replicas; all other processes stay",
-		nodeNames(out), nodeNames(missingFrom(to, home)), rankNumbers(ranksOn(home, out)))
+	return fmt.Sprintf(
+		"fences %s, and %s takes its ranks %s over with the state of their replicas; all other processes stay",
+		nodeNames(out), nodeNames(missingFrom(to, home)), rankNumbers(ranksOn(home, out)),
+	)
 }
 
 // staleFence is why a fence can't be carried out as it was proposed; "" = it can.
@@ -248,13 +275,21 @@ func (e *executor) demandFence(a *falcon.Action) {
 		a.StoppedUnixNs = last.UnixNano()
 	}
 	e.out.addFence(fenceOf(a))
-	e.out.addNote(a.ID, "action", "%s: %s is given up for %s", a.ID, nodeNames(nodesLeft(a)), nodeNames(missingFrom(a.Placement, a.Home)))
+	e.out.addNote(a.ID, "action", "%s: %s is given up for %s",
+		a.ID, nodeNames(nodesLeft(a)), nodeNames(missingFrom(a.Placement, a.Home)))
 	e.out.addAction(*a)
 }
 
 // fenceOf is what an action asks a recovery for.
 func fenceOf(a *falcon.Action) Fence {
-	f := Fence{Action: a.ID, Incident: a.Incident, JobEpoch: a.JobEpoch, By: cmp.Or(approverNames(a.Approvals), a.DecidedBy), From: a.DecidedFrom, Reason: a.Reason}
+	f := Fence{
+		Action:   a.ID,
+		Incident: a.Incident,
+		JobEpoch: a.JobEpoch,
+		By:       cmp.Or(approverNames(a.Approvals), a.DecidedBy),
+		From:     a.DecidedFrom,
+		Reason:   a.Reason,
+	}
 	if left := nodesLeft(a); len(left) > 0 {
 		f.Node = left[0]
 	}
@@ -266,11 +301,15 @@ func fenceOf(a *falcon.Action) Fence {
 
 // onFenced ends a fence.
 func (e *executor) onFenced(in Fenced) {
-	s, a := e.incidents.findAction(func(a *falcon.Action) bool { return a.ID == in.Action })
+	s, a := e.incidents.findAction(func(a *falcon.Action) bool {
+		return a.ID == in.Action
+	})
 	if a == nil || a.State != falcon.ActionDispatched || a.Phase != falcon.PhaseFencing {
 		return
 	}
-	a.Phase, a.Recovery, a.Resume = "", in.Recovery, in.Resume
+	a.Phase = ""
+	a.Recovery = in.Recovery
+	a.Resume = in.Resume
 	if in.Failed != "" {
 		a.State, a.Reason, s.failedAt = falcon.ActionFailed, in.Failed, e.iterations.newestIndex()
 		e.out.addNote(a.ID, "action", "%s failed: %s", a.ID, in.Failed)
@@ -278,16 +317,23 @@ func (e *executor) onFenced(in Fenced) {
 		return
 	}
 	a.Placement = slices.Clone(in.Placement) // another spare, where the planned one was lost meanwhile
-	a.State, a.AppliedIteration, a.Generation = falcon.ActionApplied, in.Resume, in.Generation
+	a.State = falcon.ActionApplied
+	a.AppliedIteration = in.Resume
+	a.Generation = in.Generation
 	if ms := float64(e.clock.now.UnixNano()-a.StoppedUnixNs) / 1e6; ms > 0 {
 		a.OverheadMs = ms
 	}
 	e.ledger.resetClocks(falcon.RungS4)
 	e.out.addActed(Acted{
-		Incident: a.Incident, Rung: falcon.RungS4, Iteration: a.AppliedIteration,
-		MicroBatches: slices.Clone(e.job.desc.MicroBatches), Placement: slices.Clone(a.Placement),
+		Incident:     a.Incident,
+		Rung:         falcon.RungS4,
+		Iteration:    a.AppliedIteration,
+		MicroBatches: slices.Clone(e.job.desc.MicroBatches),
+		Placement:    slices.Clone(a.Placement),
 	})
-	e.out.addNote(a.ID, "action", "%s in force from iteration %d, %.1f s without training: %s in place of %s by %s", a.ID, a.AppliedIteration, a.OverheadMs/1e3,
+	e.out.addNote(a.ID, "action",
+		"%s in force from iteration %d, %.1f s without training: %s in place of %s by %s",
+		a.ID, a.AppliedIteration, a.OverheadMs/1e3,
 		nodeNames(missingFrom(a.Placement, a.Home)), nodeNames(nodesLeft(a)), a.Recovery)
 	e.out.addAction(*a)
 }

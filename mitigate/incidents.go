@@ -18,13 +18,15 @@ type incidentState struct {
 	measured    bool   // the job was measured since the incident is known, in this epoch
 	unmeasured  bool   // a fence has waited for a measurement, and none has come since
 	actions     []falcon.Action
-	vetoed      map[falcon.Rung]bool // a person said no: these are not proposed again, the others wait for a person
-	skipped     map[string]string    // by plan: last reason why it was not proposed, to say it once
-	reverts     int                  // orders sent to undo the newest action that goes
-	revertAt    int64                // newest iteration when the last of them was sent
-	failedAt    int64                // newest iteration when an order last failed
-	holdReason  string               // last reason why a revert waits, to say it once
-	silentSince time.Time            // since when its newest action is measured without nodes that it names; zero = it is not
+	// a person said no: these are not proposed again, the others wait for a person
+	vetoed     map[falcon.Rung]bool
+	skipped    map[string]string // by plan: last reason why it was not proposed, to say it once
+	reverts    int               // orders sent to undo the newest action that goes
+	revertAt   int64             // newest iteration when the last of them was sent
+	failedAt   int64             // newest iteration when an order last failed
+	holdReason string            // last reason why a revert waits, to say it once
+	// since when its newest action is measured without nodes that it names; zero = it is not
+	silentSince time.Time
 }
 
 // actionRef is one action in force.
@@ -33,7 +35,9 @@ type actionRef struct {
 	index    int
 }
 
-func (h actionRef) action() *falcon.Action { return &h.incident.actions[h.index] }
+func (h actionRef) action() *falcon.Action {
+	return &h.incident.actions[h.index]
+}
 
 // incidentSet is the incidents known, oldest first.
 type incidentSet struct{ list []*incidentState }
@@ -41,12 +45,14 @@ type incidentSet struct{ list []*incidentState }
 // chargedAt reports whether the incident lasted in iteration i.
 func (s *incidentState) chargedAt(i int64) bool {
 	relieved := s.incident.RelievedIteration
-	return s.incident.HealthyMs > 0 && (s.incident.Open() || (relieved != falcon.NoIteration && i < relieved))
+	return s.incident.HealthyMs > 0 &&
+		(s.incident.Open() || (relieved != falcon.NoIteration && i < relieved))
 }
 
 // proposal is the action that waits for a decision, if any.
 func (s *incidentState) proposal() *falcon.Action {
-	if n := len(s.actions); n > 0 && s.actions[n-1].State == falcon.ActionProposed {
+	n := len(s.actions)
+	if n > 0 && s.actions[n-1].State == falcon.ActionProposed {
 		return &s.actions[n-1]
 	}
 	return nil
@@ -55,7 +61,9 @@ func (s *incidentState) proposal() *falcon.Action {
 // underWayIndex is the index of the action that is decided, ordered, being measured
 // or undone, −1 for none. There is at most one in the whole job.
 func (s *incidentState) underWayIndex() int {
-	return slices.IndexFunc(s.actions, func(a falcon.Action) bool { return isUnderWay(a.State) })
+	return slices.IndexFunc(s.actions, func(a falcon.Action) bool {
+		return isUnderWay(a.State)
+	})
 }
 
 // newestOf is the newest action of a rung, if any.
@@ -75,7 +83,9 @@ func (s *incidentState) newestAction(f func(*falcon.Action) bool) *falcon.Action
 
 // hasInForce reports whether an action of the rung is in force for the incident.
 func (s *incidentState) hasInForce(r falcon.Rung) bool {
-	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return a.Rung == r && isInForce(&a) })
+	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool {
+		return a.Rung == r && isInForce(&a)
+	})
 }
 
 func (s *incidentState) hasAnyInForce() bool {
@@ -84,16 +94,23 @@ func (s *incidentState) hasAnyInForce() bool {
 
 // isOver reports whether the fault has cleared. One whose incident has not come yet
 // (its action is back from the journal first) is not over.
-func (s *incidentState) isOver() bool { return s.incident.State != "" && !s.incident.Open() }
+func (s *incidentState) isOver() bool {
+	return s.incident.State != "" && !s.incident.Open()
+}
 
 // isLocated reports whether the fault lasts and its culprit is known.
-func (s *incidentState) isLocated() bool { return s.incident.State == falcon.IncidentLocated }
+func (s *incidentState) isLocated() bool {
+	return s.incident.State == falcon.IncidentLocated
+}
 
 // shownAction is the action that a rung's line is about: one that has not ended, a
 // verified one only while no better plan is known.
 func (s *incidentState) shownAction(c candidate) *falcon.Action {
 	a := s.newestOf(c.rung)
-	if a == nil || isEnded(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil && errorExceedsGain(c.plan) == nil) {
+	if a == nil ||
+		isEnded(a.State) ||
+		a.Variant != c.variant ||
+		(a.State == falcon.ActionKept && c.err == nil && errorExceedsGain(c.plan) == nil) {
 		return nil
 	}
 	return a
@@ -102,7 +119,11 @@ func (s *incidentState) shownAction(c candidate) *falcon.Action {
 // restartUnderWay is the S4 whose processes are ending or being started, if any.
 func (n *incidentSet) restartUnderWay() *falcon.Action {
 	_, a := n.findAction(func(a *falcon.Action) bool {
-		return a.State == falcon.ActionDispatched && slices.Contains([]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase)
+		return a.State == falcon.ActionDispatched &&
+			slices.Contains(
+				[]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch},
+				a.Phase,
+			)
 	})
 	return a
 }
@@ -118,7 +139,10 @@ func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*incidentState, *
 }
 
 func (n *incidentSet) byID(id string) *incidentState {
-	if i := slices.IndexFunc(n.list, func(s *incidentState) bool { return s.incident.ID == id }); i >= 0 {
+	i := slices.IndexFunc(n.list, func(s *incidentState) bool {
+		return s.incident.ID == id
+	})
+	if i >= 0 {
 		return n.list[i]
 	}
 	return nil
@@ -132,8 +156,10 @@ func (n *incidentSet) getOrAdd(id string) *incidentState {
 		n.dropOldest()
 	}
 	s := &incidentState{
-		incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id},
-		vetoed: map[falcon.Rung]bool{}, skipped: map[string]string{},
+		incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration},
+		cost:     Impact{Incident: id},
+		vetoed:   map[falcon.Rung]bool{},
+		skipped:  map[string]string{},
 	}
 	n.list = append(n.list, s)
 	return s
@@ -145,7 +171,8 @@ func (n *incidentSet) dropOldest() {
 		return isEnded(a.State) || (a.Rung == falcon.RungS4 && a.State == falcon.ActionKept)
 	}
 	for i, s := range n.list {
-		if s.isOver() && !slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return !done(a) }) {
+		if s.isOver() &&
+			!slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return !done(a) }) {
 			n.list = slices.Delete(n.list, i, i+1)
 			return
 		}
@@ -154,7 +181,9 @@ func (n *incidentSet) dropOldest() {
 
 // actionUnderWay is the action that keeps others waiting, if any: one plan per job.
 func (n *incidentSet) actionUnderWay() *falcon.Action {
-	_, a := n.findAction(func(a *falcon.Action) bool { return isUnderWay(a.State) })
+	_, a := n.findAction(func(a *falcon.Action) bool {
+		return isUnderWay(a.State)
+	})
 	return a
 }
 
@@ -180,7 +209,8 @@ func (n *incidentSet) actionsInForce() []actionRef {
 		}
 	}
 	slices.SortFunc(out, func(x, y actionRef) int {
-		a, b := x.action(), y.action()
+		a := x.action()
+		b := y.action()
 		return cmp.Or(cmp.Compare(b.AppliedIteration, a.AppliedIteration), cmp.Compare(b.OrderID, a.OrderID))
 	})
 	return out
@@ -210,14 +240,18 @@ func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 		if slices.Contains(s.incident.Verdict.Devices, d) {
 			return true
 		}
-		named = named || slices.ContainsFunc(s.incident.Verdict.Devices, func(o falcon.Device) bool { return o.Node() == d.Node() })
+		named = named ||
+			slices.ContainsFunc(s.incident.Verdict.Devices, func(o falcon.Device) bool {
+				return o.Node() == d.Node()
+			})
 	}
 	return !named
 }
 
 func isEnded(s falcon.ActionState) bool {
 	switch s {
-	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
+	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed,
+		falcon.ActionExpired:
 		return true
 	}
 	return false
@@ -242,10 +276,15 @@ func isInForce(a *falcon.Action) bool {
 	return false
 }
 
-func startedBefore(a, b *incidentState) bool { return compareOnsets(a, b) < 0 }
+func startedBefore(a, b *incidentState) bool {
+	return compareOnsets(a, b) < 0
+}
 
 func compareOnsets(a, b *incidentState) int {
-	return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID))
+	return cmp.Or(
+		cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration),
+		cmp.Compare(a.incident.ID, b.incident.ID),
+	)
 }
 
 func sameCulprit(a, b *incidentState) bool {
@@ -253,8 +292,12 @@ func sameCulprit(a, b *incidentState) bool {
 }
 
 func shareCulprit(v, w falcon.Verdict) bool {
-	return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return slices.Contains(w.Devices, d) }) ||
-		slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return slices.Contains(w.Links, l) })
+	return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool {
+		return slices.Contains(w.Devices, d)
+	}) ||
+		slices.ContainsFunc(v.Links, func(l falcon.Link) bool {
+			return slices.Contains(w.Links, l)
+		})
 }
 
 // causeHelped is why rung r can't help the incident's cause, nil if it can (FALCON table 3).
@@ -266,7 +309,8 @@ func causeHelped(s *incidentState, r falcon.Rung) error {
 		return errNotLocated
 	}
 	v := s.incident.Verdict
-	compute, network := v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU), v.HasCause(falcon.CauseNetwork)
+	compute, network := v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU),
+		v.HasCause(falcon.CauseNetwork)
 	switch {
 	case v.Cause == falcon.CauseNotHardware && v.Reason != "":
 		return errOwnWork

@@ -23,9 +23,11 @@ type Job struct {
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
 	Can       falcon.Can       // what all processes have declared that they can do (falcon_job.h)
 
-	Parks      bool          // all processes can wait for a recovery now: S4 can replace one node alone (fence)
+	// all processes can wait for a recovery now: S4 can replace one node alone (fence)
+	Parks      bool
 	OnlyCopies []falcon.Node // nodes with state of which no other node holds a replica, ascending
-	RecoveryMs float64       // that a recovery takes from suspend to resume, as predicted from those measured; 0 = unknown
+	// that a recovery takes from suspend to resume, as predicted from those measured; 0 = unknown
+	RecoveryMs float64
 
 	// Recovered is set where this epoch is the one before with some processes replaced
 	// elsewhere: splits and places stay in force.
@@ -35,8 +37,10 @@ type Job struct {
 	// What a replica may be given, by replica: memory bounds the count,
 	// interleaved schedules want multiples of the stages. Empty = 1, no limit, 1.
 	MicroMin, MicroMax, MicroMultiple []int32
-	StateMB                           []float64 // by rank, what moves with it (parameters, optimizer), 10⁶ bytes; empty = thrice what it reduces
-	CopyMBs                           float64   // between device and host memory, 10⁶ B/s; 0 = unknown
+	// by rank, what moves with it (parameters, optimizer), 10⁶ bytes; empty = thrice
+	// what it reduces
+	StateMB []float64
+	CopyMBs float64 // between device and host memory, 10⁶ B/s; 0 = unknown
 }
 
 // Incident is the newest state of an incident.
@@ -209,7 +213,14 @@ type Ready struct {
 
 // Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && len(r.Fences) == 0 && r.Launch == nil && r.Look == ""
+	return len(r.Actions) == 0 &&
+		len(r.Orders) == 0 &&
+		len(r.Acted) == 0 &&
+		len(r.Notes) == 0 &&
+		len(r.Impacts) == 0 &&
+		len(r.Fences) == 0 &&
+		r.Launch == nil &&
+		r.Look == ""
 }
 
 // Clock is when an input happened, by the engine's clock.

@@ -28,7 +28,8 @@ func (l *iterationLog) add(now Clock, it Iteration) bool {
 	if n := len(l.list); n > 0 && it.Index <= l.list[n-1].Index {
 		return false
 	}
-	l.list, l.trained = append(l.list, it), now
+	l.list = append(l.list, it)
+	l.trained = now
 	return true
 }
 
@@ -43,13 +44,19 @@ func (l *iterationLog) keepNewest(n int) []Iteration {
 }
 
 // since are the iterations from an index on.
-func (l *iterationLog) since(index int64) []Iteration { return l.list[l.position(index):] }
+func (l *iterationLog) since(index int64) []Iteration {
+	return l.list[l.position(index):]
+}
 
 // before are the iterations below an index.
-func (l *iterationLog) before(index int64) []Iteration { return l.list[:l.position(index)] }
+func (l *iterationLog) before(index int64) []Iteration {
+	return l.list[:l.position(index)]
+}
 
 func (l *iterationLog) position(index int64) int {
-	i, _ := slices.BinarySearchFunc(l.list, index, func(it Iteration, index int64) int { return cmp.Compare(it.Index, index) })
+	i, _ := slices.BinarySearchFunc(l.list, index, func(it Iteration, index int64) int {
+		return cmp.Compare(it.Index, index)
+	})
 	return i
 }
 

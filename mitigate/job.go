@@ -30,7 +30,10 @@ func (p *Planner) onJob(in Job) {
 	if p.job.base == nil || totalOf(in.MicroBatches) != totalOf(p.job.base) {
 		p.job.setBase(in.MicroBatches)
 		p.ledger.keepIterations(0) // times of another batch don't compare
-		p.overtaken(fmt.Sprintf("the job changed its batch to %d micro-batches by itself", totalOf(in.MicroBatches)), falcon.RungS2)
+		p.overtaken(
+			fmt.Sprintf("the job changed its batch to %d micro-batches by itself", totalOf(in.MicroBatches)),
+			falcon.RungS2,
+		)
 	}
 	if in.Unknown != "" && was.Unknown == "" {
 		p.expirePlanned("which ranks are replicas is not known any more: " + in.Unknown)
@@ -42,10 +45,22 @@ func (p *Planner) onJob(in Job) {
 
 // sameForPlans reports whether plans made for one description hold for the other.
 func (j Job) sameForPlans(o Job) bool {
-	return j.Layout == o.Layout && j.Unknown == o.Unknown && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
-		slices.Equal(j.Spares, o.Spares) && slices.Equal(j.Barred, o.Barred) && j.Parks == o.Parks && slices.Equal(j.OnlyCopies, o.OnlyCopies) && j.RecoveryMs == o.RecoveryMs && j.CanLaunch == o.CanLaunch && j.Can == o.Can &&
-		slices.Equal(j.MicroMin, o.MicroMin) && slices.Equal(j.MicroMax, o.MicroMax) && slices.Equal(j.MicroMultiple, o.MicroMultiple) &&
-		slices.Equal(j.StateMB, o.StateMB) && j.CopyMBs == o.CopyMBs
+	return j.Layout == o.Layout &&
+		j.Unknown == o.Unknown &&
+		slices.Equal(j.MicroBatches, o.MicroBatches) &&
+		slices.Equal(j.Placement, o.Placement) &&
+		slices.Equal(j.Spares, o.Spares) &&
+		slices.Equal(j.Barred, o.Barred) &&
+		j.Parks == o.Parks &&
+		slices.Equal(j.OnlyCopies, o.OnlyCopies) &&
+		j.RecoveryMs == o.RecoveryMs &&
+		j.CanLaunch == o.CanLaunch &&
+		j.Can == o.Can &&
+		slices.Equal(j.MicroMin, o.MicroMin) &&
+		slices.Equal(j.MicroMax, o.MicroMax) &&
+		slices.Equal(j.MicroMultiple, o.MicroMultiple) &&
+		slices.Equal(j.StateMB, o.StateMB) &&
+		j.CopyMBs == o.CopyMBs
 }
 
 // newEpoch ends what belonged to the old processes: plans not yet taken, and what was in force
@@ -73,7 +88,10 @@ func (p *Planner) newEpoch(was, now Job) {
 	}
 	for _, s := range p.incidents.list {
 		for i := range s.actions {
-			p.out.expireAction(&s.actions[i], "the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10))
+			p.out.expireAction(
+				&s.actions[i],
+				"the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10),
+			)
 		}
 	}
 	why := "the job was restarted with places and a split of its own"
@@ -85,7 +103,8 @@ func (p *Planner) newEpoch(was, now Job) {
 		p.overtaken(why, falcon.RungS3)
 	}
 	if restart == nil && samePlaces && slices.Equal(was.MicroBatches, now.MicroBatches) {
-		if held := p.incidents.actionsInForce(); len(held) > 0 && len(held[0].action().Base) > 0 {
+		held := p.incidents.actionsInForce()
+		if len(held) > 0 && len(held[0].action().Base) > 0 {
 			p.job.setBase(held[0].action().Base)
 		}
 		return
@@ -97,7 +116,8 @@ func (p *Planner) newEpoch(was, now Job) {
 func (p *Planner) expirePlanned(why string) {
 	for _, s := range p.incidents.list {
 		for i := range s.actions {
-			if a := &s.actions[i]; a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
+			a := &s.actions[i]
+			if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
 				p.out.expireAction(a, why)
 			}
 		}
@@ -118,10 +138,22 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 			case a.State == falcon.ActionProposed || a.State == falcon.ActionApproved:
 				p.out.expireAction(a, why)
 			case a.State == falcon.ActionDispatched: // its order's outcome is still to come
-			case a.Rung != falcon.RungS4 && isInForce(a) && a.Rung.Level() <= r.Level():
+			case a.Rung != falcon.RungS4 &&
+				isInForce(a) &&
+				a.Rung.Level() <= r.Level():
 				p.orders.dropOrder(s, i)
-				a.State, a.RevertKind, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, falcon.RevertJob, why, at, ""
-				p.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.desc.MicroBatches)})
+				a.State = falcon.ActionReverted
+				a.RevertKind = falcon.RevertJob
+				a.RevertReason = why
+				a.RevertedIteration = at
+				a.Phase = ""
+				p.out.addActed(Acted{
+					Incident:     a.Incident,
+					Rung:         a.Rung,
+					Iteration:    a.RevertedIteration,
+					Reverted:     true,
+					MicroBatches: slices.Clone(p.job.desc.MicroBatches),
+				})
 				p.out.addNote(a.ID, "action", "%s is undone: %s", a.ID, why)
 				p.out.addAction(*a)
 			}
@@ -191,7 +223,8 @@ func (j *jobState) coversAllRanks(speeds []float64) bool {
 
 func (j *jobState) describe(a *falcon.Action) string {
 	if a.Rung == falcon.RungS3 {
-		return fmt.Sprintf("nodes %s, micro-batches %v", nodeNames(j.desc.Placement.Nodes()), j.desc.MicroBatches)
+		return fmt.Sprintf("nodes %s, micro-batches %v",
+			nodeNames(j.desc.Placement.Nodes()), j.desc.MicroBatches)
 	}
 	return fmt.Sprintf("micro-batches %v", j.desc.MicroBatches)
 }
@@ -225,10 +258,18 @@ func (j *jobState) baseSplitMs(curve []float64, i int) float64 {
 	return curve[j.base[i]]
 }
 
-func (j *jobState) replace(desc Job) { j.desc = desc }
+func (j *jobState) replace(desc Job) {
+	j.desc = desc
+}
 
-func (j *jobState) setBase(counts []int32) { j.base = slices.Clone(counts) }
+func (j *jobState) setBase(counts []int32) {
+	j.base = slices.Clone(counts)
+}
 
-func (j *jobState) setPlacement(p falcon.Placement) { j.desc.Placement = p }
+func (j *jobState) setPlacement(p falcon.Placement) {
+	j.desc.Placement = p
+}
 
-func (j *jobState) setSplit(counts []int32) { j.desc.MicroBatches = slices.Clone(counts) }
+func (j *jobState) setSplit(counts []int32) {
+	j.desc.MicroBatches = slices.Clone(counts)
+}

@@ -32,9 +32,23 @@ type grid struct {
 const gridHealthy = 90.0
 
 func newGridJob(t *rapid.T) *grid {
-	g := &grid{T: t, slow: map[falcon.Device]float64{}, overheads: map[falcon.Rung]float64{}}
-	l := falcon.Layout{TP: 1, DP: rapid.IntRange(3, 4).Draw(t, "dp"), PP: 2}
-	g.job = Job{Epoch: 1, Layout: l, GPUs: l.World(), Can: allCan, CanLaunch: true}
+	g := &grid{
+		T:         t,
+		slow:      map[falcon.Device]float64{},
+		overheads: map[falcon.Rung]float64{},
+	}
+	l := falcon.Layout{
+		TP: 1,
+		DP: rapid.IntRange(3, 4).Draw(t, "dp"),
+		PP: 2,
+	}
+	g.job = Job{
+		Epoch:     1,
+		Layout:    l,
+		GPUs:      l.World(),
+		Can:       allCan,
+		CanLaunch: true,
+	}
 	for r := range l.World() {
 		g.job.Placement = append(g.job.Placement, falcon.NewDevice(falcon.Node(fmt.Sprintf("n%02d", r)), 0))
 		g.job.Spares = append(g.job.Spares, falcon.Node(fmt.Sprintf("s%02d", r)))
@@ -47,7 +61,12 @@ func newGridJob(t *rapid.T) *grid {
 	for _, r := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
 		g.overheads[r] = rapid.Float64Range(1, 6000).Draw(t, "overhead "+string(r))
 	}
-	g.r = newRig(Config{OverheadsMs: g.overheads, MinGain: 1e-6, SettleIterations: 1, MeasureIterations: 1})
+	g.r = newRig(Config{
+		OverheadsMs:       g.overheads,
+		MinGain:           1e-6,
+		SettleIterations:  1,
+		MeasureIterations: 1,
+	})
 	return g
 }
 
@@ -60,8 +79,12 @@ func (g *grid) ms() float64 {
 
 func (g *grid) begin() {
 	v := falcon.Incident{
-		ID: "INC-0001", State: falcon.IncidentLocated, RelievedIteration: falcon.NoIteration, HealthyMs: gridHealthy, SlowMs: 2 * gridHealthy,
-		Verdict: falcon.Verdict{Cause: falcon.CauseGPU},
+		ID:                "INC-0001",
+		State:             falcon.IncidentLocated,
+		RelievedIteration: falcon.NoIteration,
+		HealthyMs:         gridHealthy,
+		SlowMs:            2 * gridHealthy,
+		Verdict:           falcon.Verdict{Cause: falcon.CauseGPU},
 	}
 	var self []float64
 	for _, d := range g.job.Placement {
@@ -70,8 +93,25 @@ func (g *grid) begin() {
 			v.Verdict.Devices = append(v.Verdict.Devices, d)
 		}
 	}
-	profile := falcon.JobProfile{SelfMs: self, Groups: []falcon.GroupTransfer{{Dimension: falcon.DimWorld, Ranks: []falcon.Rank{0, 1}, Calls: 1, Bytes: 1}}}
-	g.r.step(g.job, SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "x"}}, Incident{v}, Speeds{Incident: v.ID, Profile: profile})
+	profile := falcon.JobProfile{
+		SelfMs: self,
+		Groups: []falcon.GroupTransfer{{
+			Dimension: falcon.DimWorld,
+			Ranks:     []falcon.Rank{0, 1},
+			Calls:     1,
+			Bytes:     1,
+		}},
+	}
+	g.r.step(
+		g.job,
+		SetPolicy{falcon.Policy{
+			Mode:  falcon.ModeAuto,
+			Cap:   falcon.RungS4,
+			Owner: "x",
+		}},
+		Incident{v},
+		Speeds{Incident: v.ID, Profile: profile},
+	)
 	if m := g.r.p.profile.newest; m != nil && m.model != nil { // the detector tells what the job takes
 		g.model = *m.model
 		v.SlowMs = g.ms()
@@ -88,7 +128,8 @@ func (g *grid) obey() {
 		case falcon.OrderMicroBatches:
 			g.job.MicroBatches = o.MicroBatches
 			if a := g.r.p.incidents.actionUnderWay(); a.Rung == falcon.RungS2 {
-				g.extra, g.taken = g.overheads[falcon.RungS2], append(g.taken, falcon.RungS2)
+				g.extra = g.overheads[falcon.RungS2]
+				g.taken = append(g.taken, falcon.RungS2)
 			}
 			g.r.step(c)
 		case falcon.OrderPlacement:
@@ -97,11 +138,15 @@ func (g *grid) obey() {
 				g.job.Placement[to] = was[b]
 			}
 			c.Swap = &falcon.Swap{StepMs: [4]float64{g.overheads[falcon.RungS3]}}
-			g.paid, g.taken = g.paid+g.overheads[falcon.RungS3], append(g.taken, falcon.RungS3)
+			g.paid += g.overheads[falcon.RungS3]
+			g.taken = append(g.taken, falcon.RungS3)
 			g.r.step(c)
 		case falcon.OrderCheckpoint:
-			g.paid, g.taken = g.paid+g.overheads[falcon.RungS4], append(g.taken, falcon.RungS4)
-			_, a := g.r.p.incidents.findAction(func(a *falcon.Action) bool { return a.OrderID == o.ID })
+			g.paid += g.overheads[falcon.RungS4]
+			g.taken = append(g.taken, falcon.RungS4)
+			_, a := g.r.p.incidents.findAction(func(a *falcon.Action) bool {
+				return a.OrderID == o.ID
+			})
 			g.job.Epoch, g.job.Placement, g.slow = 2, a.Placement, nil
 			g.job.MicroBatches = slices.Repeat([]int32{8}, g.job.Layout.DP)
 			g.r.step(c, Left{Order: o.ID})
@@ -116,9 +161,17 @@ func (g *grid) optimum(n float64) float64 {
 	m := g.model
 	even := slices.Repeat([]int32{8}, g.job.Layout.DP)
 	best := (m.Iteration(g.job.Placement, even).IterationMs - gridHealthy) * n
-	split, err := topology.Search(topology.Problem{Model: m, Now: g.job.Placement, MicroBatches: even})
+	split, err := topology.Search(topology.Problem{
+		Model:        m,
+		Now:          g.job.Placement,
+		MicroBatches: even,
+	})
 	if err == nil {
-		best = min(best, g.overheads[falcon.RungS3]+(split.AfterSplitMs-gridHealthy)*n, g.overheads[falcon.RungS2]+(split.BeforeSplitMs-gridHealthy)*n)
+		best = min(
+			best,
+			g.overheads[falcon.RungS3]+(split.AfterSplitMs-gridHealthy)*n,
+			g.overheads[falcon.RungS2]+(split.BeforeSplitMs-gridHealthy)*n,
+		)
 	} else {
 		b := g.r.p.plans.solveSplit(m.Curves(g.job.Placement, int(totalOf(even))))
 		best = min(best, g.overheads[falcon.RungS2]+(b.makespanMs+m.RestMs-gridHealthy)*n)
@@ -154,7 +207,8 @@ func TestLadderIsTwoCompetitive(t *testing.T) {
 		}
 		slack := 3 * slowest * float64(1+len(g.taken))
 		if got := lost + g.paid; got > 2*optimum+lower+slack+1e-6 {
-			t.Fatalf("paid %.1f, optimum %.1f, lower rungs %.1f, slack %.1f, taken %v of %v, loss %.1f: %q", got, optimum, lower, slack, g.taken, g.overheads, slowest, g.r.notes)
+			t.Fatalf("paid %.1f, optimum %.1f, lower rungs %.1f, slack %.1f, taken %v of %v, loss %.1f: %q",
+				got, optimum, lower, slack, g.taken, g.overheads, slowest, g.r.notes)
 		}
 		if len(g.taken) > 3 {
 			t.Fatalf("took %v", g.taken)
@@ -175,8 +229,15 @@ func TestSharedLossIsChargedOnce(t *testing.T) {
 		}
 		var faults []fault
 		for i := range rapid.IntRange(1, 4).Draw(t, "incidents") {
-			v := gpuIncident(fmt.Sprintf("INC-%04d", i+1), falcon.Rank(i), rapid.Int64Range(5, 60).Draw(t, "onset"))
-			faults = append(faults, fault{v, v.OnsetIteration + rapid.Int64Range(0, 10).Draw(t, "heard of after")})
+			v := gpuIncident(
+				fmt.Sprintf("INC-%04d", i+1),
+				falcon.Rank(i),
+				rapid.Int64Range(5, 60).Draw(t, "onset"),
+			)
+			faults = append(faults, fault{
+				v,
+				v.OnsetIteration + rapid.Int64Range(0, 10).Draw(t, "heard of after"),
+			})
 		}
 		ends := rapid.Int64Range(70, 90).Draw(t, "first ends")
 		for i := range int64(100) {

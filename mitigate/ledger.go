@@ -18,7 +18,9 @@ const (
 // stays.
 func (l *costLedger) openAccount(s *incidentState) {
 	s.charged = true
-	s.cost.JobEpoch, s.cost.From, s.cost.Counted = l.job.desc.Epoch, s.incident.OnsetIteration, s.incident.OnsetIteration-1
+	s.cost.JobEpoch = l.job.desc.Epoch
+	s.cost.From = s.incident.OnsetIteration
+	s.cost.Counted = s.incident.OnsetIteration - 1
 	s.cost.LevelMs = 0
 	for _, o := range l.incidents.list {
 		l.fixLevel(o, s)
@@ -44,14 +46,19 @@ func (l *costLedger) fixLevel(o, s *incidentState) {
 		return
 	}
 	later := func(t *incidentState) bool {
-		return t != s && t != o && t.charged && t.incident.Open() && startedBefore(o, t)
+		return t != s &&
+			t != o &&
+			t.charged &&
+			t.incident.Open() &&
+			startedBefore(o, t)
 	}
 	if o.cost.LevelMs > 0 && slices.ContainsFunc(l.incidents.list, later) {
 		return
 	}
 	var lost []float64
 	for _, it := range slices.Backward(l.iterations.before(s.incident.OnsetIteration)) {
-		if was, ok := l.charged[it.Index][o]; ok && len(lost) < l.cfg.MeasureIterations {
+		was, ok := l.charged[it.Index][o]
+		if ok && len(lost) < l.cfg.MeasureIterations {
 			lost = append(lost, was)
 		}
 	}
@@ -134,7 +141,8 @@ func (l *costLedger) chargeOne(s *incidentState, it Iteration, lost float64) {
 	if !s.charged || it.Index <= s.cost.Counted || !s.chargedAt(it.Index) {
 		return
 	}
-	if unseen := it.Index - s.cost.Counted - 1; s.resumedCost && unseen > 0 && s.cost.Counted != falcon.NoIteration {
+	unseen := it.Index - s.cost.Counted - 1
+	if s.resumedCost && unseen > 0 && s.cost.Counted != falcon.NoIteration {
 		l.addLoss(s, float64(min(unseen, unseenMax))*s.cost.PerIterationMs)
 	}
 	s.resumedCost = false
@@ -145,7 +153,8 @@ func (l *costLedger) chargeOne(s *incidentState, it Iteration, lost float64) {
 		l.charged[it.Index] = map[*incidentState]float64{}
 	}
 	l.charged[it.Index][s] = lost
-	if s.cost.Counted-s.persisted.Counted >= keepEvery && s.cost.ImpactMs > s.persisted.ImpactMs*(1+keepStep) {
+	if s.cost.Counted-s.persisted.Counted >= keepEvery &&
+		s.cost.ImpactMs > s.persisted.ImpactMs*(1+keepStep) {
 		l.persistCost(s)
 	}
 }
@@ -174,7 +183,10 @@ func (l *costLedger) persistCost(s *incidentState) {
 // restoreAccount takes a persisted cost back.
 func (l *costLedger) restoreAccount(in Impact) {
 	s := l.incidents.getOrAdd(in.Incident)
-	s.cost, s.persisted, s.charged, s.resumedCost = in, in, true, true
+	s.cost = in
+	s.persisted = in
+	s.charged = true
+	s.resumedCost = true
 	if in.JobEpoch != l.job.desc.Epoch {
 		l.moveToEpoch(s)
 	}
@@ -182,7 +194,9 @@ func (l *costLedger) restoreAccount(in Impact) {
 
 // moveToEpoch lets the cost go on in another job epoch.
 func (l *costLedger) moveToEpoch(s *incidentState) {
-	s.cost.JobEpoch, s.cost.From, s.cost.Counted = l.job.desc.Epoch, 0, falcon.NoIteration
+	s.cost.JobEpoch = l.job.desc.Epoch
+	s.cost.From = 0
+	s.cost.Counted = falcon.NoIteration
 	s.resumedCost = false
 }
 

@@ -27,7 +27,9 @@ var (
 )
 
 // wasReplaced reports whether a newer action of the same incident took its place: nothing was undone.
-func wasReplaced(a *falcon.Action) bool { return a.RevertKind == falcon.RevertReplaced }
+func wasReplaced(a *falcon.Action) bool {
+	return a.RevertKind == falcon.RevertReplaced
+}
 
 // whyWithheld is why a rung that could help is not proposed now, whatever its plan.
 func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung, v falcon.Variant) error {
@@ -50,15 +52,22 @@ func (l *limiter) tooSoon(s *incidentState) error {
 	for _, o := range l.incidents.list {
 		for i := range o.actions {
 			a := &o.actions[i]
-			if l.job.isCurrent(a) && a.State == falcon.ActionReverted && !wasReplaced(a) && a.RevertedIteration > l.iterations.newestIndex()-CoolDown && sameCulprit(o, s) {
-				return fmt.Errorf("%s was reverted at iteration %d: %d iterations have to pass first", a.ID, a.RevertedIteration, CoolDown)
+			if l.job.isCurrent(a) &&
+				a.State == falcon.ActionReverted &&
+				!wasReplaced(a) &&
+				a.RevertedIteration > l.iterations.newestIndex()-CoolDown &&
+				sameCulprit(o, s) {
+				return fmt.Errorf("%s was reverted at iteration %d: %d iterations have to pass first",
+					a.ID, a.RevertedIteration, CoolDown)
 			}
 		}
 	}
 	if n := l.orderedFor(s); n >= ActionsMost {
-		return fmt.Errorf("%d actions for this culprit within %d iterations are enough for now", n, ActionsWithin)
+		return fmt.Errorf("%d actions for this culprit within %d iterations are enough for now",
+			n, ActionsWithin)
 	}
-	if n := len(l.ordered); n >= ActionsOfJob && l.ordered[n-ActionsOfJob].at > l.iterations.newestIndex()-ActionsWithin {
+	if n := len(l.ordered); n >= ActionsOfJob &&
+		l.ordered[n-ActionsOfJob].at > l.iterations.newestIndex()-ActionsWithin {
 		return fmt.Errorf("%d actions within %d iterations are enough for now", ActionsOfJob, ActionsWithin)
 	}
 	return nil
@@ -76,7 +85,8 @@ type orderedAction struct {
 func (l *limiter) orderedFor(s *incidentState) int {
 	n := 0
 	for _, o := range l.ordered {
-		if o.at > l.iterations.newestIndex()-ActionsWithin && (o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
+		if o.at > l.iterations.newestIndex()-ActionsWithin &&
+			(o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
 			n++
 		}
 	}
@@ -85,7 +95,8 @@ func (l *limiter) orderedFor(s *incidentState) int {
 
 // tooOften keeps to the policy's limit per hour, by the engine's clock.
 func (l *limiter) tooOften(r falcon.Rung) error {
-	if most := l.policy.rungPolicy(r).PerHour; most > 0 && l.takenWithinHour(r) >= most {
+	most := l.policy.rungPolicy(r).PerHour
+	if most > 0 && l.takenWithinHour(r) >= most {
 		return fmt.Errorf("policy allows %d of %s within an hour", most, r)
 	}
 	return nil
@@ -93,10 +104,12 @@ func (l *limiter) tooOften(r falcon.Rung) error {
 
 // takenWithinHour is how often a rung was ordered within the last hour.
 func (l *limiter) takenWithinHour(r falcon.Rung) int {
-	taken, since := 0, l.clock.now.Add(-time.Hour).UnixNano()
+	taken := 0
+	since := l.clock.now.Add(-time.Hour).UnixNano()
 	for _, s := range l.incidents.list {
 		for i := range s.actions {
-			if a := &s.actions[i]; a.Rung == r && wasOrdered(a) && a.DecidedUnixNs > since {
+			a := &s.actions[i]
+			if a.Rung == r && wasOrdered(a) && a.DecidedUnixNs > since {
 				taken++
 			}
 		}
@@ -114,14 +127,19 @@ func (l *limiter) recordOrdered(a *falcon.Action, at int64) {
 		o.verdict = s.incident.Verdict
 	}
 	l.ordered = append(l.ordered, o)
-	slices.SortStableFunc(l.ordered, func(a, b orderedAction) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(l.ordered, func(a, b orderedAction) int {
+		return cmp.Compare(a.at, b.at)
+	})
 	l.ordered = l.ordered[max(0, len(l.ordered)-ActionsOfJob):]
 }
 
 // triedWithoutEffect keeps the ladder off a rung that did not help this incident, and limits how
 // often and how soon one is tried again whose order failed.
 func (l *limiter) triedWithoutEffect(s *incidentState, r falcon.Rung, v falcon.Variant) bool {
-	last, failures := s.newestAction(func(a *falcon.Action) bool { return sameWay(a, r, v) }), 0
+	last := s.newestAction(func(a *falcon.Action) bool {
+		return sameWay(a, r, v)
+	})
+	failures := 0
 	if last == nil {
 		return false
 	}
@@ -134,7 +152,8 @@ func (l *limiter) triedWithoutEffect(s *incidentState, r falcon.Rung, v falcon.V
 	case falcon.ActionReverted:
 		return l.job.isCurrent(last) && !wasReplaced(last)
 	case falcon.ActionFailed:
-		return failures >= FailuresMost || l.iterations.newestIndex() < max(s.failedAt, last.ProposedIteration)+CoolDown
+		return failures >= FailuresMost ||
+			l.iterations.newestIndex() < max(s.failedAt, last.ProposedIteration)+CoolDown
 	}
 	return false
 }
@@ -150,4 +169,6 @@ type limiter struct {
 }
 
 // reset forgets the actions of another job epoch.
-func (l *limiter) reset() { l.ordered = nil }
+func (l *limiter) reset() {
+	l.ordered = nil
+}

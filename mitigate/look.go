@@ -75,13 +75,18 @@ func lookTime(iterationMs float64) time.Duration {
 // slow when it was proposed may have been healthy for long. A fence for which no measurement
 // comes ends.
 func (e *executor) mayFence(s *incidentState, a *falcon.Action) bool {
-	ms, node := e.iterations.presentMs(s), nodeNames(nodesLeft(a))
-	switch e.look.measuredFor(a, ms, fmt.Sprintf("%s: is %s still slow? A fence waits for the answer", a.Incident, node)) {
+	ms := e.iterations.presentMs(s)
+	node := nodeNames(nodesLeft(a))
+	switch e.look.measuredFor(a, ms, fmt.Sprintf("%s: is %s still slow? A fence waits for the answer",
+		a.Incident, node)) {
 	case lookDone:
 		return true
 	case lookFailed:
 		s.unmeasured = true
-		e.out.expireAction(a, fmt.Sprintf("no complete measurement came within %.0f s, and nothing is fenced on an old one", lookTime(ms).Seconds()))
+		e.out.expireAction(a, fmt.Sprintf(
+			"no complete measurement came within %.0f s, and nothing is fenced on an old one",
+			lookTime(ms).Seconds(),
+		))
 		return false
 	}
 	if a.Phase != falcon.PhaseMeasuring {
@@ -101,16 +106,22 @@ func (pm *planMaker) slowBesides(a *falcon.Action) (falcon.Device, bool) {
 	}
 	known := func(d falcon.Device) bool {
 		return slices.ContainsFunc(pm.incidents.list, func(s *incidentState) bool {
-			return s.incident.OnsetIteration < a.AppliedIteration && slices.Contains(s.incident.Verdict.Devices, d)
+			return s.incident.OnsetIteration < a.AppliedIteration &&
+				slices.Contains(s.incident.Verdict.Devices, d)
 		})
 	}
 	peers := map[int][]float64{} // by stage
-	stage := func(r int) int { return pm.job.desc.Layout.Coord(falcon.Rank(r)).PP }
+	stage := func(r int) int {
+		return pm.job.desc.Layout.Coord(falcon.Rank(r)).PP
+	}
 	for r, ms := range g.speeds {
 		peers[stage(r)] = append(peers[stage(r)], ms)
 	}
 	for r, ms := range g.speeds {
-		if d := g.placement[r]; len(peers[stage(r)]) > 2 && !known(d) && ms >= healthyBelow*falcon.Median(slices.Clone(peers[stage(r)])) {
+		d := g.placement[r]
+		if len(peers[stage(r)]) > 2 &&
+			!known(d) &&
+			ms >= healthyBelow*falcon.Median(slices.Clone(peers[stage(r)])) {
 			return d, true
 		}
 	}

@@ -12,14 +12,27 @@ func TestMinorSlowdownsGoByPrice(t *testing.T) {
 	play := func(slow, self, overheadS2 float64, n int64) *rig {
 		r := newRig(Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS2: overheadS2}})
 		job := fourReplicas(1, 8, 8, 8, 8)
-		job.CanLaunch, job.Spares = true, []falcon.Node{"spare"}
+		job.CanLaunch = true
+		job.Spares = []falcon.Node{"spare"}
 		for rank := range 4 {
-			job.Placement = append(job.Placement, falcon.NewDevice(falcon.Node("n"+string(rune('0'+rank))), 0))
+			job.Placement = append(job.Placement, falcon.NewDevice(
+				falcon.Node("n"+string(rune('0'+rank))),
+				0,
+			))
 		}
-		r.step(job, SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "team"}})
+		r.step(job, SetPolicy{falcon.Policy{
+			Mode:  falcon.ModeAuto,
+			Cap:   falcon.RungS4,
+			Owner: "team",
+		}})
 		v := gpuIncident("INC-0001", 2, 0)
-		v.HealthyMs, v.SlowMs, v.Verdict.Devices = 80_000, slow, []falcon.Device{job.Placement[2]}
-		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: []float64{10_000, 10_000, self, 10_000}})
+		v.HealthyMs = 80_000
+		v.SlowMs = slow
+		v.Verdict.Devices = []falcon.Device{job.Placement[2]}
+		r.step(Incident{v}, Speeds{
+			Incident: "INC-0001",
+			SelfMs:   []float64{10_000, 10_000, self, 10_000},
+		})
 		r.iterations(0, n, slow)
 		return r
 	}

@@ -18,12 +18,20 @@ func TestDoubt(t *testing.T) {
 		{15.1, 3, false},   // but never beyond the bound
 		{15.1, 0.2, false}, // likewise
 	} {
-		if err := errorExceedsGain(plan{beforeMs: 100, gainMs: c.gain, modelError: c.off}); (err != nil) != c.want {
+		err := errorExceedsGain(plan{beforeMs: 100, gainMs: c.gain, modelError: c.off})
+		if (err != nil) != c.want {
 			t.Errorf("gain %v %% of a model %v off: %v", c.gain, c.off, err)
 		}
 	}
-	for _, c := range []struct{ model, measured, want float64 }{{113, 100, 0.13}, {87, 100, 0.13}, {0, 100, 0}, {100, 0, 0}, {100, 100, 0}} {
-		if got := modelError(c.model, c.measured); got < c.want-1e-9 || got > c.want+1e-9 {
+	for _, c := range []struct{ model, measured, want float64 }{
+		{113, 100, 0.13},
+		{87, 100, 0.13},
+		{0, 100, 0},
+		{100, 0, 0},
+		{100, 100, 0},
+	} {
+		got := modelError(c.model, c.measured)
+		if got < c.want-1e-9 || got > c.want+1e-9 {
 			t.Errorf("model %v measured %v: off by %v", c.model, c.measured, got)
 		}
 	}
@@ -44,7 +52,8 @@ func TestErrorOfChange(t *testing.T) {
 		{"nor what the model makes of it", 132, 0, 120, 100, 0.1},
 		{"nor that of now", 0, 110, 120, 100, 0},
 	} {
-		if got := errorOfChange(c.model, c.healthyModel, c.ms, c.healthyMs); got < c.want-1e-9 || got > c.want+1e-9 {
+		got := errorOfChange(c.model, c.healthyModel, c.ms, c.healthyMs)
+		if got < c.want-1e-9 || got > c.want+1e-9 {
 			t.Errorf("%s: off by %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -36,7 +36,13 @@ func (w *orderSlot) sendOrder(s *incidentState, i int, o falcon.Order, f *pendin
 // action shows: a split that is being put back comes with its commit.
 func (w *orderSlot) orderOf(s *incidentState, i int) *pendingOrder {
 	a := &s.actions[i]
-	f := &pendingOrder{incident: s, action: i, order: a.OrderID, kind: falcon.OrderMicroBatches, reverting: a.State == falcon.ActionReverting}
+	f := &pendingOrder{
+		incident:  s,
+		action:    i,
+		order:     a.OrderID,
+		kind:      falcon.OrderMicroBatches,
+		reverting: a.State == falcon.ActionReverting,
+	}
 	switch {
 	case a.Phase == falcon.PhasePlacement:
 		f.kind, f.placement = falcon.OrderPlacement, a.Placement
@@ -75,10 +81,14 @@ func (w *orderSlot) pendingPlacement() *falcon.Action {
 }
 
 // resumeOrder waits for the order of an action of before a restart.
-func (w *orderSlot) resumeOrder(s *incidentState, i int) { w.pending = w.orderOf(s, i) }
+func (w *orderSlot) resumeOrder(s *incidentState, i int) {
+	w.pending = w.orderOf(s, i)
+}
 
 // reserve keeps ids below the next one from being used again.
-func (w *orderSlot) reserve(next uint64) { w.nextID = max(w.nextID, next) }
+func (w *orderSlot) reserve(next uint64) {
+	w.nextID = max(w.nextID, next)
+}
 
 func (w *orderSlot) dropOrder(s *incidentState, i int) {
 	if w.pending != nil && w.pending.incident == s && w.pending.action == i {

@@ -32,36 +32,56 @@ func (o *output) takeReady() Ready {
 
 func (o *output) advance() {
 	if o.taken {
-		o.ready, o.taken = Ready{}, false
+		o.ready = Ready{}
+		o.taken = false
 	}
 }
 
-func (o *output) addOrder(v falcon.Order) { o.ready.Orders = append(o.ready.Orders, v) }
+func (o *output) addOrder(v falcon.Order) {
+	o.ready.Orders = append(o.ready.Orders, v)
+}
 
-func (o *output) addActed(a Acted) { o.ready.Acted = append(o.ready.Acted, a) }
+func (o *output) addActed(a Acted) {
+	o.ready.Acted = append(o.ready.Acted, a)
+}
 
-func (o *output) setLaunch(l falcon.Launch) { o.ready.Launch = &l }
+func (o *output) setLaunch(l falcon.Launch) {
+	o.ready.Launch = &l
+}
 
 // askLook asks for a profile of the ranks.
-func (o *output) askLook(why string) { o.ready.Look = why }
+func (o *output) askLook(why string) {
+	o.ready.Look = why
+}
 
 // addFence queues the replacement of a node.
 func (o *output) addFence(f Fence) {
-	o.ready.Fences = replaceOrAdd(o.ready.Fences, f, func(g Fence) bool { return g.Action == f.Action })
+	o.ready.Fences = replaceOrAdd(o.ready.Fences, f, func(g Fence) bool {
+		return g.Action == f.Action
+	})
 }
 
 // addImpact queues the cost of an incident, replacing an older one.
 func (o *output) addImpact(v Impact) {
-	o.ready.Impacts = replaceOrAdd(o.ready.Impacts, v, func(w Impact) bool { return w.Incident == v.Incident })
+	o.ready.Impacts = replaceOrAdd(o.ready.Impacts, v, func(w Impact) bool {
+		return w.Incident == v.Incident
+	})
 }
 
 func (o *output) addNote(about, kind, format string, args ...any) {
-	o.ready.Notes = append(o.ready.Notes, Note{Iteration: o.iterations.newestIndex(), About: about, Kind: kind, Text: fmt.Sprintf(format, args...)})
+	o.ready.Notes = append(o.ready.Notes, Note{
+		Iteration: o.iterations.newestIndex(),
+		About:     about,
+		Kind:      kind,
+		Text:      fmt.Sprintf(format, args...),
+	})
 }
 
 // addAction queues the action's whole present state, replacing an older one.
 func (o *output) addAction(a falcon.Action) {
-	o.ready.Actions = replaceOrAdd(o.ready.Actions, a, func(b falcon.Action) bool { return b.ID == a.ID })
+	o.ready.Actions = replaceOrAdd(o.ready.Actions, a, func(b falcon.Action) bool {
+		return b.ID == a.ID
+	})
 }
 
 // replaceOrAdd puts v in the place of the one that is the same, else at the end.
@@ -75,7 +95,10 @@ func replaceOrAdd[T any](list []T, v T, same func(T) bool) []T {
 
 func (o *output) expireAction(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
-		a.State, a.Reason, a.DeadlineUnixNs, a.Phase = falcon.ActionExpired, why, 0, ""
+		a.State = falcon.ActionExpired
+		a.Reason = why
+		a.DeadlineUnixNs = 0
+		a.Phase = ""
 		o.addAction(*a)
 		o.addNote(a.ID, "action", "%s expired: %s", a.ID, why)
 	}

@@ -23,7 +23,9 @@ type runningMean struct {
 // restart of the whole job, whose steps contain its own.
 func (o *overheadBook) expected(s *incidentState, w plan) float64 {
 	r := costName(w.rung, w.variant)
-	if ms, given := o.cfg.OverheadsMs[costDrop]; given && w.variant == falcon.VariantDrop && o.means[r].n == 0 {
+	if ms, given := o.cfg.OverheadsMs[costDrop]; given &&
+		w.variant == falcon.VariantDrop &&
+		o.means[r].n == 0 {
 		return ms
 	}
 	if ms, known := o.known(r); known {
@@ -58,7 +60,9 @@ func (o *overheadBook) known(r falcon.Rung) (float64, bool) {
 }
 
 // restore takes back what was learned before a restart.
-func (o *overheadBook) restore(r falcon.Rung, ms float64) { o.means[r] = runningMean{ms, 1} }
+func (o *overheadBook) restore(r falcon.Rung, ms float64) {
+	o.means[r] = runningMean{ms, 1}
+}
 
 func (o *overheadBook) addMeasured(r falcon.Rung, ms float64) {
 	m := o.means[r]

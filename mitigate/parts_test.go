@@ -14,7 +14,8 @@ import (
 // p.part.field.
 func TestPartsWriteTheirOwnState(t *testing.T) {
 	parts := structFields(t, "Planner")
-	fset, seen := token.NewFileSet(), 0
+	fset := token.NewFileSet()
+	seen := 0
 	for _, name := range productionFiles(t) {
 		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -30,7 +31,8 @@ func TestPartsWriteTheirOwnState(t *testing.T) {
 			}
 			seen++
 			if part, ok := field.X.(*ast.SelectorExpr); ok && slices.Contains(parts, part.Sel.Name) {
-				t.Errorf("%s: %s.%s is written from outside the part", fset.Position(e.Pos()), part.Sel.Name, field.Sel.Name)
+				t.Errorf("%s: %s.%s is written from outside the part",
+					fset.Position(e.Pos()), part.Sel.Name, field.Sel.Name)
 			}
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -56,7 +58,9 @@ func productionFiles(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(names, func(n string) bool { return strings.HasSuffix(n, "_test.go") })
+	return slices.DeleteFunc(names, func(n string) bool {
+		return strings.HasSuffix(n, "_test.go")
+	})
 }
 
 // structFields are the fields of a struct that are pointers to parts.

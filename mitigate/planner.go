@@ -10,24 +10,27 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultSettleIterations  = 2       // after a switch, before the gain is measured
-	DefaultMeasureIterations = 8       // whose median is the measured time
-	DefaultMinGain           = 0.03    // of the slow iteration time: less is not worth an action; of a split, two thirds (leastGain)
-	DefaultKeepShare         = 0.3     // of the predicted gain: less is reverted
-	DefaultOverheadS3Ms      = 60_000  // FALCON §5.3: "typically within one minute"
-	DefaultOverheadS4Ms      = 600_000 // FALCON §7.5: a typical restart takes tens of minutes
+	DefaultSettleIterations  = 2 // after a switch, before the gain is measured
+	DefaultMeasureIterations = 8 // whose median is the measured time
+	// of the slow iteration time: less is not worth an action; of a split, two thirds (leastGain)
+	DefaultMinGain      = 0.03
+	DefaultKeepShare    = 0.3     // of the predicted gain: less is reverted
+	DefaultOverheadS3Ms = 60_000  // FALCON §5.3: "typically within one minute"
+	DefaultOverheadS4Ms = 600_000 // FALCON §7.5: a typical restart takes tens of minutes
 )
 
 // Config are the planner's settings; zero values mean the defaults. The fields
 // with a YAML name are those of the section mitigate of falcon.yaml, which Check
 // validates.
 type Config struct {
-	SettleIterations  int                     `yaml:"-"`
-	MeasureIterations int                     `yaml:"-"`
-	MinGain           float64                 `yaml:"-"`
-	KeepShare         float64                 `yaml:"-"`
-	OverheadsMs       map[falcon.Rung]float64 `yaml:"overheads_ms"`   // expected, by rung, until the rung was measured
-	RunIterations     int64                   `yaml:"run_iterations"` // of the whole run; what is left of it decides what pays; 0 = not known
+	SettleIterations  int     `yaml:"-"`
+	MeasureIterations int     `yaml:"-"`
+	MinGain           float64 `yaml:"-"`
+	KeepShare         float64 `yaml:"-"`
+	// expected, by rung, until the rung was measured
+	OverheadsMs map[falcon.Rung]float64 `yaml:"overheads_ms"`
+	// of the whole run; what is left of it decides what pays; 0 = not known
+	RunIterations int64 `yaml:"run_iterations"`
 }
 
 const overheadMsMost = 1e9 // eleven days
@@ -35,12 +38,19 @@ const overheadMsMost = 1e9 // eleven days
 // Check reports the first value of falcon.yaml that makes no sense.
 func (c Config) Check() error {
 	for r, ms := range c.OverheadsMs {
-		if r.Level() < 2 && r != costFence && r != costDrop || !(ms > 0 && ms <= overheadMsMost) {
-			return fmt.Errorf("mitigate.overheads_ms: %s: %v; give S2, S3, S4, S4 fence or S4 drop its expected cost in ms", r, ms)
+		if r.Level() < 2 && r != costFence && r != costDrop ||
+			!(ms > 0 && ms <= overheadMsMost) {
+			return fmt.Errorf(
+				"mitigate.overheads_ms: %s: %v; give S2, S3, S4, S4 fence or S4 drop its expected cost in ms",
+				r, ms,
+			)
 		}
 	}
 	if c.RunIterations < 0 {
-		return fmt.Errorf("mitigate.run_iterations: %d; give the number of iterations of the whole run, or 0 where it is not known", c.RunIterations)
+		return fmt.Errorf(
+			"mitigate.run_iterations: %d; give the number of iterations of the whole run, or 0 where it is not known",
+			c.RunIterations,
+		)
 	}
 	return nil
 }
@@ -71,28 +81,80 @@ type Planner struct {
 
 // New builds a planner that waits for a Job.
 func New(cfg Config) *Planner {
-	p := &Planner{cfg: cfg.withDefaults(), clock: &clock{}, job: &jobState{}, cache: &planCache{solved: map[string]solution{}}}
-	p.policy = &policyState{clock: p.clock, current: falcon.Policy{Mode: falcon.ModeApprove}}
+	p := &Planner{
+		cfg:   cfg.withDefaults(),
+		clock: &clock{},
+		job:   &jobState{},
+		cache: &planCache{solved: map[string]solution{}},
+	}
+	p.policy = &policyState{
+		clock:   p.clock,
+		current: falcon.Policy{Mode: falcon.ModeApprove},
+	}
 	p.iterations = &iterationLog{cfg: p.cfg}
 	p.out = &output{iterations: p.iterations}
 	p.incidents = &incidentSet{}
 	p.orders = &orderSlot{job: p.job, out: p.out, nextID: 1}
 	p.ledger = &costLedger{
-		cfg: p.cfg, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents, orders: p.orders,
-		charged: map[int64]map[*incidentState]float64{},
+		cfg:        p.cfg,
+		iterations: p.iterations,
+		out:        p.out,
+		job:        p.job,
+		incidents:  p.incidents,
+		orders:     p.orders,
+		charged:    map[int64]map[*incidentState]float64{},
 	}
-	p.overheads = &overheadBook{cfg: p.cfg, cache: p.cache, means: map[falcon.Rung]runningMean{}}
-	p.profile = &profiler{iterations: p.iterations, job: p.job, incidents: p.incidents}
+	p.overheads = &overheadBook{
+		cfg:   p.cfg,
+		cache: p.cache,
+		means: map[falcon.Rung]runningMean{},
+	}
+	p.profile = &profiler{
+		iterations: p.iterations,
+		job:        p.job,
+		incidents:  p.incidents,
+	}
 	p.plans = &planMaker{
-		cfg: p.cfg, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents,
-		cache: p.cache, overheads: p.overheads, profile: p.profile,
+		cfg:        p.cfg,
+		policy:     p.policy,
+		iterations: p.iterations,
+		job:        p.job,
+		incidents:  p.incidents,
+		cache:      p.cache,
+		overheads:  p.overheads,
+		profile:    p.profile,
 	}
-	p.limits = &limiter{clock: p.clock, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents}
+	p.limits = &limiter{
+		clock:      p.clock,
+		policy:     p.policy,
+		iterations: p.iterations,
+		job:        p.job,
+		incidents:  p.incidents,
+	}
 	p.look = &looker{clock: p.clock, out: p.out, incidents: p.incidents}
-	p.verify = &verifier{cfg: p.cfg, clock: p.clock, iterations: p.iterations, out: p.out, job: p.job, overheads: p.overheads, plans: p.plans, look: p.look}
+	p.verify = &verifier{
+		cfg:        p.cfg,
+		clock:      p.clock,
+		iterations: p.iterations,
+		out:        p.out,
+		job:        p.job,
+		overheads:  p.overheads,
+		plans:      p.plans,
+		look:       p.look,
+	}
 	p.exec = &executor{
-		clock: p.clock, policy: p.policy, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents,
-		orders: p.orders, ledger: p.ledger, cache: p.cache, plans: p.plans, limits: p.limits, look: p.look,
+		clock:      p.clock,
+		policy:     p.policy,
+		iterations: p.iterations,
+		out:        p.out,
+		job:        p.job,
+		incidents:  p.incidents,
+		orders:     p.orders,
+		ledger:     p.ledger,
+		cache:      p.cache,
+		plans:      p.plans,
+		limits:     p.limits,
+		look:       p.look,
 	}
 	return p
 }
@@ -166,14 +228,17 @@ func (p *Planner) onIncident(in falcon.Incident) {
 	s := p.incidents.getOrAdd(in.ID)
 	was := s.incident
 	s.incident = in
-	if isBack := was.State != "" && !was.Open() && in.Open(); !s.charged || isBack {
+	isBack := was.State != "" && !was.Open() && in.Open()
+	if !s.charged || isBack {
 		p.ledger.openAccount(s)
 	}
 	if was.State != in.State {
 		p.ledger.persistCost(s)
 	}
-	if was.State != in.State || was.Verdict.Cause != in.Verdict.Cause ||
-		!slices.Equal(was.Verdict.Devices, in.Verdict.Devices) || !slices.Equal(was.Verdict.Links, in.Verdict.Links) {
+	if was.State != in.State ||
+		was.Verdict.Cause != in.Verdict.Cause ||
+		!slices.Equal(was.Verdict.Devices, in.Verdict.Devices) ||
+		!slices.Equal(was.Verdict.Links, in.Verdict.Links) {
 		p.cache.invalidate()
 	}
 }
@@ -207,4 +272,6 @@ func (p *Planner) advance() {
 }
 
 // OverheadsMs are the learned overheads, for the journal.
-func (p *Planner) OverheadsMs() map[falcon.Rung]float64 { return p.overheads.measuredMeans() }
+func (p *Planner) OverheadsMs() map[falcon.Rung]float64 {
+	return p.overheads.measuredMeans()
+}

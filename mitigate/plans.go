@@ -47,7 +47,14 @@ func (w plan) hashFor(incident string, epoch uint64) string {
 	return planHash(incident, w.rung, epoch, w.counts, w.variant, w.placement)
 }
 
-func planHash(incident string, r falcon.Rung, epoch uint64, counts []int32, v falcon.Variant, to falcon.Placement) string {
+func planHash(
+	incident string,
+	r falcon.Rung,
+	epoch uint64,
+	counts []int32,
+	v falcon.Variant,
+	to falcon.Placement,
+) string {
 	b, err := json.Marshal(struct {
 		Incident string
 		Rung     falcon.Rung
@@ -88,7 +95,9 @@ type solution struct {
 }
 
 // invalidate makes plans be worked out again.
-func (c *planCache) invalidate() { c.version++ }
+func (c *planCache) invalidate() {
+	c.version++
+}
 
 // solveOnce makes a plan's costly part, once per version of what it rests on.
 func (c *planCache) solveOnce(name string, make func() solution) solution {
@@ -136,8 +145,10 @@ func errorExceedsGain(w plan) error {
 	if w.gainMs > min(w.modelError, DoubtMost)*w.beforeMs {
 		return nil
 	}
-	return smallGain(fmt.Sprintf("its gain of %.1f ms (%.1f %%) lies within the cost model's own error, %.1f %% off the present iteration time",
-		w.gainMs, 100*w.gainMs/w.beforeMs, 100*w.modelError))
+	return smallGain(fmt.Sprintf(
+		"its gain of %.1f ms (%.1f %%) lies within the cost model's own error, %.1f %% off the present iteration time",
+		w.gainMs, 100*w.gainMs/w.beforeMs, 100*w.modelError,
+	))
 }
 
 // leastGain is the share of the present iteration time that a rung has to gain. A split takes
@@ -155,7 +166,8 @@ const splitShare = 2.0 / 3
 // requireGain refuses plans that gain too little.
 func (pm *planMaker) requireGain(w plan, what string) (plan, error) {
 	if !(w.gainMs >= pm.leastGain(w.rung)*w.beforeMs) {
-		return w, smallGain(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*pm.leastGain(w.rung), max(w.gainMs, 0), w.beforeMs))
+		return w, smallGain(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms",
+			what, 100*pm.leastGain(w.rung), max(w.gainMs, 0), w.beforeMs))
 	}
 	return w, nil
 }
@@ -165,7 +177,11 @@ func (pm *planMaker) requireGain(w plan, what string) (plan, error) {
 func (pm *planMaker) candidates(s *incidentState) []candidate {
 	var out []candidate
 	add := func(w plan, err error) {
-		out = append(out, candidate{plan: w, overheadMs: pm.overheads.expected(s, w), err: err})
+		out = append(out, candidate{
+			plan:       w,
+			overheadMs: pm.overheads.expected(s, w),
+			err:        err,
+		})
 	}
 	add(pm.planS2(s))
 	add(pm.planS3(s))
@@ -173,7 +189,9 @@ func (pm *planMaker) candidates(s *incidentState) []candidate {
 		add(pm.planS4(s, v))
 	}
 	pm.weighRun(out)
-	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.overheadMs, b.overheadMs) })
+	slices.SortStableFunc(out, func(a, b candidate) int {
+		return cmp.Compare(a.overheadMs, b.overheadMs)
+	})
 	return out
 }
 
@@ -214,7 +232,13 @@ func (pm *planMaker) onSpeeds(in Speeds) {
 		return
 	}
 	s.measured = true
-	g := &measurement{speeds: speeds, profile: in.Profile, placement: pm.job.desc.Placement, split: slices.Clone(pm.job.desc.MicroBatches), named: pm.incidents.namedLinks()}
+	g := &measurement{
+		speeds:    speeds,
+		profile:   in.Profile,
+		placement: pm.job.desc.Placement,
+		split:     slices.Clone(pm.job.desc.MicroBatches),
+		named:     pm.incidents.namedLinks(),
+	}
 	if pm.profile.newest.similarTo(g) {
 		return
 	}
@@ -228,13 +252,18 @@ func (pm *planMaker) onSpeeds(in Speeds) {
 // the other faults. It never changes the batch.
 func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 	want := totalOf(pm.job.desc.MicroBatches)
-	fits := func(m []int32) bool { return totalOf(m) == want && len(m) == len(pm.job.desc.MicroBatches) }
+	fits := func(m []int32) bool {
+		return totalOf(m) == want && len(m) == len(pm.job.desc.MicroBatches)
+	}
 	if !s.isOver() && fits(a.Previous) {
 		return a.Previous
 	}
 	for _, h := range pm.incidents.actionsInForce() {
 		o := h.action()
-		if h.incident == s || h.incident.isOver() || o.RevertKind != "" || len(o.MicroBatches) == 0 {
+		if h.incident == s ||
+			h.incident.isOver() ||
+			o.RevertKind != "" ||
+			len(o.MicroBatches) == 0 {
 			continue
 		}
 		if best := pm.splitWithout(s); best != nil {
@@ -260,20 +289,33 @@ func (pm *planMaker) blockedBy(h actionRef) string {
 		return ""
 	}
 	for _, o := range pm.incidents.actionsInForce() {
-		if b := o.action(); b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
+		b := o.action()
+		if b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
 			return fmt.Sprintf("%s was built on it", b.ID)
 		}
 	}
-	other := slices.IndexFunc(pm.incidents.list, func(o *incidentState) bool { return o != s && o.isLocated() && causeHelped(o, falcon.RungS3) == nil })
-	if other < 0 || pm.profile.newest == nil || pm.profile.newest.model == nil || slices.Equal(a.Home, pm.job.desc.Placement) {
+	other := slices.IndexFunc(pm.incidents.list, func(o *incidentState) bool {
+		return o != s && o.isLocated() && causeHelped(o, falcon.RungS3) == nil
+	})
+	if other < 0 ||
+		pm.profile.newest == nil ||
+		pm.profile.newest.model == nil ||
+		slices.Equal(a.Home, pm.job.desc.Placement) {
 		return ""
 	}
 	w := pm.cache.solveOnce("without "+a.ID, func() solution {
 		m := pm.profile.withoutFaults(*pm.profile.newest.model, s)
-		return solution{split: split{presentMs: pm.bestSplitMs(m, pm.job.desc.Placement), makespanMs: pm.bestSplitMs(m, a.Home)}}
+		return solution{
+			split: split{
+				presentMs:  pm.bestSplitMs(m, pm.job.desc.Placement),
+				makespanMs: pm.bestSplitMs(m, a.Home),
+			},
+		}
 	})
-	if here, home := w.split.presentMs, w.split.makespanMs; home > here*(1+pm.cfg.MinGain) {
-		return fmt.Sprintf("with it %s costs %.1f ms an iteration, without it %.1f ms", pm.incidents.list[other].incident.ID, here, home)
+	here, home := w.split.presentMs, w.split.makespanMs
+	if home > here*(1+pm.cfg.MinGain) {
+		return fmt.Sprintf("with it %s costs %.1f ms an iteration, without it %.1f ms",
+			pm.incidents.list[other].incident.ID, here, home)
 	}
 	return ""
 }
@@ -299,7 +341,9 @@ func (pm *planMaker) splitWithout(gone *incidentState) []int32 {
 		m := pm.profile.withoutFaults(*pm.profile.newest.model, gone)
 		return pm.solveSplit(pm.replicaCurves(nil, &m)).counts
 	}
-	if speeds := pm.profile.speedsWithout(gone); pm.job.coversAllRanks(speeds) && slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement) {
+	speeds := pm.profile.speedsWithout(gone)
+	if pm.job.coversAllRanks(speeds) &&
+		slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement) {
 		return pm.solveSplit(pm.replicaCurves(speeds, nil)).counts
 	}
 	return nil
@@ -314,6 +358,10 @@ func (pm *planMaker) looksHealthy(s *incidentState) bool {
 	}
 	v, m := s.incident.Verdict, pm.profile.newest.model
 	return len(v.Devices)+len(v.Links) > 0 &&
-		!slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return m.Slow[d] >= healthyBelow }) &&
-		!slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return m.Links.Ratio[l] >= healthyBelow })
+		!slices.ContainsFunc(v.Devices, func(d falcon.Device) bool {
+			return m.Slow[d] >= healthyBelow
+		}) &&
+		!slices.ContainsFunc(v.Links, func(l falcon.Link) bool {
+			return m.Links.Ratio[l] >= healthyBelow
+		})
 }

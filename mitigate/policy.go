@@ -23,7 +23,12 @@ const (
 	undoMostS      = 3600 // a plan that is older than that is not what was approved
 )
 
-var variants = []falcon.Variant{falcon.VariantFence, falcon.VariantReplace, falcon.VariantRestart, falcon.VariantDrop}
+var variants = []falcon.Variant{
+	falcon.VariantFence,
+	falcon.VariantReplace,
+	falcon.VariantRestart,
+	falcon.VariantDrop,
+}
 
 // ValidatePolicy says in one sentence what is wrong with a policy and what to write instead.
 func ValidatePolicy(p falcon.Policy) error {
@@ -35,8 +40,14 @@ func ValidatePolicy(p falcon.Policy) error {
 	if p.Cap != "" && p.Cap.Level() == 0 {
 		return fmt.Errorf("%w: cap %q is none of S1, S2, S3, S4", ErrBadPolicy, p.Cap)
 	}
-	if p.Mode == falcon.ModeAuto && p.Cap == falcon.RungS4 && p.Owner == "" && p.Rungs[falcon.RungS4].Approval == "" {
-		return fmt.Errorf("%w: cap S4 lets the job be restarted without a person: name an owner who answers for that", ErrBadPolicy)
+	if p.Mode == falcon.ModeAuto &&
+		p.Cap == falcon.RungS4 &&
+		p.Owner == "" &&
+		p.Rungs[falcon.RungS4].Approval == "" {
+		return fmt.Errorf(
+			"%w: cap S4 lets the job be restarted without a person: name an owner who answers for that",
+			ErrBadPolicy,
+		)
 	}
 	for _, r := range slices.Sorted(maps.Keys(p.Rungs)) {
 		if err := validateRung(p, r, p.Rungs[r]); err != nil {
@@ -62,25 +73,35 @@ func validateRung(p falcon.Policy, r falcon.Rung, v falcon.RungPolicy) error {
 	case "", falcon.ApprovalPerson, falcon.ApprovalNever:
 	case falcon.ApprovalAuto:
 		if r.Level() > p.Cap.Level() {
-			return fmt.Errorf("%w: %s is to act by itself above the cap %q: raise the cap to %s, or let %s wait for a person", ErrBadPolicy, r, p.Cap, r, r)
+			return fmt.Errorf(
+				"%w: %s is to act by itself above the cap %q: raise the cap to %s, or let %s wait for a person",
+				ErrBadPolicy, r, p.Cap, r, r,
+			)
 		}
 		if r == falcon.RungS4 && p.Owner == "" {
-			return fmt.Errorf("%w: S4 restarts the job without a person: name an owner who answers for that", ErrBadPolicy)
+			return fmt.Errorf("%w: S4 restarts the job without a person: name an owner who answers for that",
+				ErrBadPolicy)
 		}
 	default:
 		return fmt.Errorf("%w: approval %q of %s is none of auto, person, never", ErrBadPolicy, v.Approval, r)
 	}
 	if !(v.Countdown >= 0 && v.Countdown <= countdownMostS) || math.IsNaN(v.Countdown) {
-		return fmt.Errorf("%w: countdown_s %v of %s is not between 0 and %d", ErrBadPolicy, v.Countdown, r, countdownMostS)
+		return fmt.Errorf("%w: countdown_s %v of %s is not between 0 and %d",
+			ErrBadPolicy, v.Countdown, r, countdownMostS)
 	}
 	if !(v.Undo >= 0 && v.Undo <= undoMostS) {
-		return fmt.Errorf("%w: undo_s %v of %s is not between 0 (at once) and %d", ErrBadPolicy, v.Undo, r, undoMostS)
+		return fmt.Errorf("%w: undo_s %v of %s is not between 0 (at once) and %d",
+			ErrBadPolicy, v.Undo, r, undoMostS)
 	}
 	if v.Second && v.Approval != falcon.ApprovalNever && mayActAlone(p, r) {
-		return fmt.Errorf("%w: %s wants a second approver and is to act by itself: let it wait (approval: person), or take second away", ErrBadPolicy, r)
+		return fmt.Errorf(
+			"%w: %s wants a second approver and is to act by itself: let it wait (approval: person), or take second away",
+			ErrBadPolicy, r,
+		)
 	}
 	if v.PerHour < 0 || v.PerHour > perHourMost {
-		return fmt.Errorf("%w: per_hour %d of %s is not between 0 (no limit) and %d", ErrBadPolicy, v.PerHour, r, perHourMost)
+		return fmt.Errorf("%w: per_hour %d of %s is not between 0 (no limit) and %d",
+			ErrBadPolicy, v.PerHour, r, perHourMost)
 	}
 	return nil
 }
@@ -89,11 +110,13 @@ func validateVariants(p falcon.Policy) error {
 	for i, v := range p.Variants {
 		switch {
 		case !slices.Contains(variants, v):
-			return fmt.Errorf("%w: variant %q of S4 is none of fence, replace, restart, drop", ErrBadPolicy, v)
+			return fmt.Errorf("%w: variant %q of S4 is none of fence, replace, restart, drop",
+				ErrBadPolicy, v)
 		case slices.Contains(p.Variants[:i], v):
 			return fmt.Errorf("%w: variant %q of S4 is listed twice", ErrBadPolicy, v)
 		case v == falcon.VariantDrop && !p.AllowDrop:
-			return fmt.Errorf("%w: variant drop changes the batch: set allow_drop, or take it off the list", ErrBadPolicy)
+			return fmt.Errorf("%w: variant drop changes the batch: set allow_drop, or take it off the list",
+				ErrBadPolicy)
 		}
 	}
 	return nil
@@ -109,7 +132,10 @@ func parseHours(s string) (from, to int, err error) {
 	from, okFrom := parseMinute(a)
 	to, okTo := parseMinute(b)
 	if !ok || !okFrom || !okTo || from == to {
-		return 0, 0, fmt.Errorf("%w: hours %q are not two different times of the day in UTC, such as 22:00-06:00", ErrBadPolicy, s)
+		return 0, 0, fmt.Errorf(
+			"%w: hours %q are not two different times of the day in UTC, such as 22:00-06:00",
+			ErrBadPolicy, s,
+		)
 	}
 	return from, to, nil
 }
@@ -153,7 +179,9 @@ func approval(p falcon.Policy, r falcon.Rung) string {
 
 // mayActAlone reports whether only the clock keeps rung r from acting by itself.
 func mayActAlone(p falcon.Policy, r falcon.Rung) bool {
-	return p.Mode == falcon.ModeAuto && p.Rungs[r].Approval != falcon.ApprovalPerson && r.Level() <= p.Cap.Level() &&
+	return p.Mode == falcon.ModeAuto &&
+		p.Rungs[r].Approval != falcon.ApprovalPerson &&
+		r.Level() <= p.Cap.Level() &&
 		(r != falcon.RungS4 || p.Owner != "")
 }
 
@@ -166,5 +194,7 @@ func s4Variants(p falcon.Policy) []falcon.Variant {
 	if p.AllowDrop {
 		return out
 	}
-	return slices.DeleteFunc(slices.Clone(out), func(v falcon.Variant) bool { return v == falcon.VariantDrop })
+	return slices.DeleteFunc(slices.Clone(
+		out,
+	), func(v falcon.Variant) bool { return v == falcon.VariantDrop })
 }

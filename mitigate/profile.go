@@ -36,7 +36,11 @@ type measurement struct {
 
 // similarTo reports whether two measurements don't differ enough to replan.
 func (g *measurement) similarTo(o *measurement) bool {
-	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || !slices.Equal(g.named, o.named) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
+	if g == nil ||
+		len(g.speeds) != len(o.speeds) ||
+		!slices.Equal(g.placement, o.placement) ||
+		!slices.Equal(g.named, o.named) ||
+		len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
 		return false
 	}
 	for i, v := range g.speeds {
@@ -44,7 +48,8 @@ func (g *measurement) similarTo(o *measurement) bool {
 			return false
 		}
 	}
-	a, b := linkRatios(g.profile.Links), linkRatios(o.profile.Links)
+	a := linkRatios(g.profile.Links)
+	b := linkRatios(o.profile.Links)
 	differ := func(x, y map[falcon.Link]float64) bool {
 		for l, r := range x {
 			if math.Abs(max(1, y[l])-r) > linkStep*r {
@@ -76,8 +81,13 @@ func (pr *profiler) calibrate(g *measurement, s *incidentState) {
 		profile.SelfMs = g.speeds
 	}
 	in := cost.Calibration{
-		Layout: pr.job.desc.Layout, Placement: g.placement, Profile: profile, MicroBatches: g.split,
-		HealthyMs: s.incident.HealthyMs, HealthyMicroBatches: pr.job.base, NowMs: pr.iterations.presentMs(s),
+		Layout:              pr.job.desc.Layout,
+		Placement:           g.placement,
+		Profile:             profile,
+		MicroBatches:        g.split,
+		HealthyMs:           s.incident.HealthyMs,
+		HealthyMicroBatches: pr.job.base,
+		NowMs:               pr.iterations.presentMs(s),
 	}
 	if len(profile.Groups) == 0 {
 		if pr.newest == nil || pr.newest.model == nil {
@@ -129,16 +139,23 @@ func (pr *profiler) inferLinks(m *cost.Model, in cost.Calibration) {
 // withoutFaults is a model without one incident's faults that no other located one shares.
 func (pr *profiler) withoutFaults(m cost.Model, gone *incidentState) cost.Model {
 	shared := func(f func(falcon.Verdict) bool) bool {
-		return slices.ContainsFunc(pr.incidents.list, func(o *incidentState) bool { return o != gone && o.isLocated() && f(o.incident.Verdict) })
+		return slices.ContainsFunc(pr.incidents.list, func(o *incidentState) bool {
+			return o != gone && o.isLocated() && f(o.incident.Verdict)
+		})
 	}
-	m.Slow, m.Links.Ratio = maps.Clone(m.Slow), maps.Clone(m.Links.Ratio)
+	m.Slow = maps.Clone(m.Slow)
+	m.Links.Ratio = maps.Clone(m.Links.Ratio)
 	for _, d := range gone.incident.Verdict.Devices {
-		if !shared(func(v falcon.Verdict) bool { return slices.Contains(v.Devices, d) }) {
+		if !shared(func(v falcon.Verdict) bool {
+			return slices.Contains(v.Devices, d)
+		}) {
 			delete(m.Slow, d)
 		}
 	}
 	for _, l := range gone.incident.Verdict.Links {
-		if !shared(func(v falcon.Verdict) bool { return slices.Contains(v.Links, l) }) {
+		if !shared(func(v falcon.Verdict) bool {
+			return slices.Contains(v.Links, l)
+		}) {
 			delete(m.Links.Ratio, l)
 		}
 	}
@@ -166,7 +183,8 @@ func (pr *profiler) speedsWithout(gone *incidentState) []float64 {
 		}
 		var peers []float64
 		for q, v := range pr.newest.speeds {
-			if !named[falcon.Rank(q)] && pr.job.desc.Layout.Coord(falcon.Rank(q)).PP == pr.job.desc.Layout.Coord(r).PP {
+			if !named[falcon.Rank(q)] &&
+				pr.job.desc.Layout.Coord(falcon.Rank(q)).PP == pr.job.desc.Layout.Coord(r).PP {
 				peers = append(peers, v)
 			}
 		}
@@ -210,7 +228,9 @@ const (
 var errNoProfile = errors.New("the traffic of the job's groups is not measured yet")
 
 // reset forgets the measurement of another job epoch.
-func (pr *profiler) reset() { pr.newest, pr.unsettled = nil, 0 }
+func (pr *profiler) reset() {
+	pr.newest, pr.unsettled = nil, 0
+}
 
 // replace takes a measurement that differs from the newest. One that differs again right
 // after is the same change, seen whole.
@@ -222,7 +242,9 @@ func (pr *profiler) replace(g *measurement) {
 }
 
 // onMeasured counts a complete measurement. Where it differed, replace came before.
-func (pr *profiler) onMeasured() { pr.unsettled = max(0, pr.unsettled-1) }
+func (pr *profiler) onMeasured() {
+	pr.unsettled = max(0, pr.unsettled-1)
+}
 
 // isSettled reports whether more than one window has shown what the newest measurement shows.
 func (pr *profiler) isSettled() bool { return pr.unsettled == 0 }

@@ -20,14 +20,20 @@ const waitTimes = 2
 // automatic is blocked by a person's absence.
 func (p *Planner) proposeDue(s *incidentState) {
 	waiting := s.proposal()
-	if !s.isLocated() || p.keepsItsPlace(s, waiting) || p.orders.hasPending() || p.incidents.actionUnderWay() != nil || p.policy.observing() {
+	if !s.isLocated() ||
+		p.keepsItsPlace(s, waiting) ||
+		p.orders.hasPending() ||
+		p.incidents.actionUnderWay() != nil ||
+		p.policy.observing() {
 		return
 	}
 	due := p.dueCandidates(s, waiting)
 	if len(due) == 0 {
 		return
 	}
-	c := due[max(0, slices.IndexFunc(due, func(c candidate) bool { return p.policy.automatic(s, c.rung) }))]
+	c := due[max(0, slices.IndexFunc(due, func(c candidate) bool {
+		return p.policy.automatic(s, c.rung)
+	}))]
 	if waiting != nil {
 		p.out.expireAction(waiting, rungName(c.rung, c.variant)+", which policy takes by itself, goes first")
 	}
@@ -50,10 +56,14 @@ func (p *Planner) dueCandidates(s *incidentState, waiting *falcon.Action) []cand
 		if waiting != nil && (c.rung == waiting.Rung || !p.policy.automatic(s, c.rung)) {
 			continue
 		}
-		if clock < c.overheadMs || p.claimedByOther(s, c.rung) || (s.hasInForce(c.rung) && !p.mayReplan(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
+		if clock < c.overheadMs ||
+			p.claimedByOther(s, c.rung) ||
+			(s.hasInForce(c.rung) && !p.mayReplan(s)) ||
+			(unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
-		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.whyWithheld(s, c.rung, c.variant) == nil)
+		unmeasured = unmeasured ||
+			(errors.Is(c.err, errNoSpeeds) && p.limits.whyWithheld(s, c.rung, c.variant) == nil)
 		if c.err == nil {
 			c.err = p.whyWithheld(s, c)
 		}
@@ -78,30 +88,47 @@ func (p *Planner) mayReplan(s *incidentState) bool {
 // fault that it helps: the next one is that one's, and goes when that clears.
 func (p *Planner) claimedByOther(s *incidentState, r falcon.Rung) bool {
 	return s.hasInForce(r) && slices.ContainsFunc(p.incidents.list, func(o *incidentState) bool {
-		return o != s && o.isLocated() && o.measured && causeHelped(o, r) == nil && !o.hasInForce(r) && p.limits.whyWithheld(o, r, "") == nil
+		return o != s &&
+			o.isLocated() &&
+			o.measured &&
+			causeHelped(o, r) == nil &&
+			!o.hasInForce(r) &&
+			p.limits.whyWithheld(o, r, "") == nil
 	})
 }
 
 func (p *Planner) costReason(s *incidentState, c candidate, clock float64) string {
 	verb := map[falcon.Rung]string{
-		falcon.RungS2: "switching", falcon.RungS3: "exchanging", falcon.RungS4: "restarting", costFence: "replacing the node",
+		falcon.RungS2: "switching",
+		falcon.RungS3: "exchanging",
+		falcon.RungS4: "restarting",
+		costFence:     "replacing the node",
 	}[costName(c.rung, c.variant)]
 	if more := clock - s.cost.ImpactMs; more > 1 {
-		return fmt.Sprintf("%.0f ms lost so far, %.0f ms of them to other faults that it helps, %s costs about %.0f ms", clock, more, verb, c.overheadMs)
+		return fmt.Sprintf(
+			"%.0f ms lost so far, %.0f ms of them to other faults that it helps, %s costs about %.0f ms",
+			clock, more, verb, c.overheadMs,
+		)
 	}
 	return fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", clock, verb, c.overheadMs)
 }
 
 func (p *Planner) skipOnce(s *incidentState, c candidate) {
-	key, said := string(c.rung)+string(c.variant), c.err.Error()
+	key := string(c.rung) + string(c.variant)
+	said := c.err.Error()
 	if little := smallGain(""); errors.As(c.err, &little) {
 		said = "slight"
 	}
-	if s.hasInForce(c.rung) || s.skipped[key] == said || errors.Is(c.err, errNoSpeeds) || errors.Is(c.err, errVetoed) || errors.Is(c.err, errTried) {
+	if s.hasInForce(c.rung) ||
+		s.skipped[key] == said ||
+		errors.Is(c.err, errNoSpeeds) ||
+		errors.Is(c.err, errVetoed) ||
+		errors.Is(c.err, errTried) {
 		return
 	}
 	s.skipped[key] = said
-	p.out.addNote(s.incident.ID, "skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
+	p.out.addNote(s.incident.ID, "skip", "%s is skipped for %s: %s",
+		rungName(c.rung, c.variant), s.incident.ID, c.err)
 }
 
 func rungName(r falcon.Rung, v falcon.Variant) string {
@@ -137,8 +164,10 @@ func (p *Planner) proposePlan(s *incidentState, w plan, why string) {
 	if w.placement != nil {
 		a.Home = slices.Clone(p.job.desc.Placement)
 	}
-	s.actions, s.reverts = append(s.actions, a), 0
-	p.out.addNote(a.Incident, "proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
+	s.actions = append(s.actions, a)
+	s.reverts = 0
+	p.out.addNote(a.Incident, "proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s",
+		rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
 	p.out.addAction(a)
 }
 
@@ -167,15 +196,22 @@ func (p *Planner) approveByPolicy(s *incidentState) {
 		}
 		return
 	}
-	if wait := p.policy.rungPolicy(a.Rung).Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
+	wait := p.policy.rungPolicy(a.Rung).Countdown
+	if wait > 0 && a.DeadlineUnixNs == 0 {
 		a.DeadlineUnixNs = p.clock.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
-		p.out.addNote(a.ID, "proposal", "%s acts by itself in %.0f s unless an operator vetoes it", a.ID, wait)
+		p.out.addNote(a.ID, "proposal", "%s acts by itself in %.0f s unless an operator vetoes it",
+			a.ID, wait)
 		p.out.addAction(*a)
 	}
 	if a.DeadlineUnixNs != 0 && p.clock.now.UnixNano() < a.DeadlineUnixNs {
 		return
 	}
-	p.recordDecision(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.Policy().Cap)})
+	p.recordDecision(s, a, Decision{
+		Approve: true,
+		By:      "policy",
+		From:    "policy",
+		Reason:  "automatic up to " + string(p.Policy().Cap),
+	})
 }
 
 // expireStale drops a proposal or an approval whose fault is gone, and a fence that can't

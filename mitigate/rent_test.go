@@ -24,7 +24,10 @@ func TestSkiRentalIsTwoCompetitive(t *testing.T) {
 			}
 			return worst
 		}
-		r := newRig(Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS2: overhead}, MinGain: 1e-9})
+		r := newRig(Config{
+			OverheadsMs: map[falcon.Rung]float64{falcon.RungS2: overhead},
+			MinGain:     1e-9,
+		})
 		even := []int32{8, 8, 8, 8}
 		r.step(fourReplicas(1, even...), autoS2)
 		v := gpuIncident("INC-0001", 2, 0)
@@ -33,7 +36,8 @@ func TestSkiRentalIsTwoCompetitive(t *testing.T) {
 		m, paid, sent := even, 0.0, 0
 		for i := range last {
 			if sent < len(r.orders) { // the ranks agree at the boundary
-				sent, m = len(r.orders), r.orders[len(r.orders)-1].MicroBatches
+				sent = len(r.orders)
+				m = r.orders[len(r.orders)-1].MicroBatches
 				paid += overhead
 				r.step(Committed{Order: uint64(sent), Iteration: i})
 			}
@@ -74,9 +78,16 @@ func TestFlappingFaultSwitchesTheJobRarely(t *testing.T) {
 			if rapid.IntRange(0, 24).Draw(t, "flip") == 0 {
 				if slow = !slow; slow {
 					id++
-					v := gpuIncident("INC-"+string(rune('A'+id%26))+string(rune('A'+id/26)), 2, i)
+					v := gpuIncident(
+						"INC-"+string(rune('A'+id%26))+string(rune('A'+id/26)),
+						2,
+						i,
+					)
 					open = &v
-					r.step(Incident{v}, Speeds{Incident: v.ID, SelfMs: []float64{10, 10, 20, 10}})
+					r.step(Incident{v}, Speeds{
+						Incident: v.ID,
+						SelfMs:   []float64{10, 10, 20, 10},
+					})
 				} else {
 					r.step(relieved(*open, i))
 				}
@@ -89,7 +100,8 @@ func TestFlappingFaultSwitchesTheJobRarely(t *testing.T) {
 		}
 		for k := range applied {
 			if k >= ActionsMost && applied[k]-applied[k-ActionsMost] < ActionsWithin-2 {
-				t.Fatalf("%d actions between iterations %d and %d", ActionsMost+1, applied[k-ActionsMost], applied[k])
+				t.Fatalf("%d actions between iterations %d and %d",
+					ActionsMost+1, applied[k-ActionsMost], applied[k])
 			}
 			for _, at := range reverted {
 				if applied[k] >= at && applied[k] < at+CoolDown {

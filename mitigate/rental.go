@@ -61,10 +61,17 @@ func (r Rental) Price() (Rented, error) {
 	for _, rung := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
 		out.Rungs = append(out.Rungs, r.rungView(rung, now, out))
 	}
-	slices.SortStableFunc(out.Rungs, func(a, b falcon.RungView) int { return cmp.Compare(a.OverheadMs, b.OverheadMs) })
+	slices.SortStableFunc(out.Rungs, func(a, b falcon.RungView) int {
+		return cmp.Compare(a.OverheadMs, b.OverheadMs)
+	})
 	ignore := falcon.RungView{
-		Rung: falcon.RungS1, Applicable: true, Reason: "ignore and wait: free, gains nothing",
-		ImpactMs: out.ImpactMs, PredictMs: now, Current: len(r.Taken) == 0, Approval: falcon.ApprovalAuto,
+		Rung:       falcon.RungS1,
+		Applicable: true,
+		Reason:     "ignore and wait: free, gains nothing",
+		ImpactMs:   out.ImpactMs,
+		PredictMs:  now,
+		Current:    len(r.Taken) == 0,
+		Approval:   falcon.ApprovalAuto,
 	}
 	r.chooseRung(&out)
 	out.Rungs = slices.Insert(out.Rungs, 0, ignore)
@@ -81,20 +88,32 @@ func (r Rental) validate() error {
 			return fmt.Errorf("%w: iterations[%d] is %v, no time", ErrRental, i, ms)
 		}
 	}
-	for name, m := range map[string]map[falcon.Rung]float64{"overheads_ms": r.OverheadsMs, "gains_ms": r.GainsMs, "gains": r.Gains} {
+	for name, m := range map[string]map[falcon.Rung]float64{
+		"overheads_ms": r.OverheadsMs,
+		"gains_ms":     r.GainsMs,
+		"gains":        r.Gains,
+	} {
 		for rung, ms := range m {
 			switch {
 			case rung.Level() < 2 || bad(ms):
-				return fmt.Errorf("%w: %s of %q is %v; give S2, S3 and S4 numbers that are not negative", ErrRental, name, rung, ms)
+				return fmt.Errorf("%w: %s of %q is %v; give S2, S3 and S4 numbers that are not negative",
+					ErrRental, name, rung, ms)
 			case name == "gains" && ms > 1:
-				return fmt.Errorf("%w: gains of %s is %v; give the share of the slowdown that it takes away, 0 to 1, or gains_ms", ErrRental, rung, ms)
+				return fmt.Errorf(
+					"%w: gains of %s is %v; give the share of the slowdown that it takes away, 0 to 1, or gains_ms",
+					ErrRental, rung, ms,
+				)
 			}
 		}
 	}
 	switch r.Cause {
-	case falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseFacility, falcon.CauseNotHardware, falcon.CauseUnknown:
+	case falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseFacility,
+		falcon.CauseNotHardware, falcon.CauseUnknown:
 	default:
-		return fmt.Errorf("%w: cause %q is none of gpu_degradation, cpu_contention, network_congestion, facility, not_hardware, unknown", ErrRental, r.Cause)
+		return fmt.Errorf(
+			"%w: cause %q is none of gpu_degradation, cpu_contention, network_congestion, facility, not_hardware, unknown",
+			ErrRental, r.Cause,
+		)
 	}
 	for _, t := range r.Taken {
 		if t.Level() < 2 {
@@ -108,15 +127,27 @@ func (r Rental) validate() error {
 func (r Rental) rungView(rung falcon.Rung, nowMs float64, so Rented) falcon.RungView {
 	overhead, known := r.OverheadsMs[rung]
 	v := falcon.RungView{
-		Rung: rung, OverheadMs: overhead, ImpactMs: so.ImpactMs, BreakEven: falcon.NoIteration,
-		Approval: approval(r.Policy, rung), Current: slices.Contains(r.Taken, rung), PredictMs: nowMs,
+		Rung:       rung,
+		OverheadMs: overhead,
+		ImpactMs:   so.ImpactMs,
+		BreakEven:  falcon.NoIteration,
+		Approval:   approval(r.Policy, rung),
+		Current:    slices.Contains(r.Taken, rung),
+		PredictMs:  nowMs,
 	}
 	gain, told := r.GainsMs[rung]
 	if share, ok := r.Gains[rung]; ok && !told {
-		gain, told = share*so.LossMs, true
+		gain = share * so.LossMs
+		told = true
 	}
-	v.GainMs, v.PredictMs = gain, max(0, nowMs-gain)
-	located := &incidentState{incident: falcon.Incident{State: falcon.IncidentLocated, Verdict: falcon.Verdict{Cause: r.Cause}}}
+	v.GainMs = gain
+	v.PredictMs = max(0, nowMs-gain)
+	located := &incidentState{
+		incident: falcon.Incident{
+			State:   falcon.IncidentLocated,
+			Verdict: falcon.Verdict{Cause: r.Cause},
+		},
+	}
 	switch err := causeHelped(located, rung); {
 	case err != nil:
 		v.Reason = err.Error()
@@ -127,10 +158,12 @@ func (r Rental) rungView(rung falcon.Rung, nowMs float64, so Rented) falcon.Rung
 	case v.Approval == falcon.ApprovalNever:
 		v.Reason = "policy forbids it"
 	default:
-		v.Applicable, v.Reason = true, reasons[rung]
+		v.Applicable = true
+		v.Reason = reasons[rung]
 	}
 	if known {
-		v.BreakEven, v.ClockMs = r.breakEven(overhead, so), max(0, overhead-so.ImpactMs)
+		v.BreakEven = r.breakEven(overhead, so)
+		v.ClockMs = max(0, overhead-so.ImpactMs)
 		if so.LossMs > 0 {
 			v.DueInMs = min(v.ClockMs/so.LossMs*nowMs, 1e15)
 		}
@@ -179,9 +212,11 @@ func (r Rental) chooseRung(out *Rented) {
 		case r.Policy.Frozen:
 			out.Why = "actions are frozen: nothing is proposed"
 		case v.ClockMs > 0:
-			out.Why = fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms: wait", out.ImpactMs, v.Rung, v.OverheadMs)
+			out.Why = fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms: wait",
+				out.ImpactMs, v.Rung, v.OverheadMs)
 		default:
-			out.Propose, out.Why = v.Rung, fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", out.ImpactMs, v.Rung, v.OverheadMs)
+			out.Propose, out.Why = v.Rung,
+				fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", out.ImpactMs, v.Rung, v.OverheadMs)
 		}
 		return
 	}

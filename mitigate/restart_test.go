@@ -22,7 +22,11 @@ type rig struct {
 }
 
 func newRig(cfg Config) *rig {
-	return &rig{p: New(cfg), newest: map[string]falcon.Action{}, impact: map[string]Impact{}}
+	return &rig{
+		p:      New(cfg),
+		newest: map[string]falcon.Action{},
+		impact: map[string]Impact{},
+	}
 }
 
 func (r *rig) step(in ...Input) {
@@ -61,7 +65,9 @@ func (r *rig) restored() Restored {
 	for _, a := range r.newest {
 		out.Actions = append(out.Actions, a)
 	}
-	slices.SortFunc(out.Actions, func(a, b falcon.Action) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Actions, func(a, b falcon.Action) int {
+		return strings.Compare(a.ID, b.ID)
+	})
 	for _, i := range r.impact {
 		out.Impacts = append(out.Impacts, i)
 	}
@@ -71,21 +77,43 @@ func (r *rig) restored() Restored {
 var autoS2 = SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS2}}
 
 func fourReplicas(epoch uint64, m ...int32) Job {
-	return Job{Epoch: epoch, Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, MicroBatches: m, GPUs: 4, Can: allCan}
+	return Job{
+		Epoch:        epoch,
+		Layout:       falcon.Layout{TP: 1, DP: 4, PP: 1},
+		MicroBatches: m,
+		GPUs:         4,
+		Can:          allCan,
+	}
 }
 
 // allCan is an adapter that can do everything.
-var allCan = falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true}
+var allCan = falcon.Can{
+	Declared:   true,
+	Park:       true,
+	Split:      true,
+	Place:      true,
+	Checkpoint: true,
+}
 
 func gpuIncident(id string, rank falcon.Rank, onset int64) falcon.Incident {
 	return falcon.Incident{
-		ID: id, State: falcon.IncidentLocated, OnsetIteration: onset, RelievedIteration: falcon.NoIteration, HealthyMs: 80, SlowMs: 160,
-		Verdict: falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{falcon.NewDevice("n", int(rank))}, Ranks: []falcon.Rank{rank}},
+		ID:                id,
+		State:             falcon.IncidentLocated,
+		OnsetIteration:    onset,
+		RelievedIteration: falcon.NoIteration,
+		HealthyMs:         80,
+		SlowMs:            160,
+		Verdict: falcon.Verdict{
+			Cause:   falcon.CauseGPU,
+			Devices: []falcon.Device{falcon.NewDevice("n", int(rank))},
+			Ranks:   []falcon.Rank{rank},
+		},
 	}
 }
 
 func relieved(v falcon.Incident, at int64) Incident {
-	v.State, v.RelievedIteration = falcon.IncidentRelieved, at
+	v.State = falcon.IncidentRelieved
+	v.RelievedIteration = at
 	return Incident{v}
 }
 
@@ -96,7 +124,10 @@ func inForceRig(t *testing.T) *rig {
 	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
 	r.iterations(30, 39, 80)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	if len(r.orders) != 1 {
 		t.Fatalf("orders %v, notes %v", r.orders, r.notes)
 	}
@@ -108,7 +139,11 @@ func TestActionsOfIncidentsNotYetToldAreLeftAlone(t *testing.T) {
 	r := inForceRig(t)
 	r.iterations(46, 60, 90)
 	q := newRig(Config{})
-	q.step(fourReplicas(1, 9, 9, 5, 9), autoS2, r.restored(), Incident{falcon.Incident{ID: "INC-0000", State: falcon.IncidentClosed, RelievedIteration: 5}})
+	q.step(fourReplicas(1, 9, 9, 5, 9), autoS2, r.restored(), Incident{falcon.Incident{
+		ID:                "INC-0000",
+		State:             falcon.IncidentClosed,
+		RelievedIteration: 5,
+	}})
 	if len(q.orders) != 0 || len(q.newest) != 0 {
 		t.Fatalf("undone before its incident was told: %v %v", q.orders, q.newest)
 	}
@@ -122,7 +157,12 @@ func TestActionsOfIncidentsNotYetToldAreLeftAlone(t *testing.T) {
 func TestGainIsMeasuredAlsoWhenItsFirstIterationsWereMissed(t *testing.T) {
 	r := inForceRig(t)
 	q := newRig(Config{})
-	q.step(fourReplicas(1, 9, 9, 5, 9), autoS2, r.restored(), Incident{gpuIncident("INC-0001", 2, 40)})
+	q.step(
+		fourReplicas(1, 9, 9, 5, 9),
+		autoS2,
+		r.restored(),
+		Incident{gpuIncident("INC-0001", 2, 40)},
+	)
 	q.iterations(300, 320, 90)
 	if a := q.newest["INC-0001/S2/1"]; a.State != falcon.ActionKept || a.MeasuredMs != 90 {
 		t.Errorf("action %+v", a)
@@ -140,7 +180,9 @@ func TestMissedGainIsUndoneAfterAFreeze(t *testing.T) {
 	}
 	r.step(autoS2)
 	a := r.newest["INC-0001/S2/1"]
-	if a.State != falcon.ActionReverting || !strings.Contains(a.RevertReason, "did not help") || a.Reason != "automatic up to S2" {
+	if a.State != falcon.ActionReverting ||
+		!strings.Contains(a.RevertReason, "did not help") ||
+		a.Reason != "automatic up to S2" {
 		t.Errorf("after the freeze: %+v", a)
 	}
 }
@@ -150,11 +192,16 @@ func TestRestartedJobEndsWhatWasInForce(t *testing.T) {
 	r.iterations(46, 60, 90)
 	r.step(fourReplicas(2, 8, 8, 8, 8))
 	a := r.newest["INC-0001/S2/1"]
-	if a.State != falcon.ActionReverted || !strings.Contains(a.RevertReason, "restarted") || !r.acted[len(r.acted)-1].Reverted {
+	if a.State != falcon.ActionReverted ||
+		!strings.Contains(a.RevertReason, "restarted") ||
+		!r.acted[len(r.acted)-1].Reverted {
 		t.Fatalf("action %+v, told %v", a, r.acted)
 	}
 	r.iterations(0, 9, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	r.iterations(10, 40, 160)
 	if len(r.orders) != 2 || r.orders[1].Epoch != 2 {
 		t.Errorf("orders %v: the fault lasts, S2 is due again in the new epoch", r.orders)
@@ -169,14 +216,18 @@ func TestPlanOfAnotherBatchIsDropped(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	first := r.newest["INC-0001/S2/1"]
 	r.step(fourReplicas(1, 16, 16, 16, 16))
 	r.iterations(45, 50, 320)
 	if err := r.p.Check(Decision{Action: first.ID, PlanHash: first.PlanHash, Approve: true}); err == nil {
 		t.Error("a plan for 32 micro-batches was approved for a batch of 64")
 	}
-	if a := r.newest["INC-0001/S2/2"]; a.State != falcon.ActionProposed || totalOf(a.MicroBatches) != 64 {
+	a := r.newest["INC-0001/S2/2"]
+	if a.State != falcon.ActionProposed || totalOf(a.MicroBatches) != 64 {
 		t.Errorf("new proposal %+v", a)
 	}
 }
@@ -188,7 +239,10 @@ func TestRevertLeavesTheSplitForTheOtherFault(t *testing.T) {
 	r.iterations(46, 60, 90)
 	second := gpuIncident("INC-0002", 0, 61)
 	r.iterations(61, 65, 180)
-	r.step(Incident{second}, Speeds{Incident: "INC-0002", SelfMs: []float64{20, 10, 20, 10}})
+	r.step(Incident{second}, Speeds{
+		Incident: "INC-0002",
+		SelfMs:   []float64{20, 10, 20, 10},
+	})
 	r.iterations(66, 68, 180)
 	if len(r.orders) != 2 {
 		t.Fatalf("orders %v, notes %v", r.orders, r.notes)
@@ -201,7 +255,13 @@ func TestRevertLeavesTheSplitForTheOtherFault(t *testing.T) {
 	}
 	r.step(Committed{Order: 3, Iteration: 90})
 	q := newRig(Config{})
-	q.step(fourReplicas(1, 5, 9, 9, 9), autoS2, r.restored(), relieved(gpuIncident("INC-0001", 2, 40), 86), relieved(second, 120))
+	q.step(
+		fourReplicas(1, 5, 9, 9, 9),
+		autoS2,
+		r.restored(),
+		relieved(gpuIncident("INC-0001", 2, 40), 86),
+		relieved(second, 120),
+	)
 	if len(q.orders) != 1 || !slices.Equal(q.orders[0].MicroBatches, []int32{8, 8, 8, 8}) {
 		t.Errorf("last revert %v", q.orders)
 	}
@@ -212,17 +272,28 @@ func TestImpactNeverShrinks(t *testing.T) {
 	r.iterations(46, 333, 90)
 	before, _ := r.p.Ladder("INC-0001")
 	q := newRig(Config{})
-	q.step(fourReplicas(1, 9, 9, 5, 9), autoS2, r.restored(), Incident{gpuIncident("INC-0001", 2, 40)})
+	q.step(
+		fourReplicas(1, 9, 9, 5, 9),
+		autoS2,
+		r.restored(),
+		Incident{gpuIncident("INC-0001", 2, 40)},
+	)
 	q.iterations(334, 334, 90)
 	after, _ := q.p.Ladder("INC-0001")
 	if math.Abs(after.ImpactMs-before.ImpactMs-10) > 1e-6 || after.LostGPUh < before.LostGPUh {
-		t.Errorf("impact %.1f ms and %.6f GPU-h before, %.1f and %.6f after", before.ImpactMs, before.LostGPUh, after.ImpactMs, after.LostGPUh)
+		t.Errorf("impact %.1f ms and %.6f GPU-h before, %.1f and %.6f after",
+			before.ImpactMs, before.LostGPUh, after.ImpactMs, after.LostGPUh)
 	}
 	q.step(relieved(gpuIncident("INC-0001", 2, 40), 335))
 	closed := newRig(Config{})
-	closed.step(fourReplicas(1, 8, 8, 8, 8), q.restored(), relieved(gpuIncident("INC-0001", 2, 40), 335))
+	closed.step(
+		fourReplicas(1, 8, 8, 8, 8),
+		q.restored(),
+		relieved(gpuIncident("INC-0001", 2, 40), 335),
+	)
 	if l, _ := closed.p.Ladder("INC-0001"); l.ImpactMs != after.ImpactMs {
-		t.Errorf("a relieved incident cost %.1f ms and costs %.1f after a restart", after.ImpactMs, l.ImpactMs)
+		t.Errorf("a relieved incident cost %.1f ms and costs %.1f after a restart",
+			after.ImpactMs, l.ImpactMs)
 	}
 }
 
@@ -231,17 +302,25 @@ func TestLateCommitCounts(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	r.step(Undeliverable{Order: 1, Reason: "deadline"})
 	if a := r.newest["INC-0001/S2/1"]; a.State != falcon.ActionFailed {
 		t.Fatalf("%+v", a)
 	}
-	r.step(Committed{Order: 1, Iteration: 47, MicroBatches: []int32{9, 9, 5, 9}})
+	r.step(Committed{
+		Order:        1,
+		Iteration:    47,
+		MicroBatches: []int32{9, 9, 5, 9},
+	})
 	if a := r.newest["INC-0001/S2/1"]; a.State != falcon.ActionApplied || a.AppliedIteration != 47 {
 		t.Fatalf("%+v", a)
 	}
 	r.step(relieved(gpuIncident("INC-0001", 2, 40), 50))
-	if n := len(r.orders); n != 2 || !slices.Equal(r.orders[1].MicroBatches, []int32{8, 8, 8, 8}) {
+	n := len(r.orders)
+	if n != 2 || !slices.Equal(r.orders[1].MicroBatches, []int32{8, 8, 8, 8}) {
 		t.Errorf("orders %v", r.orders)
 	}
 }
@@ -250,7 +329,10 @@ func TestFailedOrderIsOfferedAgainAFewTimes(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	for i := range int64(20) {
 		r.step(Undeliverable{Order: uint64(len(r.orders)), Reason: "no agent"})
 		r.iterations(45+30*i, 45+30*i+29, 160)
@@ -264,7 +346,10 @@ func TestProposalBecomesAutomaticWithThePolicy(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	if len(r.orders) != 0 {
 		t.Fatal("ordered without a decision")
 	}
@@ -280,7 +365,10 @@ func TestObserveOrdersNothing(t *testing.T) {
 	frozen := SetPolicy{falcon.Policy{Mode: falcon.ModeApprove}}
 	r.step(fourReplicas(1, 8, 8, 8, 8), frozen)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	a := r.newest["INC-0001/S2/1"]
 	r.p.incidents.byID("INC-0001").proposal().State = falcon.ActionApproved
 	r.step(SetPolicy{falcon.Policy{Mode: falcon.ModeObserve}})
@@ -294,12 +382,28 @@ func TestStepUpOnAnOlderPlanIsRefused(t *testing.T) {
 	r := newRig(Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS2: 1e9}})
 	r.step(fourReplicas(1, 8, 8, 8, 8))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
-	d := Decision{Incident: "INC-0001", Rung: falcon.RungS2, Approve: true, By: "jon", PlanHash: "0000"}
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
+	d := Decision{
+		Incident: "INC-0001",
+		Rung:     falcon.RungS2,
+		Approve:  true,
+		By:       "jon",
+		PlanHash: "0000",
+	}
 	if err := r.p.Check(d); err == nil || !strings.Contains(err.Error(), "look again") {
 		t.Errorf("stale plan: %v", err)
 	}
-	d.PlanHash = planHash("INC-0001", falcon.RungS2, 1, []int32{9, 9, 5, 9}, "", nil)
+	d.PlanHash = planHash(
+		"INC-0001",
+		falcon.RungS2,
+		1,
+		[]int32{9, 9, 5, 9},
+		"",
+		nil,
+	)
 	if err := r.p.Check(d); err != nil {
 		t.Errorf("the present plan: %v", err)
 	}
@@ -309,7 +413,10 @@ func TestHugeBatchIsNotPriced(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, math.Inf(1), 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, math.Inf(1), 10}},
+	)
 	if len(r.newest) != 0 || !strings.Contains(fmt.Sprint(r.notes), "more than") {
 		t.Errorf("actions %v, notes %v", r.newest, r.notes)
 	}
@@ -325,8 +432,15 @@ func TestUnknownCauseNeverActs(t *testing.T) {
 	v.Verdict = falcon.Verdict{Cause: falcon.CauseUnknown}
 	for _, state := range []falcon.IncidentState{falcon.IncidentVerified, falcon.IncidentLocated} {
 		v.State = state
-		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
-		r.iterations(r.p.iterations.newestIndex()+1, r.p.iterations.newestIndex()+40, 160)
+		r.step(Incident{v}, Speeds{
+			Incident: "INC-0001",
+			SelfMs:   []float64{10, 10, 20, 10},
+		})
+		r.iterations(
+			r.p.iterations.newestIndex()+1,
+			r.p.iterations.newestIndex()+40,
+			160,
+		)
 		if err := r.p.Check(Decision{Incident: "INC-0001", Rung: falcon.RungS2, Approve: true}); err == nil {
 			t.Errorf("%s: stepping up was allowed", state)
 		}
@@ -341,10 +455,14 @@ func TestUnknownCauseNeverActs(t *testing.T) {
 func TestSplitKeepsToTheJobsBounds(t *testing.T) {
 	r := newRig(Config{})
 	j := fourReplicas(1, 8, 8, 8, 8)
-	j.MicroMax, j.MicroMultiple = []int32{10, 10, 10, 10}, []int32{2, 2, 2, 2}
+	j.MicroMax = []int32{10, 10, 10, 10}
+	j.MicroMultiple = []int32{2, 2, 2, 2}
 	r.step(j, autoS2)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	r.step(
+		Incident{gpuIncident("INC-0001", 2, 40)},
+		Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}},
+	)
 	if len(r.orders) != 1 {
 		t.Fatalf("orders %v, notes %q", r.orders, r.notes)
 	}
@@ -371,7 +489,10 @@ func TestRestartByOtherHandsIsNotLaunchedAgain(t *testing.T) {
 		sc.play(cmd)
 	}
 	said := strings.Join(sc.play("launched generation=1 failed=somebody-else-started-the-job"), "\n")
-	if a := sc.actions[len(sc.actions)-1]; a.Rung != falcon.RungS4 || a.State != falcon.ActionFailed || strings.Contains(said, "launch generation") {
+	a := sc.actions[len(sc.actions)-1]
+	if a.Rung != falcon.RungS4 ||
+		a.State != falcon.ActionFailed ||
+		strings.Contains(said, "launch generation") {
 		t.Errorf("%s is %s: %s", a.ID, a.State, said)
 	}
 }

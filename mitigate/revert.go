@@ -15,18 +15,24 @@ import (
 // held, so that a further one would hide a fault for as long again. Nor is an action
 // undone while another one is measured: that would spoil the measurement.
 func (e *executor) revertDue() {
-	if e.orders.hasPending() || e.policy.frozen() || e.incidents.restartUnderWay() != nil {
+	if e.orders.hasPending() ||
+		e.policy.frozen() ||
+		e.incidents.restartUnderWay() != nil {
 		return
 	}
 	for _, h := range e.incidents.actionsInForce() {
-		s, a := h.incident, h.action()
-		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertKind == "" && !s.isOver()) {
+		s := h.incident
+		a := h.action()
+		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) ||
+			(a.RevertKind == "" && !s.isOver()) {
 			continue
 		}
 		if s.reverts >= revertTries && e.iterations.newestIndex() < s.revertAt+revertAgain {
 			continue
 		}
-		if b := e.incidents.actionUnderWay(); e.stuck && a.Rung == falcon.RungS3 || b != nil && b != a && b.State == falcon.ActionApplied {
+		b := e.incidents.actionUnderWay()
+		if e.stuck && a.Rung == falcon.RungS3 ||
+			b != nil && b != a && b.State == falcon.ActionApplied {
 			continue
 		}
 		places := e.judgePlaces(h)
@@ -47,17 +53,27 @@ func (e *executor) revertDue() {
 }
 
 func (e *executor) revertAction(h actionRef) {
-	s, a := h.incident, h.action()
-	a.RevertKind, a.RevertReason = cmp.Or(a.RevertKind, falcon.RevertCleared), cmp.Or(a.RevertReason, "the fault has cleared")
+	s := h.incident
+	a := h.action()
+	a.RevertKind = cmp.Or(a.RevertKind, falcon.RevertCleared)
+	a.RevertReason = cmp.Or(a.RevertReason, "the fault has cleared")
 	s.reverts++
 	s.revertAt = e.iterations.newestIndex()
 	a.State = falcon.ActionReverting
 	e.out.addNote(a.ID, "action", "%s is being reverted: %s", a.ID, a.RevertReason)
 	if s.reverts == revertTries {
-		e.out.addNote(a.ID, "action", "%s: %d orders to revert it failed; another follows every %d iterations", a.ID, revertTries-1, revertAgain)
+		e.out.addNote(a.ID, "action",
+			"%s: %d orders to revert it failed; another follows every %d iterations",
+			a.ID, revertTries-1, revertAgain)
 	}
 	e.nextStep(s, h.index, e.iterations.newestIndex()+1)
 	if a.State == falcon.ActionReverted { // without an order: the job runs so already
-		e.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(e.job.desc.MicroBatches)})
+		e.out.addActed(Acted{
+			Incident:     a.Incident,
+			Rung:         a.Rung,
+			Iteration:    a.RevertedIteration,
+			Reverted:     true,
+			MicroBatches: slices.Clone(e.job.desc.MicroBatches),
+		})
 	}
 }

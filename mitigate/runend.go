@@ -24,7 +24,9 @@ func (pm *planMaker) remaining() (int64, bool) {
 }
 
 // savedMs is what a rung saves in the iterations that are left, less its cost.
-func (c candidate) savedMs(left int64) float64 { return float64(left)*c.gainMs - c.overheadMs }
+func (c candidate) savedMs(left int64) float64 {
+	return float64(left)*c.gainMs - c.overheadMs
+}
 
 // weighRun takes away what can't pay for itself before the run ends, and of a drop and what puts another
 // node in the replica's place the one that saves less until then.
@@ -40,7 +42,10 @@ func (pm *planMaker) weighRun(list []candidate) {
 			continue
 		}
 		if c.savedMs(left) <= 0 {
-			c.err = smallGain(fmt.Sprintf("the run ends in %d iterations: it would save %.1f s until then and costs %.1f s", left, float64(left)*c.gainMs/1e3, c.overheadMs/1e3))
+			c.err = smallGain(fmt.Sprintf(
+				"the run ends in %d iterations: it would save %.1f s until then and costs %.1f s",
+				left, float64(left)*c.gainMs/1e3, c.overheadMs/1e3,
+			))
 			continue
 		}
 		switch {
@@ -59,12 +64,14 @@ func (pm *planMaker) weighRun(list []candidate) {
 		return
 	}
 	for i := range list {
-		if c := &list[i]; c.err == nil && c.rung == falcon.RungS4 && c.variant != falcon.VariantDrop {
+		c := &list[i]
+		if c.err == nil && c.rung == falcon.RungS4 && c.variant != falcon.VariantDrop {
 			c.err = smallGain(lessSaved(*drop, *c, left))
 		}
 	}
 }
 
 func lessSaved(better, worse candidate, left int64) string {
-	return fmt.Sprintf("in the %d iterations that the run still has, S4 (%s) saves %.1f s more", left, better.variant, (better.savedMs(left)-worse.savedMs(left))/1e3)
+	return fmt.Sprintf("in the %d iterations that the run still has, S4 (%s) saves %.1f s more",
+		left, better.variant, (better.savedMs(left)-worse.savedMs(left))/1e3)
 }

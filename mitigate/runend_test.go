@@ -11,12 +11,16 @@ import (
 
 const runEndJob = `job epoch=1 tp=1 dp=4 pp=2 m=8,8,8,8 per=1 launch=true`
 
-// slowJob is a job whose slow node is known, at iteration 90: 110 ms healthy, 200 ms now. A spare is there or not.
+// slowJob is a job whose slow node is known, at iteration 90: 110 ms healthy, 200 ms now. A
+// spare is there or not.
 func slowJob(t *testing.T, job string, run int64, overheads map[falcon.Rung]float64) *script {
 	sc := newScript(t)
-	sc.p.cfg.RunIterations, sc.p.cfg.OverheadsMs = run, overheads
+	sc.p.cfg.RunIterations = run
+	sc.p.cfg.OverheadsMs = overheads
 	for _, cmd := range []string{
-		job, "policy mode=approve cap=S4 owner=oncall S2=never S3=never drop=true variants=drop,replace", "iterations from=30 to=39 ms=110", "iterations from=40 to=90 ms=200",
+		job,
+		"policy mode=approve cap=S4 owner=oncall S2=never S3=never drop=true variants=drop,replace",
+		"iterations from=30 to=39 ms=110", "iterations from=40 to=90 ms=200",
 		"incident id=INC-0001 state=located onset=40 relieved=-1 healthy=110 slow=200 cause=gpu_degradation devices=n1.g0",
 	} {
 		sc.play(cmd)
@@ -39,7 +43,8 @@ func choice(sc *script) (offered []falcon.Variant, reasons string) {
 }
 
 func TestWhatRemainsOfTheRunDecides(t *testing.T) {
-	// Replacing gains 90 ms an iteration and costs 30 s; dropping one of four replicas gains 53.3 ms and costs 3 s.
+	// Replacing gains 90 ms an iteration and costs 30 s; dropping one of four replicas gains
+	// 53.3 ms and costs 3 s.
 	overheads := map[falcon.Rung]float64{falcon.RungS4: 30_000, costDrop: 3_000}
 	spare := runEndJob + " spares=n8"
 	cases := []struct {
@@ -49,10 +54,19 @@ func TestWhatRemainsOfTheRunDecides(t *testing.T) {
 		reason    string
 	}{
 		{"not known: policy's list, cheapest first", spare, 0, "drop replace", ""},
-		{"long", spare, 100_000, "replace", "drop: in the 99909 iterations that the run still has, S4 (replace) saves"},
-		{"short", spare, 91 + 400, "drop", "replace: in the 400 iterations that the run still has, S4 (drop) saves"},
+		{
+			"long", spare, 100_000, "replace",
+			"drop: in the 99909 iterations that the run still has, S4 (replace) saves",
+		},
+		{
+			"short", spare, 91 + 400, "drop",
+			"replace: in the 400 iterations that the run still has, S4 (drop) saves",
+		},
 		{"long, without a spare", runEndJob, 100_000, "drop", "replace: no spare node is connected"},
-		{"nearly over", spare, 91 + 50, "", "drop: the run ends in 50 iterations: it would save 2.7 s until then and costs 3.0 s"},
+		{
+			"nearly over", spare, 91 + 50, "",
+			"drop: the run ends in 50 iterations: it would save 2.7 s until then and costs 3.0 s",
+		},
 		{"over", spare, 91, "", "replace: the run ends in 0 iterations"},
 		{"longer than it said", spare, 50, "", "replace: the run ends in 0 iterations"},
 	}
@@ -74,10 +88,21 @@ func TestWhatRemainsOfTheRunDecides(t *testing.T) {
 func TestTheChoiceAgainstARunThatIsPlayed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		left := rapid.Int64Range(0, 3000).Draw(rt, "left")
-		restart, drop := rapid.Float64Range(1, 60_000).Draw(rt, "restart"), rapid.Float64Range(1, 60_000).Draw(rt, "drop")
-		sc := slowJob(t, runEndJob+" spares=n8", 91+left, map[falcon.Rung]float64{falcon.RungS4: restart, costDrop: drop})
+		restart := rapid.Float64Range(1, 60_000).Draw(rt, "restart")
+		drop := rapid.Float64Range(1, 60_000).Draw(rt, "drop")
+		sc := slowJob(
+			t,
+			runEndJob+
+				" spares=n8",
+			91+left,
+			map[falcon.Rung]float64{falcon.RungS4: restart, costDrop: drop},
+		)
 		got, _ := choice(sc)
-		ends := map[falcon.Variant]float64{"": 0, falcon.VariantReplace: restart, falcon.VariantDrop: drop}
+		ends := map[falcon.Variant]float64{
+			"":                    0,
+			falcon.VariantReplace: restart,
+			falcon.VariantDrop:    drop,
+		}
 		for range left { // each of so many iterations of the healthy batch
 			ends[""] += 200
 			ends[falcon.VariantReplace] += 110
@@ -97,16 +122,21 @@ func TestTheChoiceAgainstARunThatIsPlayed(t *testing.T) {
 			chosen = got[0]
 		}
 		if ends[chosen] > ends[best]+1e-6*(1+ends[best]) {
-			rt.Errorf("%d left, restart %.0f, drop %.0f: chose %q (%.0f ms), %q ends after %.0f ms", left, restart, drop, chosen, ends[chosen], best, ends[best])
+			rt.Errorf("%d left, restart %.0f, drop %.0f: chose %q (%.0f ms), %q ends after %.0f ms",
+				left, restart, drop, chosen, ends[chosen], best, ends[best])
 		}
 	})
 }
 
 func TestARunsLengthIsChecked(t *testing.T) {
-	if err := (Config{RunIterations: -1}).Check(); err == nil || !strings.Contains(err.Error(), "run_iterations") {
+	if err := (Config{RunIterations: -1}).Check(); err == nil ||
+		!strings.Contains(err.Error(), "run_iterations") {
 		t.Error(err)
 	}
-	if err := (Config{RunIterations: 5, OverheadsMs: map[falcon.Rung]float64{costDrop: 1}}).Check(); err != nil {
+	if err := (Config{
+		RunIterations: 5,
+		OverheadsMs:   map[falcon.Rung]float64{costDrop: 1},
+	}).Check(); err != nil {
 		t.Error(err)
 	}
 }

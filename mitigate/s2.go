@@ -13,15 +13,17 @@ import (
 
 // Reasons why a rung can't help; each is shown to the operator as it is.
 var (
-	errNotLocated  = errors.New("the culprit is not located yet")
-	errOver        = errors.New("the fault has cleared")
-	errNoSpeeds    = errors.New("the ranks' speeds are not measured yet")
-	errOneReplica  = errors.New("there is one replica only: nowhere to move work")
-	errNoLayout    = errors.New("which ranks are replicas is not known")
-	errNoCounts    = errors.New("the job does not say how many micro-batches it runs")
-	errTooMany     = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
-	errNotHW       = errors.New("all replicas are equally slow, no split is better")
-	errOwnWork     = errors.New("the job itself is slower, not its hardware: no other split, place or start is faster")
+	errNotLocated = errors.New("the culprit is not located yet")
+	errOver       = errors.New("the fault has cleared")
+	errNoSpeeds   = errors.New("the ranks' speeds are not measured yet")
+	errOneReplica = errors.New("there is one replica only: nowhere to move work")
+	errNoLayout   = errors.New("which ranks are replicas is not known")
+	errNoCounts   = errors.New("the job does not say how many micro-batches it runs")
+	errTooMany    = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
+	errNotHW      = errors.New("all replicas are equally slow, no split is better")
+	errOwnWork    = errors.New(
+		"the job itself is slower, not its hardware: no other split, place or start is faster",
+	)
 	errAllSlow     = errors.New("all ranks are equally slow: other places are no faster")
 	errFacility    = errors.New("the whole facility is slow: other places are no faster")
 	errNetwork     = errors.New("it moves computation, not traffic: a slow link stays slow")
@@ -45,7 +47,8 @@ func (pm *planMaker) planS2(s *incidentState) (plan, error) {
 	out.beforeMs = pm.iterations.presentMs(s)
 	out.counts = slices.Clone(best.split.counts)
 	out.predictedMs = best.split.predictMs(out.beforeMs, s.incident.HealthyMs)
-	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, pm.splitError(s, best.split, out.beforeMs)
+	out.gainMs = out.beforeMs - out.predictedMs
+	out.modelError = pm.splitError(s, best.split, out.beforeMs)
 	return pm.requireGain(out, "split")
 }
 
@@ -90,19 +93,28 @@ func (b split) predictMs(beforeMs, healthyMs float64) float64 {
 func (pm *planMaker) solveSplit(curves [][]float64) split {
 	out := split{now: slices.Clone(pm.job.desc.MicroBatches)}
 	now := converted[int](pm.job.desc.MicroBatches)
-	counts, makespan, err := microbatch.SolveCurvesWithin(curves, int(totalOf(pm.job.desc.MicroBatches)), pm.splitBounds())
+	counts, makespan, err := microbatch.SolveCurvesWithin(
+		curves,
+		int(totalOf(pm.job.desc.MicroBatches)),
+		pm.splitBounds(),
+	)
 	if err != nil {
 		out.err = err
 		return out
 	}
-	out.counts, out.makespanMs = converted[int32](counts), makespan
+	out.counts = converted[int32](counts)
+	out.makespanMs = makespan
 	for i, m := range now {
 		if m >= len(curves[i]) {
 			out.err = fmt.Errorf("replica %d runs %d micro-batches, beyond what was priced", i, m)
 			return out
 		}
 		out.presentMs = max(out.presentMs, curves[i][m])
-		out.replicas = append(out.replicas, replicaMs{base: pm.job.baseSplitMs(curves[i], i), now: curves[i][m], best: curves[i][counts[i]]})
+		out.replicas = append(out.replicas, replicaMs{
+			base: pm.job.baseSplitMs(curves[i], i),
+			now:  curves[i][m],
+			best: curves[i][counts[i]],
+		})
 	}
 	return out
 }
@@ -116,13 +128,18 @@ func (pm *planMaker) splitBounds() microbatch.Bounds {
 		}
 		return converted[int](v)
 	}
-	b := microbatch.Bounds{Min: ints(pm.job.desc.MicroMin), Max: ints(pm.job.desc.MicroMax), MultipleOf: ints(pm.job.desc.MicroMultiple)}
+	b := microbatch.Bounds{
+		Min:        ints(pm.job.desc.MicroMin),
+		Max:        ints(pm.job.desc.MicroMax),
+		MultipleOf: ints(pm.job.desc.MicroMultiple),
+	}
 	for i, v := range b.Max {
 		if v <= 0 {
 			b.Max[i] = totalMost
 		}
 	}
-	if g := pm.profile.newest; b.MultipleOf == nil && g != nil && g.model != nil && g.model.Chunks > 1 {
+	g := pm.profile.newest
+	if b.MultipleOf == nil && g != nil && g.model != nil && g.model.Chunks > 1 {
 		b.MultipleOf = slices.Repeat([]int{pm.job.desc.Layout.PP}, pm.job.desc.Layout.DP)
 	}
 	return b
@@ -138,9 +155,12 @@ func (pm *planMaker) s2Applies(s *incidentState) error {
 	switch {
 	case !pm.job.desc.Can.Split:
 		return pm.job.withoutLeave(errCantSplit)
-	case !s.measured || pm.profile.newest == nil || !pm.job.coversAllRanks(pm.profile.newest.speeds):
+	case !s.measured ||
+		pm.profile.newest == nil ||
+		!pm.job.coversAllRanks(pm.profile.newest.speeds):
 		return errNoSpeeds
-	case pm.profile.newest.model == nil && !slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement):
+	case pm.profile.newest.model == nil &&
+		!slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement):
 		return errNoSpeeds // they are of other places
 	}
 	return nil
@@ -152,7 +172,10 @@ func (pm *planMaker) s2Applies(s *incidentState) error {
 func (pm *planMaker) replicaCurves(speeds []float64, m *cost.Model) [][]float64 {
 	l := pm.job.desc.Layout
 	total := int(totalOf(pm.job.desc.MicroBatches))
-	most := min(total-(l.DP-1), max(curveCapTimes*((total+l.DP-1)/l.DP), int(slices.Max(pm.job.desc.MicroBatches))))
+	most := min(
+		total-(l.DP-1),
+		max(curveCapTimes*((total+l.DP-1)/l.DP), int(slices.Max(pm.job.desc.MicroBatches))),
+	)
 	if m != nil && len(pm.job.desc.Placement) == l.World() {
 		return m.Curves(pm.job.desc.Placement, most)
 	}
@@ -161,7 +184,11 @@ func (pm *planMaker) replicaCurves(speeds []float64, m *cost.Model) [][]float64 
 		self := make([]float64, l.PP)
 		for s := range self {
 			for t := range l.TP {
-				self[s] = max(self[s], speeds[l.RankOf(falcon.Coord{TP: t, DP: d, PP: s})])
+				self[s] = max(self[s], speeds[l.RankOf(falcon.Coord{
+					TP: t,
+					DP: d,
+					PP: s,
+				})])
 			}
 		}
 		out[d] = cost.Curve(cost.StagesFromSelf(self), most, 0)
@@ -182,11 +209,13 @@ func converted[To, From int | int32](v []From) []To {
 // Without a cost model the rest beyond the pipelines is what it was when all took as long as the
 // fastest does with its share of then.
 func (pm *planMaker) splitError(s *incidentState, b split, beforeMs float64) float64 {
-	fastest, healthyMs := math.Inf(1), s.incident.HealthyMs
+	fastest := math.Inf(1)
+	healthyMs := s.incident.HealthyMs
 	for _, r := range b.replicas {
 		fastest = min(fastest, r.base)
 	}
-	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
+	m := pm.profile.newest.model
+	if m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
 		return errorOfChange(b.presentMs+m.RestMs, fastest+m.RestMs, beforeMs, healthyMs)
 	}
 	if !(fastest > 0) || !(healthyMs > 0) {

@@ -20,8 +20,10 @@ const stateTimes = 3
 const betterThanHealthy = 0.97
 
 var (
-	errOneNode    = errors.New("the job runs on one node: there is no other place")
-	errNoSwap     = errors.New("the present places can't be exchanged for those, neither by nodes nor by tensor-parallel groups")
+	errOneNode = errors.New("the job runs on one node: there is no other place")
+	errNoSwap  = errors.New(
+		"the present places can't be exchanged for those, neither by nodes nor by tensor-parallel groups",
+	)
 	errMixedSteps = errors.New("the replicas' micro-batches have different multiples")
 )
 
@@ -40,17 +42,24 @@ func (pm *planMaker) planS3(s *incidentState) (plan, error) {
 		return out, withoutPrefix(w.err)
 	}
 	t := w.place
-	out.beforeMs, out.placement = pm.iterations.presentMs(s), t.Placement
+	out.beforeMs = pm.iterations.presentMs(s)
+	out.placement = t.Placement
 	preview := t.Preview
 	out.preview = &preview
 	after := t.AfterMs
 	if t.AfterSplitMs < t.AfterMs-pm.cfg.MinGain*out.beforeMs && pm.policy.maySplit() {
-		after, out.counts = t.AfterSplitMs, slices.Clone(t.MicroBatches)
+		after = t.AfterSplitMs
+		out.counts = slices.Clone(t.MicroBatches)
 	}
 	// The model's gain, as a difference or as a share, whichever promises less.
 	// No places make the job much faster than it was in its own when all was well.
-	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs, betterThanHealthy*s.incident.HealthyMs)
-	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, modelError(t.BeforeMs, out.beforeMs)
+	out.predictedMs = max(
+		out.beforeMs-(t.BeforeMs-after),
+		out.beforeMs*after/t.BeforeMs,
+		betterThanHealthy*s.incident.HealthyMs,
+	)
+	out.gainMs = out.beforeMs - out.predictedMs
+	out.modelError = modelError(t.BeforeMs, out.beforeMs)
 	out.what = "exchanges " + exchangeText(t.Preview)
 	return pm.requireGain(out, "placement")
 }
@@ -81,7 +90,8 @@ func (pm *planMaker) s3Applies(s *incidentState) error {
 		return err
 	}
 	switch {
-	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
+	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() ||
+		pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
 	case len(pm.job.desc.Placement.Nodes()) < 2:
 		return errOneNode
@@ -96,7 +106,8 @@ func (pm *planMaker) s3Applies(s *incidentState) error {
 		return errNoSpeeds
 	case pm.profile.newest.model == nil:
 		return withoutPrefix(pm.profile.newest.err)
-	case len(pm.job.desc.MicroMultiple) > 0 && slices.Min(pm.job.desc.MicroMultiple) != slices.Max(pm.job.desc.MicroMultiple):
+	case len(pm.job.desc.MicroMultiple) > 0 &&
+		slices.Min(pm.job.desc.MicroMultiple) != slices.Max(pm.job.desc.MicroMultiple):
 		return errMixedSteps
 	}
 	return nil
@@ -104,8 +115,12 @@ func (pm *planMaker) s3Applies(s *incidentState) error {
 
 func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	out := topology.Problem{
-		Model: m, Now: pm.job.desc.Placement, MicroBatches: pm.job.desc.MicroBatches,
-		StateMB: pm.job.desc.StateMB, CopyMBs: pm.job.desc.CopyMBs, MinGain: pm.cfg.MinGain,
+		Model:        m,
+		Now:          pm.job.desc.Placement,
+		MicroBatches: pm.job.desc.MicroBatches,
+		StateMB:      pm.job.desc.StateMB,
+		CopyMBs:      pm.job.desc.CopyMBs,
+		MinGain:      pm.cfg.MinGain,
 	}
 	b := pm.splitBounds()
 	if b.Min != nil {
@@ -115,7 +130,8 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 		out.Bounds.Max = converted[int32](b.Max)
 	}
 	if !pm.policy.maySplit() { // a place that is good with another split only is no good
-		out.Bounds.Min, out.Bounds.Max = pm.job.desc.MicroBatches, pm.job.desc.MicroBatches
+		out.Bounds.Min = pm.job.desc.MicroBatches
+		out.Bounds.Max = pm.job.desc.MicroBatches
 	}
 	if len(b.MultipleOf) > 0 {
 		out.Bounds.Multiple = int32(b.MultipleOf[0]) //#nosec G115 -- it came as an int32
@@ -134,7 +150,10 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 // where whole nodes change places, else tensor-parallel groups.
 func blocksTo(now, then falcon.Placement, group int) ([]int32, error) {
 	nodes := now.Nodes()
-	if len(nodes) == 0 || len(now) != len(then) || group < 1 || len(now)%group != 0 {
+	if len(nodes) == 0 ||
+		len(now) != len(then) ||
+		group < 1 ||
+		len(now)%group != 0 {
 		return nil, errNoSwap
 	}
 	if len(now)%len(nodes) == 0 {
@@ -164,7 +183,8 @@ func blocksOf(now, then falcon.Placement, size int) []int32 {
 			return nil
 		}
 		for i := range size {
-			if r, ok := at[now[b*size+i]]; !ok || r != first+i || now[b*size+i].Node() != now[b*size].Node() {
+			r, ok := at[now[b*size+i]]
+			if !ok || r != first+i || now[b*size+i].Node() != now[b*size].Node() {
 				return nil
 			}
 		}

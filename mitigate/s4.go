@@ -41,17 +41,22 @@ func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	if w.err != nil {
 		return out, w.err
 	}
-	out.placement, out.beforeMs = w.swap.to, pm.iterations.presentMs(s)
+	out.placement = w.swap.to
+	out.beforeMs = pm.iterations.presentMs(s)
 	out.predictedMs = pm.incidents.healthyMs(s)
 	rescaled := 1.0
 	switch dp := float64(pm.job.desc.Layout.DP); v {
 	case falcon.VariantDrop:
 		rescaled = dp / (dp - 1) // as many samples take so many more iterations
-		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", nodeNames(w.swap.out), pm.job.desc.Layout.DP-1, pm.job.desc.Layout.DP)
+		out.what = fmt.Sprintf(
+			"gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch",
+			nodeNames(w.swap.out), pm.job.desc.Layout.DP-1, pm.job.desc.Layout.DP,
+		)
 	case falcon.VariantFence:
 		out.what, out.downMs = fenceText(pm.job.desc.Placement, w.swap.to), pm.job.desc.RecoveryMs
 	default:
-		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s", nodeNames(w.swap.in), nodeNames(w.swap.out))
+		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s",
+			nodeNames(w.swap.in), nodeNames(w.swap.out))
 	}
 	if len(w.swap.unfit) > 0 {
 		out.what += " (" + strings.Join(w.swap.unfit, ", ") + ")"
@@ -81,7 +86,8 @@ func (pm *planMaker) s4Applies(s *incidentState) error {
 		return err
 	}
 	switch {
-	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
+	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() ||
+		pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
 	case !pm.job.desc.Can.Checkpoint && !pm.job.desc.Can.Park:
 		return pm.job.withoutLeave(errCantCheckpoint)
@@ -105,7 +111,8 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 	case v == falcon.VariantDrop:
 		return pm.dropReplica(bad)
 	case one && len(bad) > 1:
-		return nodeSwap{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough", len(bad), nodeNames(bad))
+		return nodeSwap{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough",
+			len(bad), nodeNames(bad))
 	}
 	if v == falcon.VariantFence {
 		if err := pm.fenceable(bad); err != nil {
@@ -116,7 +123,12 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 	if err := noSpare(spares, bad, unfit); err != nil {
 		return nodeSwap{}, err
 	}
-	out := nodeSwap{to: slices.Clone(pm.job.desc.Placement), out: bad, in: spares[:len(bad)], unfit: unfit}
+	out := nodeSwap{
+		to:    slices.Clone(pm.job.desc.Placement),
+		out:   bad,
+		in:    spares[:len(bad)],
+		unfit: unfit,
+	}
 	for r, d := range out.to {
 		if i := slices.Index(bad, d.Node()); i >= 0 {
 			out.to[r] = falcon.NewDevice(spares[i], d.Index())
@@ -147,7 +159,9 @@ func (pm *planMaker) badNodes() []falcon.Node {
 		}
 	}
 	for {
-		links = slices.DeleteFunc(links, func(l falcon.Link) bool { return slices.Contains(bad, l.A) || slices.Contains(bad, l.B) })
+		links = slices.DeleteFunc(links, func(l falcon.Link) bool {
+			return slices.Contains(bad, l.A) || slices.Contains(bad, l.B)
+		})
 		if len(links) == 0 {
 			break
 		}
@@ -192,7 +206,10 @@ func (pm *planMaker) dropReplica(bad []falcon.Node) (nodeSwap, error) {
 		if at := l.Replica(falcon.Rank(r)); gone < 0 {
 			gone = at
 		} else if gone != at {
-			return nodeSwap{}, fmt.Errorf("replicas %d and %d both run on slow parts (%s): one can be dropped", min(gone, at), max(gone, at), nodeNames(bad))
+			return nodeSwap{}, fmt.Errorf(
+				"replicas %d and %d both run on slow parts (%s): one can be dropped",
+				min(gone, at), max(gone, at), nodeNames(bad),
+			)
 		}
 	}
 	if gone < 0 {

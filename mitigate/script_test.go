@@ -29,9 +29,15 @@ type script struct {
 
 func newScript(t *testing.T) *script {
 	return &script{
-		t: t, p: New(Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS3: 400, falcon.RungS4: 3000}}),
-		now: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), policy: SetPolicy{falcon.Policy{Mode: falcon.ModeApprove}},
-		impacts: map[string]Impact{}, last: map[string][]Input{},
+		t: t,
+		p: New(Config{OverheadsMs: map[falcon.Rung]float64{
+			falcon.RungS3: 400,
+			falcon.RungS4: 3000,
+		}}),
+		now:     time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
+		policy:  SetPolicy{falcon.Policy{Mode: falcon.ModeApprove}},
+		impacts: map[string]Impact{},
+		last:    map[string][]Input{},
 	}
 }
 
@@ -89,10 +95,15 @@ func (sc *script) step(a args) []string {
 // restart is the engine's way of bringing a planner back.
 func (sc *script) restart() []string {
 	overheads := sc.p.overheads.measuredMeans()
-	sc.job.MicroBatches, sc.job.Placement = sc.p.job.desc.MicroBatches, sc.p.job.desc.Placement
+	sc.job.MicroBatches = sc.p.job.desc.MicroBatches
+	sc.job.Placement = sc.p.job.desc.Placement
 	sc.p = New(*sc.p.cfg)
 	in := []Input{sc.job, sc.policy}
-	back := Restored{Actions: slices.Clone(sc.actions), NextOrder: sc.orders + 1, OverheadsMs: overheads}
+	back := Restored{
+		Actions:     slices.Clone(sc.actions),
+		NextOrder:   sc.orders + 1,
+		OverheadsMs: overheads,
+	}
 	for _, id := range sc.open {
 		if v, ok := sc.impacts[id]; ok {
 			back.Impacts = append(back.Impacts, v)
@@ -117,8 +128,17 @@ func (sc *script) drain() []string {
 		out = append(out, fmt.Sprintf("note %s: %s", n.Kind, n.Text))
 	}
 	for _, a := range r.Actions {
-		out = append(out, fmt.Sprintf("action %s %s plan=%s m=%v before=%.1f predicted=%.1f measured=%.1f overhead=%.1f by=%s", a.ID, a.State, a.PlanHash, a.MicroBatches, a.BeforeMs, a.PredictedMs, a.MeasuredMs, a.OverheadMs, a.DecidedBy)+more(a))
-		if i := slices.IndexFunc(sc.actions, func(o falcon.Action) bool { return o.ID == a.ID }); i >= 0 {
+		out = append(out,
+			fmt.Sprintf(
+				"action %s %s plan=%s m=%v before=%.1f predicted=%.1f measured=%.1f overhead=%.1f by=%s",
+				a.ID, a.State, a.PlanHash, a.MicroBatches, a.BeforeMs, a.PredictedMs, a.MeasuredMs,
+				a.OverheadMs, a.DecidedBy,
+			)+more(a),
+		)
+		i := slices.IndexFunc(sc.actions, func(o falcon.Action) bool {
+			return o.ID == a.ID
+		})
+		if i >= 0 {
 			sc.actions[i] = a
 		} else {
 			sc.actions = append(sc.actions, a)
@@ -128,21 +148,26 @@ func (sc *script) drain() []string {
 		sc.orders = o.ID
 		switch o.Kind {
 		case falcon.OrderPlacement:
-			out = append(out, fmt.Sprintf("order %d epoch %d %s %v", o.ID, o.Epoch, o.Kind, o.Blocks))
+			out = append(out, fmt.Sprintf("order %d epoch %d %s %v",
+				o.ID, o.Epoch, o.Kind, o.Blocks))
 		case falcon.OrderCheckpoint:
-			out = append(out, fmt.Sprintf("order %d epoch %d %s leave=%v", o.ID, o.Epoch, o.Kind, o.Leave))
+			out = append(out, fmt.Sprintf("order %d epoch %d %s leave=%v",
+				o.ID, o.Epoch, o.Kind, o.Leave))
 		default:
-			out = append(out, fmt.Sprintf("order %d epoch %d %s %v", o.ID, o.Epoch, o.Kind, o.MicroBatches))
+			out = append(out, fmt.Sprintf("order %d epoch %d %s %v",
+				o.ID, o.Epoch, o.Kind, o.MicroBatches))
 		}
 	}
 	if l := r.Launch; l != nil {
-		out = append(out, fmt.Sprintf("launch generation %d on %v resume=%v", l.Generation, l.Placement, l.Resume))
+		out = append(out, fmt.Sprintf("launch generation %d on %v resume=%v",
+			l.Generation, l.Placement, l.Resume))
 	}
 	if r.Look != "" {
 		out = append(out, "look "+r.Look)
 	}
 	for _, f := range r.Fences {
-		out = append(out, fmt.Sprintf("fence %s: %s for %s by %s", f.Action, f.Node, f.Spare, f.By))
+		out = append(out, fmt.Sprintf("fence %s: %s for %s by %s",
+			f.Action, f.Node, f.Spare, f.By))
 	}
 	for _, a := range r.Acted {
 		text := fmt.Sprintf("acted %s %s from %d reverted=%v", a.Incident, a.Rung, a.Iteration, a.Reverted)
@@ -180,7 +205,8 @@ func showLadder(p *Planner, id string) []string {
 	if !ok {
 		return []string{"no ladder"}
 	}
-	out := []string{fmt.Sprintf("impact %.1f ms, lost %.6f GPU-h, proposal %v", l.ImpactMs, l.LostGPUh, l.Proposal != nil)}
+	out := []string{fmt.Sprintf("impact %.1f ms, lost %.6f GPU-h, proposal %v",
+		l.ImpactMs, l.LostGPUh, l.Proposal != nil)}
 	for _, r := range l.Rungs {
 		name := string(r.Rung)
 		if r.Variant != "" {
@@ -189,7 +215,11 @@ func showLadder(p *Planner, id string) []string {
 		if r.Next {
 			name += " next"
 		}
-		out = append(out, fmt.Sprintf("%s applicable=%v current=%v overhead=%.1f gain=%.1f break_even=%d predicted=%.1f clock=%.1f due_in=%.0f %s: %s", name, r.Applicable, r.Current, r.OverheadMs, r.GainMs, r.BreakEven, r.PredictMs, r.ClockMs, r.DueInMs, r.Approval, r.Reason))
+		out = append(out, fmt.Sprintf(
+			"%s applicable=%v current=%v overhead=%.1f gain=%.1f break_even=%d predicted=%.1f clock=%.1f due_in=%.0f %s: %s",
+			name, r.Applicable, r.Current, r.OverheadMs, r.GainMs, r.BreakEven, r.PredictMs,
+			r.ClockMs, r.DueInMs, r.Approval, r.Reason,
+		))
 	}
 	return out
 }
@@ -252,32 +282,58 @@ func (sc *script) inputs(a args) []Input {
 	case "speeds":
 		return []Input{Speeds{Incident: a.v["id"], SelfMs: a.list("ms")}}
 	case "profile":
-		return []Input{Speeds{Incident: a.v["id"], Profile: a.profile(sc.p.job.desc)}}
+		return []Input{Speeds{
+			Incident: a.v["id"],
+			Profile:  a.profile(sc.p.job.desc),
+		}}
 	case "measured": // seconds ago=: when the profile was asked for
 		return []Input{Measured{Begun: sc.now.Add(-time.Duration(a.maybe("ago") * float64(time.Second)))}}
 	case "decide":
 		hash := a.v["hash"]
-		if _, now := sc.p.incidents.findAction(func(x *falcon.Action) bool { return x.ID == a.v["action"] }); now != nil && hash == "now" {
+		if _, now := sc.p.incidents.findAction(func(x *falcon.Action) bool {
+			return x.ID == a.v["action"]
+		}); now != nil && hash == "now" {
 			hash = now.PlanHash
 		}
 		return []Input{Decision{
-			Action: a.v["action"], PlanHash: hash, Approve: a.v["approve"] == "true", By: a.v["by"], Reason: a.v["reason"],
-			Incident: a.v["incident"], Rung: falcon.Rung(a.v["rung"]), Variant: falcon.Variant(a.v["variant"]), Undo: a.v["undo"] == "true",
+			Action:   a.v["action"],
+			PlanHash: hash,
+			Approve:  a.v["approve"] == "true",
+			By:       a.v["by"],
+			Reason:   a.v["reason"],
+			Incident: a.v["incident"],
+			Rung:     falcon.Rung(a.v["rung"]),
+			Variant:  falcon.Variant(a.v["variant"]),
+			Undo:     a.v["undo"] == "true",
 		}}
 	case "commit":
-		c := Committed{Order: uint64(a.num("order")), Iteration: int64(a.num("at")), Status: int32(a.num("status")), Resume: int64(a.maybe("resume"))}
+		c := Committed{
+			Order:     uint64(a.num("order")),
+			Iteration: int64(a.num("at")),
+			Status:    int32(a.num("status")),
+			Resume:    int64(a.maybe("resume")),
+		}
 		if steps := a.list("steps"); len(steps) == 4 {
-			c.Swap = &falcon.Swap{StepMs: [4]float64(steps), MovedMB: a.maybe("moved")}
+			c.Swap = &falcon.Swap{
+				StepMs:  [4]float64(steps),
+				MovedMB: a.maybe("moved"),
+			}
 		}
 		return []Input{c}
 	case "undeliverable":
-		return []Input{Undeliverable{Order: uint64(a.num("order")), Reason: a.v["reason"]}}
+		return []Input{Undeliverable{
+			Order:  uint64(a.num("order")),
+			Reason: a.v["reason"],
+		}}
 	case "left":
 		return []Input{Left{Order: uint64(a.num("order")), Reason: a.v["reason"]}}
 	case "fenced":
 		return []Input{a.fenced(sc.p.job.desc)}
 	case "launched":
-		return []Input{Launched{Generation: uint64(a.num("generation")), Failed: a.v["failed"]}}
+		return []Input{Launched{
+			Generation: uint64(a.num("generation")),
+			Failed:     a.v["failed"],
+		}}
 	}
 	a.t.Fatalf("unknown command %q", a.name)
 	return nil
@@ -285,7 +341,11 @@ func (sc *script) inputs(a args) []Input {
 
 // job: per=G puts G ranks on each of the nodes n0, n1, …; on= names the nodes.
 func (a args) job() Job {
-	l := falcon.Layout{TP: int(a.maybe("tp")), DP: int(a.maybe("dp")), PP: int(a.maybe("pp"))}
+	l := falcon.Layout{
+		TP: int(a.maybe("tp")),
+		DP: int(a.maybe("dp")),
+		PP: int(a.maybe("pp")),
+	}
 	if text := a.v["mesh"]; text != "" {
 		mesh, err := falcon.ParseMesh(text)
 		if err != nil {
@@ -297,12 +357,25 @@ func (a args) job() Job {
 	for _, v := range a.list("m") {
 		m = append(m, int32(v))
 	}
-	out := Job{Epoch: uint64(a.num("epoch")), Layout: l, Unknown: a.v["unknown"], MicroBatches: m, GPUs: l.World(), CanLaunch: a.v["launch"] == "true"}
+	out := Job{
+		Epoch:        uint64(a.num("epoch")),
+		Layout:       l,
+		Unknown:      a.v["unknown"],
+		MicroBatches: m,
+		GPUs:         l.World(),
+		CanLaunch:    a.v["launch"] == "true",
+	}
 	out.Can = allCan
 	if _, given := a.v["can"]; given { // these alone
 		list := a.words("can")
 		has := func(what string) bool { return slices.Contains(list, what) }
-		out.Can = falcon.Can{Declared: !has("unknown"), Park: has("park"), Split: has("split"), Place: has("place"), Checkpoint: has("checkpoint")}
+		out.Can = falcon.Can{
+			Declared:   !has("unknown"),
+			Park:       has("park"),
+			Split:      has("split"),
+			Place:      has("place"),
+			Checkpoint: has("checkpoint"),
+		}
 	}
 	if per := int(a.maybe("per")); per > 0 {
 		nodes := a.words("on")
@@ -321,7 +394,9 @@ func (a args) job() Job {
 		node, who, _ := strings.Cut(n, ":")
 		out.Barred = append(out.Barred, node+" is barred by "+who+" until 14:00Z: fan")
 	}
-	out.Parks, out.RecoveryMs, out.Recovered = a.v["parks"] == "true", a.maybe("recovery"), a.v["recovered"] == "true"
+	out.Parks, out.RecoveryMs, out.Recovered = a.v["parks"] == "true",
+		a.maybe("recovery"),
+		a.v["recovered"] == "true"
 	for _, n := range a.words("only") {
 		out.OnlyCopies = append(out.OnlyCopies, falcon.Node(n))
 	}
@@ -330,21 +405,36 @@ func (a args) job() Job {
 
 func (a args) fenced(j Job) Fenced {
 	return Fenced{
-		Action: a.v["action"], Recovery: a.v["recovery"], Failed: a.v["failed"], Resume: int64(a.maybe("resume")),
-		Generation: uint64(a.maybe("generation")), Placement: j.Placement,
+		Action:     a.v["action"],
+		Recovery:   a.v["recovery"],
+		Failed:     a.v["failed"],
+		Resume:     int64(a.maybe("resume")),
+		Generation: uint64(a.maybe("generation")),
+		Placement:  j.Placement,
 	}
 }
 
 func (a args) policy() falcon.Policy {
 	out := falcon.Policy{
-		Mode: falcon.Mode(a.v["mode"]), Cap: falcon.Rung(a.v["cap"]), Frozen: a.v["frozen"] == "true",
-		Owner: a.v["owner"], Hours: a.v["hours"], AllowDrop: a.v["drop"] == "true", Rungs: map[falcon.Rung]falcon.RungPolicy{},
+		Mode:      falcon.Mode(a.v["mode"]),
+		Cap:       falcon.Rung(a.v["cap"]),
+		Frozen:    a.v["frozen"] == "true",
+		Owner:     a.v["owner"],
+		Hours:     a.v["hours"],
+		AllowDrop: a.v["drop"] == "true",
+		Rungs:     map[falcon.Rung]falcon.RungPolicy{},
 	}
 	for _, v := range a.words("variants") {
 		out.Variants = append(out.Variants, falcon.Variant(v))
 	}
 	for _, r := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
-		v := falcon.RungPolicy{Approval: a.v[string(r)], Countdown: a.maybe("countdown." + string(r)), PerHour: int(a.maybe("per_hour." + string(r))), Undo: a.maybe("undo." + string(r)), Second: slices.Contains(a.words("second"), string(r))}
+		v := falcon.RungPolicy{
+			Approval:  a.v[string(r)],
+			Countdown: a.maybe("countdown." + string(r)),
+			PerHour:   int(a.maybe("per_hour." + string(r))),
+			Undo:      a.maybe("undo." + string(r)),
+			Second:    slices.Contains(a.words("second"), string(r)),
+		}
 		if v != (falcon.RungPolicy{}) {
 			out.Rungs[r] = v
 		}
@@ -357,9 +447,13 @@ func (a args) policy() falcon.Policy {
 
 func (a args) incident() falcon.Incident {
 	out := falcon.Incident{
-		ID: a.v["id"], State: falcon.IncidentState(a.v["state"]), OnsetIteration: int64(a.num("onset")),
-		RelievedIteration: int64(a.num("relieved")), HealthyMs: a.num("healthy"), SlowMs: a.num("slow"),
-		Verdict: falcon.Verdict{Cause: falcon.Cause(a.v["cause"])},
+		ID:                a.v["id"],
+		State:             falcon.IncidentState(a.v["state"]),
+		OnsetIteration:    int64(a.num("onset")),
+		RelievedIteration: int64(a.num("relieved")),
+		HealthyMs:         a.num("healthy"),
+		SlowMs:            a.num("slow"),
+		Verdict:           falcon.Verdict{Cause: falcon.Cause(a.v["cause"])},
 	}
 	for _, d := range a.words("devices") {
 		out.Verdict.Devices = append(out.Verdict.Devices, falcon.Device(d))
@@ -369,7 +463,10 @@ func (a args) incident() falcon.Incident {
 	}
 	for _, k := range a.words("evidence") {
 		kind, against := strings.CutPrefix(k, "!")
-		out.Verdict.Evidence = append(out.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceKind(kind), Against: against})
+		out.Verdict.Evidence = append(out.Verdict.Evidence, falcon.Evidence{
+			Kind:    falcon.EvidenceKind(kind),
+			Against: against,
+		})
 	}
 	return out
 }
@@ -398,7 +495,10 @@ func (a args) profile(j Job) falcon.JobProfile {
 	for _, w := range a.words("links") {
 		l, f, _ := strings.Cut(w, ":")
 		links.Ratio[a.link(l)] = args{a.t, a.name, map[string]string{"links": f}}.num("links")
-		out.Links = append(out.Links, falcon.LinkSpeed{Link: a.link(l), Ratio: links.Ratio[a.link(l)]})
+		out.Links = append(out.Links, falcon.LinkSpeed{
+			Link:  a.link(l),
+			Ratio: links.Ratio[a.link(l)],
+		})
 	}
 	node := func(r falcon.Rank) falcon.Node { return j.Placement[r].Node() }
 	for _, g := range j.Layout.Groups(falcon.DimDP) {
@@ -407,16 +507,26 @@ func (a args) profile(j Job) falcon.JobProfile {
 			nodes = append(nodes, node(r))
 		}
 		out.Groups = append(out.Groups, falcon.GroupTransfer{
-			Dimension: falcon.DimDP, Ranks: g.Ranks, Op: falcon.OpAllReduce, Calls: 1, Bytes: int64(a.num("dp") * 1e6), TransferMs: links.RingMs(nodes, a.num("dp")),
+			Dimension:  falcon.DimDP,
+			Ranks:      g.Ranks,
+			Op:         falcon.OpAllReduce,
+			Calls:      1,
+			Bytes:      int64(a.num("dp") * 1e6),
+			TransferMs: links.RingMs(nodes, a.num("dp")),
 		})
 	}
 	for _, g := range j.Layout.Groups(falcon.DimPP) {
 		for i := 1; i < len(g.Ranks); i++ {
-			x, y := g.Ranks[i-1], g.Ranks[i]
+			x := g.Ranks[i-1]
+			y := g.Ranks[i]
 			calls := 2 * int(j.MicroBatches[j.Layout.Replica(x)])
 			out.Groups = append(out.Groups, falcon.GroupTransfer{
-				Dimension: falcon.DimPP, Ranks: []falcon.Rank{x, y}, Op: falcon.OpSend, Calls: calls,
-				Bytes: int64(a.num("pp") * 1e6 * float64(calls)), TransferMs: float64(calls) * links.TransferMs(node(x), node(y), a.num("pp")),
+				Dimension:  falcon.DimPP,
+				Ranks:      []falcon.Rank{x, y},
+				Op:         falcon.OpSend,
+				Calls:      calls,
+				Bytes:      int64(a.num("pp") * 1e6 * float64(calls)),
+				TransferMs: float64(calls) * links.TransferMs(node(x), node(y), a.num("pp")),
 			})
 		}
 	}

@@ -24,22 +24,36 @@ type placeJudgement struct {
 // judgePlaces judges a placement whose fault has cleared. One with a split of its own goes
 // back with it.
 func (e *executor) judgePlaces(h actionRef) placeJudgement {
-	s, a := h.incident, h.action()
-	if a.Rung != falcon.RungS3 || a.State != falcon.ActionKept || a.RevertKind != "" || !s.isOver() || s.incident.HealthyMs <= 0 || len(a.MicroBatches) > 0 {
+	s := h.incident
+	a := h.action()
+	if a.Rung != falcon.RungS3 ||
+		a.State != falcon.ActionKept ||
+		a.RevertKind != "" ||
+		!s.isOver() ||
+		s.incident.HealthyMs <= 0 ||
+		len(a.MicroBatches) > 0 {
 		return placeJudgement{}
 	}
 	if b := e.incidents.besides(a); b != "" {
 		return placeJudgement{waits: fmt.Sprintf("whether its ranks can stay shows without %s", b)}
 	}
-	from, need := e.incidents.changedLast()+int64(e.iterations.cfg.SettleIterations), e.iterations.cfg.MeasureIterations
+	from, need := e.incidents.changedLast()+int64(e.iterations.cfg.SettleIterations),
+		e.iterations.cfg.MeasureIterations
 	times := e.iterations.between(from, e.iterations.newestIndex()+1)
 	if len(times) >= need {
-		if ms := falcon.Median(times[len(times)-need:]); ms <= s.incident.HealthyMs*(1+stayMost) {
-			return placeJudgement{stays: fmt.Sprintf("%.1f ms an iteration here, %.1f ms before the fault", ms, s.incident.HealthyMs)}
+		ms := falcon.Median(times[len(times)-need:])
+		if ms <= s.incident.HealthyMs*(1+stayMost) {
+			return placeJudgement{
+				stays: fmt.Sprintf("%.1f ms an iteration here, %.1f ms before the fault",
+					ms, s.incident.HealthyMs),
+			}
 		}
 	}
 	if len(times) < slowTimes*need { // a new fault shows within this time
-		return placeJudgement{waits: fmt.Sprintf("whether its ranks can stay is measured for %d to %d iterations", need, slowTimes*need)}
+		return placeJudgement{
+			waits: fmt.Sprintf("whether its ranks can stay is measured for %d to %d iterations",
+				need, slowTimes*need),
+		}
 	}
 	return placeJudgement{}
 }
@@ -51,7 +65,10 @@ func (n *incidentSet) besides(a *falcon.Action) string {
 			return s.incident.ID
 		}
 		for i := range s.actions {
-			if b := &s.actions[i]; b != a && b.Rung != falcon.RungS4 && (isInForce(b) || isUnderWay(b.State)) {
+			b := &s.actions[i]
+			if b != a &&
+				b.Rung != falcon.RungS4 &&
+				(isInForce(b) || isUnderWay(b.State)) {
 				return b.ID
 			}
 		}
@@ -74,8 +91,16 @@ func (n *incidentSet) changedLast() int64 {
 // retain ends an action whose fault has cleared and leaves the job as it is.
 func (e *executor) retain(h actionRef, why string) {
 	a := h.action()
-	a.State, a.RevertKind, a.RevertReason = falcon.ActionRetained, falcon.RevertCleared, "the fault has cleared, and the job trains as fast as before: "+why
+	a.State = falcon.ActionRetained
+	a.RevertKind = falcon.RevertCleared
+	a.RevertReason = "the fault has cleared, and the job trains as fast as before: " + why
 	e.out.addNote(a.ID, "action", "%s: its ranks stay at their places: %s", a.ID, a.RevertReason)
-	e.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: e.iterations.newestIndex() + 1, Reverted: true, Unchanged: true})
+	e.out.addActed(Acted{
+		Incident:  a.Incident,
+		Rung:      a.Rung,
+		Iteration: e.iterations.newestIndex() + 1,
+		Reverted:  true,
+		Unchanged: true,
+	})
 	e.out.addAction(*a)
 }

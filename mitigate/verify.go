@@ -33,7 +33,8 @@ func (v *verifier) measureGain(s *incidentState) {
 		need = min(need, worseIterations)
 	}
 	enough := len(after) >= need
-	after = after[:min(len(after), need)] // the first ones seen: some may have gone by while the engine was down
+	// the first ones seen: some may have gone by while the engine was down
+	after = after[:min(len(after), need)]
 	if len(after) < min(need, worseIterations) {
 		return
 	}
@@ -48,19 +49,28 @@ func (v *verifier) measureGain(s *incidentState) {
 	}
 	v.recordOverhead(a, settled)
 	a.State = falcon.ActionKept
-	v.out.addNote(a.ID, "action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
+	v.out.addNote(a.ID, "action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms",
+		a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
 	switch short := v.isShort(a, measured); {
 	case !short || !s.incident.Open():
 		v.replaceOlder(s, i)
 	case a.Variant == falcon.VariantFence:
-		v.out.addNote(a.ID, "action", "%s did not help enough, and is not undone: %s stays fenced until a person lifts that; %s stays open", a.ID, nodeNames(nodesLeft(a)), a.Incident)
+		v.out.addNote(a.ID, "action",
+			"%s did not help enough, and is not undone: %s stays fenced until a person lifts that; %s stays open",
+			a.ID, nodeNames(nodesLeft(a)), a.Incident)
 	case a.Rung == falcon.RungS4:
-		v.out.addNote(a.ID, "action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
+		v.out.addNote(a.ID, "action", "%s did not help enough, and a restart can't be undone; %s stays open",
+			a.ID, a.Incident)
 	case other != "":
-		v.out.addNote(a.ID, "action", "%s is kept: %s is slow too since, so that this measurement does not show whether it helped", a.ID, other)
+		v.out.addNote(a.ID, "action",
+			"%s is kept: %s is slow too since, so that this measurement does not show whether it helped",
+			a.ID, other)
 	default:
 		a.RevertKind = falcon.RevertUnhelpful
-		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
+		a.RevertReason = fmt.Sprintf(
+			"it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted",
+			a.BeforeMs, a.MeasuredMs, a.PredictedMs,
+		)
 	}
 	v.out.addAction(*a)
 }
@@ -74,7 +84,10 @@ const silenceMost = 10 * time.Minute
 func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (out []float64) {
 	silent := falcon.Node("")
 	for _, it := range v.iterations.since(from) {
-		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return s.incident.Verdict.NamesNode(n, v.job.desc.Placement) }); i >= 0 {
+		i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool {
+			return s.incident.Verdict.NamesNode(n, v.job.desc.Placement)
+		})
+		if i >= 0 {
 			silent = it.Unheard[i]
 			continue
 		}
@@ -85,7 +98,8 @@ func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (o
 		s.silentSince = time.Time{}
 	case s.silentSince.IsZero():
 		s.silentSince = v.clock.now
-		v.out.addNote(a.ID, "action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
+		v.out.addNote(a.ID, "action", "%s is measured without the iterations in which %s could not be heard",
+			a.ID, silent)
 	case v.clock.now.Sub(s.silentSince) >= silenceMost && len(out) < v.cfg.MeasureIterations:
 		return v.iterations.between(from, math.MaxInt64)
 	}
@@ -93,13 +107,18 @@ func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (o
 }
 
 func isSlower(a *falcon.Action, after []float64) bool {
-	return len(after) >= worseIterations && slices.Min(after[:worseIterations]) > a.BeforeMs*(1+worseShare)
+	return len(after) >= worseIterations &&
+		slices.Min(after[:worseIterations]) > a.BeforeMs*(1+worseShare)
 }
 
 // blamesAnother finds a device that has become slow while an action was measured which seems
 // not to help: undoing the action would bring the first fault back. The ranks are measured for
 // it; waits: not yet.
-func (v *verifier) blamesAnother(s *incidentState, a *falcon.Action, measuredMs float64) (other falcon.Device, waits bool) {
+func (v *verifier) blamesAnother(
+	s *incidentState,
+	a *falcon.Action,
+	measuredMs float64,
+) (other falcon.Device, waits bool) {
 	if !v.isShort(a, measuredMs) || !s.incident.Open() || a.Rung == falcon.RungS4 {
 		return "", false
 	}
@@ -114,7 +133,8 @@ func (v *verifier) blamesAnother(s *incidentState, a *falcon.Action, measuredMs 
 
 // isShort reports whether an action brings less than its share of what it promised.
 func (v *verifier) isShort(a *falcon.Action, measuredMs float64) bool {
-	gain, wanted := a.BeforeMs-measuredMs, a.BeforeMs-a.PredictedMs
+	gain := a.BeforeMs - measuredMs
+	wanted := a.BeforeMs - a.PredictedMs
 	return gain < max(v.cfg.KeepShare*wanted, v.cfg.MinGain*a.BeforeMs/2)
 }
 
@@ -156,8 +176,12 @@ func (v *verifier) replaceOlder(s *incidentState, i int) {
 		return
 	}
 	for k := range s.actions[:i] {
-		if o := &s.actions[k]; o.Rung == falcon.RungS2 && o.State == falcon.ActionKept {
-			o.State, o.RevertKind, o.RevertReason, o.RevertedIteration = falcon.ActionReverted, falcon.RevertReplaced, replacedBy+a.ID, a.AppliedIteration
+		o := &s.actions[k]
+		if o.Rung == falcon.RungS2 && o.State == falcon.ActionKept {
+			o.State, o.RevertKind, o.RevertReason, o.RevertedIteration = falcon.ActionReverted,
+				falcon.RevertReplaced,
+				replacedBy+a.ID,
+				a.AppliedIteration
 			v.out.addAction(*o)
 		}
 	}

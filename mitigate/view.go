@@ -16,7 +16,8 @@ func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
 		return falcon.Ladder{}, false
 	}
 	out := falcon.Ladder{
-		Incident: incident, ImpactMs: s.cost.ImpactMs,
+		Incident: incident,
+		ImpactMs: s.cost.ImpactMs,
 		LostGPUh: s.cost.LostGPUMs / 3.6e6,
 		Actions:  slices.Clone(s.actions),
 		Rungs:    []falcon.RungView{p.ignoreView(s)},
@@ -36,15 +37,22 @@ func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
 func (p *Planner) ignoreView(s *incidentState) falcon.RungView {
 	held := slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return isInForce(&a) })
 	return falcon.RungView{
-		Rung: falcon.RungS1, Applicable: true, Reason: "ignore and wait: free, gains nothing",
-		BreakEven: 0, ImpactMs: s.cost.ImpactMs, PredictMs: p.iterations.presentMs(s), Approval: falcon.ApprovalAuto,
-		Current: s.incident.Open() && !held,
+		Rung:       falcon.RungS1,
+		Applicable: true,
+		Reason:     "ignore and wait: free, gains nothing",
+		BreakEven:  0,
+		ImpactMs:   s.cost.ImpactMs,
+		PredictMs:  p.iterations.presentMs(s),
+		Approval:   falcon.ApprovalAuto,
+		Current:    s.incident.Open() && !held,
 	}
 }
 
 func (p *Planner) rungViews(s *incidentState) []falcon.RungView {
 	strategies := p.plans.candidates(s)
-	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shownAction(c) == nil && p.whyWithheld(s, c) == nil })
+	next := slices.IndexFunc(strategies, func(c candidate) bool {
+		return c.err == nil && s.shownAction(c) == nil && p.whyWithheld(s, c) == nil
+	})
 	if s.proposal() != nil {
 		next = -1
 	}
@@ -54,14 +62,22 @@ func (p *Planner) rungViews(s *incidentState) []falcon.RungView {
 		v.Next = i == next
 		out = append(out, v)
 	}
-	slices.SortStableFunc(out, func(a, b falcon.RungView) int { return a.Rung.Level() - b.Rung.Level() })
+	slices.SortStableFunc(out, func(a, b falcon.RungView) int {
+		return a.Rung.Level() - b.Rung.Level()
+	})
 	return out
 }
 
 func (p *Planner) rungView(s *incidentState, c candidate) falcon.RungView {
 	v := falcon.RungView{
-		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: p.policy.approvalFor(s, c.rung), IfWrong: p.ifWrong(c.rung, c.variant),
-		ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)), TakenHour: p.limits.takenWithinHour(c.rung),
+		Rung:       c.rung,
+		Variant:    c.variant,
+		OverheadMs: c.overheadMs,
+		Approval:   p.policy.approvalFor(s, c.rung),
+		IfWrong:    p.ifWrong(c.rung, c.variant),
+		ImpactMs:   s.cost.ImpactMs,
+		ClockMs:    max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)),
+		TakenHour:  p.limits.takenWithinHour(c.rung),
 	}
 	v.DueInMs = p.dueInMs(s, v.ClockMs)
 	p.fillPlan(s, c, &v)
@@ -98,8 +114,13 @@ func (p *Planner) fillPlan(s *incidentState, c candidate, v *falcon.RungView) {
 		v.Reason = c.err.Error()
 		return
 	}
-	v.Applicable, v.PredictMs, v.GainMs, v.Reason = true, c.predictedMs, c.gainMs, c.what
-	v.PlanHash, v.Preview, v.MicroBatches = c.hashFor(s.incident.ID, p.job.desc.Epoch), c.preview, c.counts
+	v.Applicable = true
+	v.PredictMs = c.predictedMs
+	v.GainMs = c.gainMs
+	v.Reason = c.what
+	v.PlanHash = c.hashFor(s.incident.ID, p.job.desc.Epoch)
+	v.Preview = c.preview
+	v.MicroBatches = c.counts
 	if err := p.whyWithheld(s, c); err != nil {
 		v.Reason += "; not proposed by itself: " + err.Error()
 	} else if len(s.vetoed) > 0 && p.policy.requires(c.rung) == falcon.ApprovalAuto {
@@ -120,7 +141,10 @@ func actionText(a *falcon.Action) string {
 }
 
 func (p *Planner) ifWrong(r falcon.Rung, v falcon.Variant) string {
-	measured := fmt.Sprintf("measured over %d iterations; put back when it brings less than %.0f %% of what it promised", p.cfg.MeasureIterations, 100*p.cfg.KeepShare)
+	measured := fmt.Sprintf(
+		"measured over %d iterations; put back when it brings less than %.0f %% of what it promised",
+		p.cfg.MeasureIterations, 100*p.cfg.KeepShare,
+	)
 	switch costName(r, v) {
 	case falcon.RungS2:
 		return measured
@@ -139,7 +163,8 @@ func (p *Planner) modelText() string {
 	text := "no profile of the job yet: S1 only"
 	switch g := p.profile.newest; {
 	case g != nil && g.model != nil:
-		text = fmt.Sprintf("cost model from the profile of %d ranks, %.1f %% off when taken", p.job.desc.Layout.World(), 100*math.Abs(g.model.ErrorShare))
+		text = fmt.Sprintf("cost model from the profile of %d ranks, %.1f %% off when taken",
+			p.job.desc.Layout.World(), 100*math.Abs(g.model.ErrorShare))
 	case g != nil:
 		text = "the ranks' self times alone"
 	}
@@ -159,5 +184,6 @@ func (p *Planner) modelText() string {
 	if n == 1 {
 		return fmt.Sprintf("%s; 1 action measured, %.1f %% off its prediction", text, 100*sum)
 	}
-	return fmt.Sprintf("%s; %d actions measured, %.1f %% off their predictions, %.1f %% at worst", text, n, 100*sum/float64(n), 100*worst)
+	return fmt.Sprintf("%s; %d actions measured, %.1f %% off their predictions, %.1f %% at worst",
+		text, n, 100*sum/float64(n), 100*worst)
 }

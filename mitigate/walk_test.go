@@ -27,18 +27,24 @@ func (w *walk) say(format string, args ...any) {
 			if id <= w.seen {
 				w.Fatalf("order %d after %d", id, w.seen)
 			}
-			w.seen, w.known = id, append(w.known, id)
+			w.seen = id
+			w.known = append(w.known, id)
 		}
 	}
 }
 
 func (w *walk) job() {
 	w.epoch++
-	w.say("job epoch=%d tp=1 dp=2 pp=2 m=8,8 per=1 spares=n8,n9 launch=%v", w.epoch, rapid.Bool().Draw(w.T, "launch"))
+	w.say("job epoch=%d tp=1 dp=2 pp=2 m=8,8 per=1 spares=n8,n9 launch=%v",
+		w.epoch, rapid.Bool().Draw(w.T, "launch"))
 }
 
 func (w *walk) policy() {
-	words := []string{"mode=observe", "mode=approve", "mode=auto cap=S3", "mode=auto cap=S4", "mode=auto cap=S4 owner=x", "mode=auto cap=S4 owner=x frozen=true", "mode=auto cap=S4 owner=x countdown.S2=5 drop=true"}
+	words := []string{
+		"mode=observe", "mode=approve", "mode=auto cap=S3", "mode=auto cap=S4",
+		"mode=auto cap=S4 owner=x", "mode=auto cap=S4 owner=x frozen=true",
+		"mode=auto cap=S4 owner=x countdown.S2=5 drop=true",
+	}
 	p := rapid.SampledFrom(words).Draw(w.T, "policy")
 	if p == "mode=auto cap=S4" {
 		p += " S4=person"
@@ -48,10 +54,20 @@ func (w *walk) policy() {
 
 func (w *walk) incident() {
 	id := rapid.IntRange(1, 3).Draw(w.T, "incident")
-	what := []string{"cause=network_congestion links=n0-n1", "cause=gpu_degradation devices=n1.g0", "cause=gpu_degradation devices=n2.g0"}[id-1]
-	state := rapid.SampledFrom([]string{"located relieved=-1", "located relieved=-1", "verified relieved=-1", fmt.Sprintf("relieved relieved=%d", w.at)}).Draw(w.T, "state")
+	what := []string{
+		"cause=network_congestion links=n0-n1",
+		"cause=gpu_degradation devices=n1.g0",
+		"cause=gpu_degradation devices=n2.g0",
+	}[id-1]
+	state := rapid.SampledFrom([]string{
+		"located relieved=-1",
+		"located relieved=-1",
+		"verified relieved=-1",
+		fmt.Sprintf("relieved relieved=%d", w.at),
+	}).Draw(w.T, "state")
 	w.say("incident id=INC-000%d onset=%d healthy=110 slow=200 %s state=%s", id, max(0, w.at-5), what, state)
-	w.say("profile id=INC-000%d self=10 dp=100 pp=1 mbs=10000 links=n0-n1:%d slow=n1.g0:%d", id, rapid.IntRange(1, 8).Draw(w.T, "ratio"), rapid.IntRange(1, 3).Draw(w.T, "slow"))
+	w.say("profile id=INC-000%d self=10 dp=100 pp=1 mbs=10000 links=n0-n1:%d slow=n1.g0:%d",
+		id, rapid.IntRange(1, 8).Draw(w.T, "ratio"), rapid.IntRange(1, 3).Draw(w.T, "slow"))
 }
 
 func (w *walk) answer() {
@@ -78,7 +94,8 @@ func (w *walk) answer() {
 }
 
 func (w *walk) check() {
-	p, busy := w.sc.p, 0
+	p := w.sc.p
+	busy := 0
 	for _, s := range p.incidents.list {
 		ids := map[string]bool{}
 		for _, a := range s.actions {
@@ -95,7 +112,9 @@ func (w *walk) check() {
 	if busy > 1 {
 		w.Fatalf("%d actions under way", busy)
 	}
-	if got := slices.Sorted(slices.Values(p.job.desc.Placement)); totalOf(p.job.desc.MicroBatches) != 16 || !slices.Equal(got, falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}) {
+	got := slices.Sorted(slices.Values(p.job.desc.Placement))
+	if totalOf(p.job.desc.MicroBatches) != 16 ||
+		!slices.Equal(got, falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}) {
 		w.Fatalf("the job is %+v", p.job.desc)
 	}
 }
@@ -125,7 +144,8 @@ func TestAnyWordsLeaveTheJobWhole(t *testing.T) {
 				}
 			default:
 				to := w.at + rapid.Int64Range(0, 30).Draw(rt, "iterations")
-				w.say("iterations from=%d to=%d ms=%d", w.at, to, rapid.IntRange(100, 260).Draw(rt, "ms"))
+				w.say("iterations from=%d to=%d ms=%d",
+					w.at, to, rapid.IntRange(100, 260).Draw(rt, "ms"))
 				w.at = to + 1
 			}
 			w.check()

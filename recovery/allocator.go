@@ -29,11 +29,16 @@ type assignment struct {
 // assignRanks finds a place for every rank that is to be replaced: its own device where only its
 // process ended, else the same index on a spare for its whole node.
 func (al *allocator) assignRanks(now time.Time) assignment {
-	a := assignment{placement: slices.Clone(al.ranks.placementInForce()), fence: slices.Clone(al.op.rec.Fenced)}
+	a := assignment{
+		placement: slices.Clone(al.ranks.placementInForce()),
+		fence:     slices.Clone(al.op.rec.Fenced),
+	}
 	var why []string
 	for _, n := range al.ranks.nodesOf(al.op.rec.Pending) {
-		if reason := al.whyNotInPlace(now, n); reason != "" && !slices.Contains(a.fence, n) {
-			a.fence, why = append(a.fence, n), append(why, reason)
+		reason := al.whyNotInPlace(now, n)
+		if reason != "" && !slices.Contains(a.fence, n) {
+			a.fence = append(a.fence, n)
+			why = append(why, reason)
 		}
 	}
 	slices.Sort(a.fence)
@@ -80,7 +85,10 @@ func (al *allocator) ranksToLaunch(a assignment) []falcon.Rank {
 func (al *allocator) freeSpares(fenced []falcon.Node) []falcon.Node {
 	var out []falcon.Node
 	for _, n := range al.preferredSpares() {
-		if len(al.ranks.ranksOnNode(n)) == 0 && !slices.Contains(fenced, n) && al.job.CanLaunch[n] && !slices.Contains(out, n) {
+		if len(al.ranks.ranksOnNode(n)) == 0 &&
+			!slices.Contains(fenced, n) &&
+			al.job.CanLaunch[n] &&
+			!slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
@@ -120,7 +128,8 @@ func (al *allocator) whyNotInPlace(now time.Time, n falcon.Node) string {
 
 // predictMoves is the choice that all survivors at the same step would lead to.
 func (al *allocator) predictMoves(a assignment) (replica.Choice, error) {
-	c, holds := al.op.rec, map[falcon.Rank]falcon.RankHold{}
+	c := al.op.rec
+	holds := map[falcon.Rank]falcon.RankHold{}
 	for _, r := range c.Survivors {
 		holds[r] = falcon.RankHold{Steps: [2]int64{max(c.Before, 0), falcon.NoIteration}}
 	}
@@ -142,7 +151,8 @@ func lackOfSpares(lost []falcon.Node, why []string) string {
 // shrinkPlan is what the job can go on with where an assignment lacks spares; else
 // why it can't, empty where the policy does not allow it.
 func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
-	l, total := al.job.Layout, 0
+	l := al.job.Layout
+	total := 0
 	for _, n := range al.op.rec.Splits {
 		total += int(n)
 	}
@@ -164,7 +174,11 @@ func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
 		return nil, "no replica is whole"
 	}
 	kept = kept[:min(len(kept), total/unit)]
-	s := &falcon.Shrink{Of: l.DP, Kept: kept, Splits: falcon.Deal(total, len(kept), unit)}
+	s := &falcon.Shrink{
+		Of:     l.DP,
+		Kept:   kept,
+		Splits: falcon.Deal(total, len(kept), unit),
+	}
 	s.Layout, s.Placement = l.KeepReplicas(al.ranks.placementInForce(), kept)
 	return s, ""
 }

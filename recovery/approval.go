@@ -51,7 +51,8 @@ func (ap *approval) whyPerson(now time.Time) string {
 		return "policy asks for a person"
 	case ap.hist.automaticWithinHour(now, c) >= most:
 		return fmt.Sprintf("%d recoveries within an hour were made without a person", most)
-	case ap.hear.Blind() && selfHealing(c): // for as long as most nodes are silent: for ever where they are dead
+	case ap.hear.Blind() && selfHealing(c):
+		// for as long as most nodes are silent: for ever where they are dead
 		return "most nodes are silent at once, and the console's own network may be at fault: look at them, then approve or deny"
 	}
 	return ""
@@ -74,7 +75,9 @@ func (ap *approval) mayBeOver(now time.Time) bool {
 
 // onlyHang reports whether nothing but the whole job's hang led to a recovery.
 func onlyHang(c *falcon.Recovery) bool {
-	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang || f.Node != "" })
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+		return f.Kind != falcon.FaultHang || f.Node != ""
+	})
 }
 
 // onlyUnwatched reports whether nothing but ends that no agent watched led to a recovery.
@@ -91,7 +94,9 @@ func hasSign(c *falcon.Recovery, sign falcon.FaultSign) bool {
 
 // selfHealing reports whether nothing ended for good: what froze, fell silent or hung may go on.
 func selfHealing(c *falcon.Recovery) bool {
-	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice })
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+		return f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice
+	})
 }
 
 // newestFault is when the newest fault of a recovery was found.

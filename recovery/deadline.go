@@ -19,10 +19,12 @@ func (w *workflow) onDeadline(now time.Time) {
 		w.onSuspendDeadline(now)
 	case falcon.RecoveryReplace:
 		if c.Whole {
-			w.finishRecovery(now, falcon.RecoveryFailed, "the whole restart did not come up in time; start the job again from its checkpoint")
+			w.finishRecovery(now, falcon.RecoveryFailed,
+				"the whole restart did not come up in time; start the job again from its checkpoint")
 			return
 		}
-		w.giveUpWaiting(now, falcon.FaultNode, "processes launched on node %s did not park within %s", w.cfg.ReplaceMost)
+		w.giveUpWaiting(now, falcon.FaultNode, "processes launched on node %s did not park within %s",
+			w.cfg.ReplaceMost)
 	case falcon.RecoveryTable:
 		why := map[falcon.Node]string{}
 		for _, n := range w.op.stayingNodes() {
@@ -32,10 +34,12 @@ func (w *workflow) onDeadline(now time.Time) {
 		}
 		w.tableFailed(now, why)
 	case falcon.RecoveryCollect:
-		w.giveUpWaiting(now, falcon.FaultFrozen, "a process on node %s parked no more within %s", w.cfg.CollectMost)
+		w.giveUpWaiting(now, falcon.FaultFrozen, "a process on node %s parked no more within %s",
+			w.cfg.CollectMost)
 	case falcon.RecoveryRejoin:
 		world := w.ranks.worldSize()
-		w.rejoinFailed(now, fmt.Sprintf("%d of %d ranks did not rejoin within %s", world-w.op.replies.RejoinedCount(), world, w.cfg.RejoinMost))
+		w.rejoinFailed(now, fmt.Sprintf("%d of %d ranks did not rejoin within %s",
+			world-w.op.replies.RejoinedCount(), world, w.cfg.RejoinMost))
 	}
 }
 
@@ -53,7 +57,8 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 		w.onNoSpare(now, a)
 		return
 	}
-	fenced, what := len(w.op.rec.Fenced), "processes on node %s did not park within %s"
+	fenced := len(w.op.rec.Fenced)
+	what := "processes on node %s did not park within %s"
 	if w.op.isSettled() {
 		what = "processes to be replaced on node %s did not end within %s"
 	}
@@ -61,8 +66,10 @@ func (w *workflow) onSuspendDeadline(now time.Time) {
 	switch {
 	case w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend:
 	case before == nil && w.op.rec.Wait != nil: // half of the nodes or more are not heard
-	case len(w.op.rec.Fenced) == fenced && !w.op.gathering(now): // no node is late, and still it does not go on
-		w.finishRecovery(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
+	case len(w.op.rec.Fenced) == fenced && !w.op.gathering(now):
+		// no node is late, and still it does not go on
+		w.finishRecovery(now, falcon.RecoveryFailed,
+			"the job could not be suspended; start it again from its checkpoint")
 	default:
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
@@ -79,24 +86,46 @@ func (w *workflow) onAgentDeadline(now time.Time) {
 		return // it goes on by itself
 	}
 	c := w.op.rec
-	c.WholeWhy = wholeReason(c) + fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
+	c.WholeWhy = wholeReason(c) +
+		fmt.Sprintf("; %s did not come back within %s", describeAgents(w.op.missingAgents()), w.cfg.AgentWait)
 	c.Reason = c.WholeWhy
-	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
+	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s",
+		w.cfg.AgentWait)
 }
 
 // giveUpWaiting gives up the nodes that the state waits for. Where they are half of all or more it
 // waits for them; where they are the most it is not they who are at fault.
 func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format string, limit time.Duration) {
 	late, nodes := w.lateNodes(), len(w.ranks.usedNodes())
-	launched, many := w.op.rec.State == falcon.RecoveryReplace, len(late) > 1
+	launched := w.op.rec.State == falcon.RecoveryReplace
+	many := len(late) > 1
 	switch {
-	case many && !launched && 2*len(late) >= nodes && newWaits(w).awaitMost(now, late):
+	case many &&
+		!launched &&
+		2*len(late) >= nodes &&
+		newWaits(w).awaitMost(now, late):
 		return
 	case many && launched && 2*len(late) > nodes:
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did those on %d of %d nodes: what was launched may not be able to rejoin; look at its output, then start the job again from its checkpoint", len(late), nodes))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf(format, late[0], limit)+
+				fmt.Sprintf(
+					", nor did those on %d of %d nodes: what was launched may not be able to rejoin; look at its output, then start the job again from its checkpoint",
+					len(late), nodes,
+				),
+		)
 		return
 	case many && 2*len(late) > nodes:
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint", len(late), nodes))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf(format, late[0], limit)+
+				fmt.Sprintf(
+					", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint",
+					len(late), nodes,
+				),
+		)
 		return
 	}
 	for _, n := range late {

@@ -30,16 +30,20 @@ func (m *Machine) Check(d Decision) error {
 	case c.State.Over():
 		return fmt.Errorf("%w: %s is %s", ErrDecided, c.ID, c.State)
 	case d.PlanHash != "" && d.PlanHash != c.PlanHash:
-		return fmt.Errorf("%w: that of %s is now %s, you decided on %s; look again", ErrStalePlan, c.ID, c.PlanHash, d.PlanHash)
+		return fmt.Errorf("%w: that of %s is now %s, you decided on %s; look again",
+			ErrStalePlan, c.ID, c.PlanHash, d.PlanHash)
 	case d.Verb == Abort && c.NoReturn:
-		return fmt.Errorf("%w: the ranks of %s were ordered to rejoin already; wait for its end", ErrNoReturn, c.ID)
+		return fmt.Errorf("%w: the ranks of %s were ordered to rejoin already; wait for its end",
+			ErrNoReturn, c.ID)
 	case d.Verb == Approve || d.Verb == Deny:
 		if c.State != falcon.RecoveryProposed {
-			return fmt.Errorf("%w: %s was approved by %s and is at %s; abort it instead", ErrDecided, c.ID, c.DecidedBy, c.State)
+			return fmt.Errorf("%w: %s was approved by %s and is at %s; abort it instead",
+				ErrDecided, c.ID, c.DecidedBy, c.State)
 		}
 	case d.Verb == Ended:
 		if !c.AwaitsProof {
-			return fmt.Errorf("%w: %s does not wait for a proof that the job's processes have ended", ErrDecided, c.ID)
+			return fmt.Errorf("%w: %s does not wait for a proof that the job's processes have ended",
+				ErrDecided, c.ID)
 		}
 	case d.Verb != Abort:
 		return fmt.Errorf("%w: %q is none of approve, deny, abort, ended", ErrDecided, d.Verb)
@@ -58,12 +62,20 @@ func (m *Machine) onDecision(now time.Time, d Decision) {
 		m.flow.approveRecovery(now, d.By, d.From)
 	case Deny:
 		m.op.recordDecision(d.By, d.From)
-		m.flow.finishRecovery(now, falcon.RecoveryDenied, fmt.Sprintf("denied by %s: %s", d.By, why))
+		m.flow.finishRecovery(
+			now,
+			falcon.RecoveryDenied,
+			fmt.Sprintf("denied by %s: %s", d.By, why),
+		)
 	case Ended:
 		m.flow.takeStatement(now, d.By, why)
 	case Abort:
 		m.op.recordDecision(d.By, d.From)
-		m.flow.finishRecovery(now, falcon.RecoveryCancelled, fmt.Sprintf("aborted by %s: %s; the job stays stopped", d.By, why))
+		m.flow.finishRecovery(
+			now,
+			falcon.RecoveryCancelled,
+			fmt.Sprintf("aborted by %s: %s; the job stays stopped", d.By, why),
+		)
 	}
 }
 
@@ -74,7 +86,10 @@ func (m *Machine) CheckDemand(d Demand) error {
 	case d.Action != "" && m.op.rec != nil:
 		return fmt.Errorf("%w: %s is in progress", ErrDemand, m.op.rec.ID)
 	case m.hasJob && m.ends.Finished():
-		return fmt.Errorf("%w: the job has finished: all its ranks ended normally; start it again if it is to train on", ErrDemand)
+		return fmt.Errorf(
+			"%w: the job has finished: all its ranks ended normally; start it again if it is to train on",
+			ErrDemand,
+		)
 	case !m.hasJob || !m.ranks.anyProcessAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)
 	case m.op.rec == nil && m.stop.isStopped() && last.Attempts > 0:
@@ -99,18 +114,29 @@ func (m *Machine) onDemand(now time.Time, d Demand) {
 		return
 	}
 	m.stop.reopen()
-	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, Action: d.Action, Spare: d.Spare, FirstNs: now.UnixNano()}
+	f := falcon.Fault{
+		Kind:    falcon.FaultNode,
+		Node:    d.Node,
+		AskedBy: d.By,
+		Action:  d.Action,
+		Spare:   d.Spare,
+		FirstNs: now.UnixNano(),
+	}
 	if m.op.rec == nil && m.detect.stallUnexplained(now) {
 		f.FirstNs = m.pace.Moved().UnixNano() // the standstill is what is ended
 	}
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {
-		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.ranks.deviceOf(d.Rank), []falcon.Rank{d.Rank}
-		f.Node, what = f.Device.Node(), fmt.Sprintf("rank %d be replaced", d.Rank)
+		f.Kind = falcon.FaultExit
+		f.Device = m.ranks.deviceOf(d.Rank)
+		f.Ranks = []falcon.Rank{d.Rank}
+		f.Node = f.Device.Node()
+		what = fmt.Sprintf("rank %d be replaced", d.Rank)
 	}
 	f.Evidence = []string{fmt.Sprintf("%s asks that %s: %s", d.By, what, d.Reason)}
 	if d.Action != "" {
-		f.Evidence = []string{fmt.Sprintf("%s, approved by %s: %s is slow and gives way to %s: %s", d.Action, d.By, d.Node, d.Spare, d.Reason)}
+		f.Evidence = []string{fmt.Sprintf("%s, approved by %s: %s is slow and gives way to %s: %s",
+			d.Action, d.By, d.Node, d.Spare, d.Reason)}
 	}
 	proposed := m.op.rec == nil
 	m.flow.onFault(now, f)
@@ -131,11 +157,14 @@ func ValidatePolicy(p falcon.RecoveryPolicy) error {
 	case !slices.Contains([]string{"", falcon.ApprovalAuto, falcon.ApprovalPerson}, p.Approval):
 		return fmt.Errorf("%w: approval %q of recovery is none of auto, person", ErrBadPolicy, p.Approval)
 	case !(p.Countdown >= 0 && p.Countdown <= countdownMostS) || math.IsNaN(p.Countdown):
-		return fmt.Errorf("%w: countdown_s %v of recovery is not between 0 and %d", ErrBadPolicy, p.Countdown, countdownMostS)
+		return fmt.Errorf("%w: countdown_s %v of recovery is not between 0 and %d",
+			ErrBadPolicy, p.Countdown, countdownMostS)
 	case p.InPlace < -1 || p.InPlace > timesMost:
-		return fmt.Errorf("%w: in_place %d is not between -1 (never) and %d", ErrBadPolicy, p.InPlace, timesMost)
+		return fmt.Errorf("%w: in_place %d is not between -1 (never) and %d",
+			ErrBadPolicy, p.InPlace, timesMost)
 	case p.PerHour < -1 || p.PerHour > timesMost:
-		return fmt.Errorf("%w: per_hour %d of recovery is not between -1 (a person each time) and %d", ErrBadPolicy, p.PerHour, timesMost)
+		return fmt.Errorf("%w: per_hour %d of recovery is not between -1 (a person each time) and %d",
+			ErrBadPolicy, p.PerHour, timesMost)
 	}
 	return nil
 }

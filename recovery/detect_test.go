@@ -32,8 +32,20 @@ type post struct {
 const vigilBeat = 2 * time.Second
 
 func newVigil(seed uint64, nodes int) *vigil {
-	v := &vigil{m: New(Config{}), rng: rand.New(rand.NewPCG(seed, 3)), start: time.Unix(1000, 0), nodes: nodes}
-	j := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: nodes, PP: 1}, Parks: true, Checkpoint: -1, Spares: []falcon.Node{"s0"}, CanLaunch: map[falcon.Node]bool{"s0": true}}
+	v := &vigil{
+		m:     New(Config{}),
+		rng:   rand.New(rand.NewPCG(seed, 3)),
+		start: time.Unix(1000, 0),
+		nodes: nodes,
+	}
+	j := Job{
+		Epoch:      1,
+		Layout:     falcon.Layout{TP: 1, DP: nodes, PP: 1},
+		Parks:      true,
+		Checkpoint: -1,
+		Spares:     []falcon.Node{"s0"},
+		CanLaunch:  map[falcon.Node]bool{"s0": true},
+	}
 	for r := range nodes {
 		d := falcon.NewDevice(falcon.Node(fmt.Sprintf("n%d", r)), 0)
 		j.Placement, j.CanLaunch[d.Node()] = append(j.Placement, d), true
@@ -42,7 +54,12 @@ func newVigil(seed uint64, nodes int) *vigil {
 	v.m.Step(v.start, j)
 	for r, d := range j.Placement {
 		v.m.Step(v.start, Node{Node: d.Node(), Alive: true})
-		v.m.Step(v.start, Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: r + 1, Alive: true})
+		v.m.Step(v.start, Process{
+			Rank:  falcon.Rank(r),
+			Node:  d.Node(),
+			Pid:   r + 1,
+			Alive: true,
+		})
 	}
 	v.step = time.Duration(50+v.rng.IntN(700)) * time.Millisecond
 	v.m.Step(v.start, Pace{Iteration: -1, Ms: float64(v.step.Milliseconds())})
@@ -60,22 +77,39 @@ func (v *vigil) beat(node int, at time.Duration) post {
 		begun = falcon.NoIteration
 	}
 	n := falcon.Node(fmt.Sprintf("n%d", node))
-	return post{at + time.Duration(v.rng.Int64N(int64(50*time.Millisecond))), []Input{Node{Node: n, Alive: true}, Beat{
-		Rank: falcon.Rank(node), Pid: node + 1, Iteration: begun, Calls: uint64(4 * live / v.step), HookAgeMs: 1,
-		WaitingMs: float64(wait.Milliseconds()), WaitingKnown: true,
-	}}}
+	return post{
+		at + time.Duration(v.rng.Int64N(int64(50*time.Millisecond))),
+		[]Input{Node{Node: n, Alive: true}, Beat{
+			Rank:         falcon.Rank(node),
+			Pid:          node + 1,
+			Iteration:    begun,
+			Calls:        uint64(4 * live / v.step),
+			HookAgeMs:    1,
+			WaitingMs:    float64(wait.Milliseconds()),
+			WaitingKnown: true,
+		}},
+	}
 }
 
 // watch plays until a recovery begins, and says how long after the death.
 func (v *vigil) watch(reset bool) time.Duration {
 	for at := time.Duration(0); at < 4*time.Minute; at += 10 * time.Millisecond {
 		for n := range v.nodes {
-			if alive := n != v.dead || at < v.dies; alive && (at-v.phase[n])%vigilBeat/(10*time.Millisecond) == 0 && at >= v.phase[n] {
+			alive := n != v.dead || at < v.dies
+			if alive &&
+				(at-v.phase[n])%vigilBeat/(10*time.Millisecond) == 0 &&
+				at >= v.phase[n] {
 				v.mail = append(v.mail, v.beat(n, at))
 			}
 		}
 		if reset && at-v.dies >= 0 && at-v.dies < 10*time.Millisecond {
-			v.mail = append(v.mail, post{at, []Input{Node{Node: falcon.Node(fmt.Sprintf("n%d", v.dead)), How: Reset}}})
+			v.mail = append(v.mail, post{
+				at,
+				[]Input{Node{
+					Node: falcon.Node(fmt.Sprintf("n%d", v.dead)),
+					How:  Reset,
+				}},
+			})
 		}
 		v.deliver(at)
 		if at%(100*time.Millisecond) == 0 {
@@ -114,7 +148,8 @@ func TestLostNodeIsCertainInTime(t *testing.T) {
 			for seed := range uint64(200) {
 				took := newVigil(seed, nodes).watch(reset)
 				if took < 0 {
-					t.Fatalf("%d nodes, seed %d: the lost node was not found, or another one was", nodes, seed)
+					t.Fatalf("%d nodes, seed %d: the lost node was not found, or another one was",
+						nodes, seed)
 				}
 				longest = max(longest, took)
 			}

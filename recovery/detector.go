@@ -21,7 +21,13 @@ type detector struct {
 }
 
 func newDetector(m *Machine) detector {
-	return detector{jobState: &m.jobState, op: &m.op, hist: &m.hist, out: &m.out, copies: copies{jobState: &m.jobState, op: &m.op}}
+	return detector{
+		jobState: &m.jobState,
+		op:       &m.op,
+		hist:     &m.hist,
+		out:      &m.out,
+		copies:   copies{jobState: &m.jobState, op: &m.op},
+	}
 }
 
 // assessHearing judges the console's own hearing before that of any node. It reports for how
@@ -30,8 +36,13 @@ func (d *detector) assessHearing(now time.Time) (held time.Duration, over bool) 
 	c := d.countHeard(now)
 	blind := d.hear.Blind()
 	held, over = d.hear.Assess(now, c, d.cfg.Grace)
-	if d.hear.Blind() && !blind && c.Unheard > max(c.Leaving, 1) && !d.ends.Finished() {
-		d.out.addNote("", "fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.Unheard, c.Nodes)
+	if d.hear.Blind() &&
+		!blind &&
+		c.Unheard > max(c.Leaving, 1) &&
+		!d.ends.Finished() {
+		d.out.addNote("", "fault", 2,
+			"%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault",
+			c.Unheard, c.Nodes)
 	}
 	return held, over
 }
@@ -59,7 +70,9 @@ func (d *detector) countHeard(now time.Time) liveness.Count {
 // excuseSilence gives more time to nodes that fell silent together with others that are heard again.
 func (d *detector) excuseSilence(now time.Time) {
 	if late := d.nodes.Excuse(now); len(late) > 0 && !d.hear.Holds() {
-		d.out.addNote("", "fault", 1, "%s fell silent together with nodes that are heard again: the time before it counts starts again", nodeList(late))
+		d.out.addNote("", "fault", 1,
+			"%s fell silent together with nodes that are heard again: the time before it counts starts again",
+			nodeList(late))
 	}
 }
 
@@ -67,14 +80,16 @@ func (d *detector) excuseSilence(now time.Time) {
 func (d *detector) markSuspects(now time.Time) {
 	for _, n := range d.op.stayingNodes() {
 		if h := d.nodes.Get(n, now); h.BecomesSuspect(now) {
-			d.out.addNote(string(n), "fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.MissedBeats(now))
+			d.out.addNote(string(n), "fault", 1, "node %s is suspected: nothing was heard of it for %d beats",
+				n, h.MissedBeats(now))
 		}
 	}
 }
 
 // deadNodes finds nodes that are silent and have a second sign against them.
 func (d *detector) deadNodes(now time.Time) []falcon.Fault {
-	if d.op.rec == nil && d.finishing() || d.op.rec != nil && d.op.nothingOrdered() && d.mayHaveFinished(now, d.op.rec) {
+	if d.op.rec == nil && d.finishing() ||
+		d.op.rec != nil && d.op.nothingOrdered() && d.mayHaveFinished(now, d.op.rec) {
 		return nil // agents may well leave with it
 	}
 	var silent []falcon.Node
@@ -96,8 +111,16 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 			continue
 		}
 		_, _, failed := h.Fatal(now)
-		f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.LastHeard().UnixNano(), Silent: !failed}
-		f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, h.MissedBeats(now)), sign}
+		f := falcon.Fault{
+			Kind:    falcon.FaultNode,
+			Node:    n,
+			FirstNs: h.LastHeard().UnixNano(),
+			Silent:  !failed,
+		}
+		f.Evidence = []string{
+			fmt.Sprintf("nothing was heard of node %s for %d beats", n, h.MissedBeats(now)),
+			sign,
+		}
 		if h.WasReset() {
 			f.Evidence = append(f.Evidence, "its connection was reset")
 		}
@@ -125,7 +148,8 @@ func (d *detector) silentRanks(now time.Time) []falcon.Fault {
 			continue
 		}
 		f, found := d.judgeRank(now, r, n)
-		if frozen := f.Kind == falcon.FaultFrozen && x.hookAge() >= d.cfg.HangMin; found && (underway || unexplained || frozen) {
+		frozen := f.Kind == falcon.FaultFrozen && x.hookAge() >= d.cfg.HangMin
+		if found && (underway || unexplained || frozen) {
 			nodes[n], faults = true, append(faults, f)
 		}
 	}
@@ -140,14 +164,17 @@ func (d *detector) tooManyToBelieve(nodes int) bool {
 	before, all := d.doubted, len(d.ranks.usedNodes())
 	d.doubted = nodes > 1 && 2*nodes >= all
 	if d.doubted && !before {
-		d.out.addNote("", "fault", 2, "%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault", nodes, all)
+		d.out.addNote("", "fault", 2,
+			"%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault",
+			nodes, all)
 	}
 	return d.doubted
 }
 
 // judgeRank judges one rank of a job that stalls.
 func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fault, bool) {
-	x, h := d.ranks.memberOf(r), d.nodes.Get(n, now)
+	x := d.ranks.memberOf(r)
+	h := d.nodes.Get(n, now)
 	fatal, at, failed := h.Fatal(now)
 	age := x.hookAge()
 	f := falcon.Fault{Node: n, Device: d.ranks.deviceOf(r)}
@@ -155,14 +182,31 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 	case !h.HeardWithin(now, d.cfg.Beat) || !h.Connected():
 		return f, false // nothing is known of it
 	case failed && x.isAlive() && fatal.Concerns(f.Device):
-		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()
+		f.Kind = falcon.FaultDevice
+		f.FirstNs = at.UnixNano()
 		f.Evidence = []string{fatal.String(), "the job stalls"}
-	case x.isAlive() && x.beatWithin(now, 2*d.cfg.Beat) && age > time.Duration(2*d.silenceFactor(now, n))*d.cfg.Beat:
-		f.Kind, f.FirstNs, f.Silent = falcon.FaultFrozen, now.Add(-age).UnixNano(), true
-		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.process().Pid, f.Device, age.Seconds()), "the job stalls"}
-	case x.isUnknown() && d.op.rec == nil && d.ranks.anyProcessAlive() && !d.ends.Has(r):
-		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, d.pace.Moved().UnixNano(), []falcon.Rank{r}
-		f.Evidence = []string{fmt.Sprintf("node %s is heard and has no process of rank %d", n, r), "the job stalls"}
+	case x.isAlive() &&
+		x.beatWithin(now, 2*d.cfg.Beat) &&
+		age > time.Duration(2*d.silenceFactor(now, n))*d.cfg.Beat:
+		f.Kind = falcon.FaultFrozen
+		f.FirstNs = now.Add(-age).UnixNano()
+		f.Silent = true
+		f.Evidence = []string{
+			fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago",
+				r, x.process().Pid, f.Device, age.Seconds()),
+			"the job stalls",
+		}
+	case x.isUnknown() &&
+		d.op.rec == nil &&
+		d.ranks.anyProcessAlive() &&
+		!d.ends.Has(r):
+		f.Kind = falcon.FaultExit
+		f.FirstNs = d.pace.Moved().UnixNano()
+		f.Ranks = []falcon.Rank{r}
+		f.Evidence = []string{
+			fmt.Sprintf("node %s is heard and has no process of rank %d", n, r),
+			"the job stalls",
+		}
 	default:
 		return f, false
 	}
@@ -174,19 +218,29 @@ const unwatched = "as its agent or the console was away"
 
 // exitFault is the fault of a process's end.
 func (s *jobState) exitFault(now time.Time, p Process) falcon.Fault {
-	how, sign := cmp.Or(p.Exit, "how is unknown"), falcon.FaultSign("")
+	how := cmp.Or(p.Exit, "how is unknown")
+	sign := falcon.FaultSign("")
 	if p.Exit == "" && s.ends.Doubtful(p.Rank) {
-		how, sign = how+", "+unwatched, falcon.SignUnwatched
+		how = how + ", " + unwatched
+		sign = falcon.SignUnwatched
 	}
 	f := falcon.Fault{
-		Kind: falcon.FaultExit, Sign: sign, Node: p.Node, Device: s.ranks.deviceOf(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
-		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, s.ranks.deviceOf(p.Rank), how)},
+		Kind:    falcon.FaultExit,
+		Sign:    sign,
+		Node:    p.Node,
+		Device:  s.ranks.deviceOf(p.Rank),
+		Ranks:   []falcon.Rank{p.Rank},
+		FirstNs: now.UnixNano(),
+		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s",
+			p.Rank, p.Pid, s.ranks.deviceOf(p.Rank), how)},
 	}
 	if why := describeWords(p); why != "" {
 		f.Evidence, f.Words = append(f.Evidence, why), p.Ending.Words()
 	}
-	if fatal, _, failed := s.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
-		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{fatal.String()}, f.Evidence...)
+	fatal, _, failed := s.nodes.Get(p.Node, now).Fatal(now)
+	if failed && fatal.Concerns(f.Device) {
+		f.Kind = falcon.FaultDevice
+		f.Evidence = append([]string{fatal.String()}, f.Evidence...)
 	}
 	return f
 }
@@ -212,8 +266,14 @@ func (d *detector) parkedAlone(now time.Time) (falcon.Fault, bool) {
 		}
 		p := x.process()
 		return falcon.Fault{
-			Kind: falcon.FaultHang, Node: p.Node, Device: d.ranks.deviceOf(r), FirstNs: since.UnixNano(),
-			Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken", r, p.Pid, d.ranks.deviceOf(r))},
+			Kind:    falcon.FaultHang,
+			Node:    p.Node,
+			Device:  d.ranks.deviceOf(r),
+			FirstNs: since.UnixNano(),
+			Evidence: []string{fmt.Sprintf(
+				"rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken",
+				r, p.Pid, d.ranks.deviceOf(r),
+			)},
 		}, true
 	}
 	return falcon.Fault{}, false
@@ -238,5 +298,7 @@ func (d *detector) collectTestimony(now time.Time) testimony {
 
 // someLeaving reports whether a node of the job is not heard since its agent's goodbye.
 func (d *detector) someLeaving(now time.Time) bool {
-	return slices.ContainsFunc(d.op.stayingNodes(), func(n falcon.Node) bool { return d.nodes.Get(n, now).Leaving(now) })
+	return slices.ContainsFunc(d.op.stayingNodes(), func(n falcon.Node) bool {
+		return d.nodes.Get(n, now).Leaving(now)
+	})
 }

@@ -15,15 +15,20 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 	switch {
 	case m.stop.isStopped() && m.op.rec == nil && p.Normal, m.ends.Finished():
 		return
-	case idle && p.Finished && !held, !idle && p.Finished && (m.op.replies.Rejoined(p.Rank) || m.op.onlyWaits()):
+	case idle && p.Finished && !held, !idle &&
+		p.Finished &&
+		(m.op.replies.Rejoined(p.Rank) || m.op.onlyWaits()):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec == nil && p.Normal && !held:
 		return // on an order
-	case !idle && (m.op.rec.Whole || m.op.replies.Stopping(p.Rank) || p.Normal && m.op.replies.Rejoined(p.Rank)):
+	case !idle &&
+		(m.op.rec.Whole || m.op.replies.Stopping(p.Rank) || p.Normal && m.op.replies.Rejoined(p.Rank)):
 		m.op.clock.Advance(now)
 		return
-	case idle && unexplained && m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.worldSize()):
+	case idle &&
+		unexplained &&
+		m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.worldSize()):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec != nil && slices.Contains(m.op.rec.Pending, p.Rank):
@@ -31,8 +36,12 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 			m.ends.Doubt(p.Rank)
 		}
 		return
-	case !idle && p.Finished && m.op.rec.State == falcon.RecoverySuspend && !wasHeldBack(m.op.rec, p):
-		m.rankSucceeded(now, p.Rank) // before the order came; where others have parked, the rank is missed later
+	case !idle &&
+		p.Finished &&
+		m.op.rec.State == falcon.RecoverySuspend &&
+		!wasHeldBack(m.op.rec, p):
+		// before the order came; where others have parked, the rank is missed later
+		m.rankSucceeded(now, p.Rank)
 		return
 	case idle && unexplained:
 		m.ends.Await(p.Rank, now, held || !m.endedUnwatched(now, p))
@@ -44,7 +53,9 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 // endedHeld reports whether a process ended in order while it was parked for a generation that it has
 // not rejoined: it was told to end, and the job has not come to its end with it. Where others train on,
 // a recovery did that which this engine does not know of any more: the rank is missed.
-func endedHeld(p Process) bool { return p.Finished && p.Park != nil && p.Park.Generation > p.Rejoined }
+func endedHeld(p Process) bool {
+	return p.Finished && p.Park != nil && p.Park.Generation > p.Rejoined
+}
 
 // endedUnwatched reports whether the agent of a process that ended, or this console, was away
 // since the process was last known to live: nobody saw it end.
@@ -63,7 +74,11 @@ func wasHeldBack(c *falcon.Recovery, p Process) bool {
 // that its end is.
 func (m *Machine) noteWords(p Process) {
 	x := m.ranks.memberOf(p.Rank)
-	if p.Alive || !x.hasEnded() || !x.sameProcess(p) || p.Ending.Words() == "" || x.process().Ending.Words() != "" {
+	if p.Alive ||
+		!x.hasEnded() ||
+		!x.sameProcess(p) ||
+		p.Ending.Words() == "" ||
+		x.process().Ending.Words() != "" {
 		return
 	}
 	x.noteWords(p.Ending)
@@ -76,7 +91,9 @@ func (m *Machine) noteWords(p Process) {
 func addWords(c *falcon.Recovery, p Process) bool {
 	for i := range c.Faults {
 		f := &c.Faults[i]
-		if f.Node == p.Node && slices.Contains(f.Ranks, p.Rank) && (f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice) {
+		if f.Node == p.Node &&
+			slices.Contains(f.Ranks, p.Rank) &&
+			(f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice) {
 			f.Evidence, f.Words = append(f.Evidence, describeWords(p)), p.Ending.Words()
 			return true
 		}
@@ -87,7 +104,11 @@ func addWords(c *falcon.Recovery, p Process) bool {
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.memberOf(p.Rank)
-	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.sameProcess(p) || x.process().Exit != "" {
+	if !m.ends.Open(p.Rank) ||
+		p.Alive ||
+		p.Exit == "" ||
+		!x.sameProcess(p) ||
+		x.process().Exit != "" {
 		return
 	}
 	m.ends.Explain(p.Rank)
@@ -108,8 +129,12 @@ func (m *Machine) finishEpoch(now time.Time) {
 		return
 	}
 	m.out.addNote("", "recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.worldSize())
-	if m.op.rec != nil && (m.op.rec.State == falcon.RecoveryProposed || m.op.rec.State == falcon.RecoverySuspend && !m.op.rec.Whole || m.op.onlyWaits()) {
-		m.flow.finishRecovery(now, falcon.RecoveryCancelled, "the job has finished: nothing is left to recover")
+	if m.op.rec != nil &&
+		(m.op.rec.State == falcon.RecoveryProposed ||
+			m.op.rec.State == falcon.RecoverySuspend && !m.op.rec.Whole ||
+			m.op.onlyWaits()) {
+		m.flow.finishRecovery(now, falcon.RecoveryCancelled,
+			"the job has finished: nothing is left to recover")
 	}
 }
 

@@ -27,19 +27,43 @@ func TestAnOrderedEndIsNoEndOfTheJob(t *testing.T) {
 		m := New(Config{})
 		m.Step(at, SetPolicy{Policy: falcon.Policy{Mode: falcon.ModeAuto}})
 		p := falcon.Placement{"n0.g0", "n0.g1", "n1.g0", "n1.g1", "n2.g0", "n2.g1"}
-		m.Step(at, Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 6, PP: 1}, Placement: p, Generation: 5, Parks: true, Checkpoint: falcon.NoIteration})
+		m.Step(at, Job{
+			Epoch:      1,
+			Layout:     falcon.Layout{TP: 1, DP: 6, PP: 1},
+			Placement:  p,
+			Generation: 5,
+			Parks:      true,
+			Checkpoint: falcon.NoIteration,
+		})
 		ended := []falcon.Rank{0, 1}
 		for r, d := range p {
-			m.Step(at, Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: 4, Rejoined: 4, Alive: true})
+			m.Step(at, Process{
+				Rank:       falcon.Rank(r),
+				Node:       d.Node(),
+				Pid:        100 + r,
+				Generation: 4,
+				Rejoined:   4,
+				Alive:      true,
+			})
 		}
 		if c.parked {
 			ended = []falcon.Rank{0, 1, 2, 3, 4, 5}
 		}
 		for r, d := range p {
-			end := Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: 4, Rejoined: 4, Normal: true, Finished: true, Exit: "exited normally"}
+			end := Process{
+				Rank:       falcon.Rank(r),
+				Node:       d.Node(),
+				Pid:        100 + r,
+				Generation: 4,
+				Rejoined:   4,
+				Normal:     true,
+				Finished:   true,
+				Exit:       "exited normally",
+			}
 			switch {
 			case slices.Contains(ended, falcon.Rank(r)):
-				end.Rejoined, end.Park = c.rejoined, &Park{Generation: 5}
+				end.Rejoined = c.rejoined
+				end.Park = &Park{Generation: 5}
 			case !c.most:
 				continue
 			}
@@ -54,7 +78,10 @@ func TestAnOrderedEndIsNoEndOfTheJob(t *testing.T) {
 			m.Tick(at)
 		}
 		rec, open := m.Current()
-		if open != c.lost || open && !strings.Contains(rec.Faults[0].Evidence[0], "rank 0 (process 100 on n0.g0) ended: exited normally") {
+		if open != c.lost ||
+			open &&
+				!strings.Contains(rec.Faults[0].Evidence[0],
+					"rank 0 (process 100 on n0.g0) ended: exited normally") {
 			t.Errorf("%s: a recovery %t: %v", name, open, rec.Faults)
 		}
 	}

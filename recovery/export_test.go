@@ -25,6 +25,9 @@ func (m *Machine) Recovery(id string) (falcon.Recovery, bool) {
 // shards that would have no replica if it were lost now, worst first.
 func (m *Machine) Exposure(more ...replica.Domain) ([]replica.Exposure, error) {
 	return replica.Map(replica.Query{
-		Layout: m.job.Layout, ZeRO: m.job.ZeRO, Placement: m.job.Placement, Domains: m.job.Domains,
+		Layout:    m.job.Layout,
+		ZeRO:      m.job.ZeRO,
+		Placement: m.job.Placement,
+		Domains:   m.job.Domains,
 	}, more...)
 }

@@ -13,13 +13,24 @@ import (
 func hears(n int) (*Machine, time.Time) {
 	now := time.Unix(1000, 0)
 	m := New(Config{})
-	job := Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: n, PP: 1}, Parks: true, Checkpoint: falcon.NoIteration, Spares: []falcon.Node{"n9"}}
+	job := Job{
+		Epoch:      1,
+		Layout:     falcon.Layout{TP: 1, DP: n, PP: 1},
+		Parks:      true,
+		Checkpoint: falcon.NoIteration,
+		Spares:     []falcon.Node{"n9"},
+	}
 	for r := range n {
 		job.Placement = append(job.Placement, falcon.NewDevice(falcon.Node(fmt.Sprint("n", r)), 0))
 	}
 	m.Step(now, job)
 	for r := range n {
-		m.Step(now, Process{Rank: falcon.Rank(r), Node: job.Placement[r].Node(), Pid: 100 + r, Alive: true})
+		m.Step(now, Process{
+			Rank:  falcon.Rank(r),
+			Node:  job.Placement[r].Node(),
+			Pid:   100 + r,
+			Alive: true,
+		})
 	}
 	for range 20 {
 		now = now.Add(time.Second)

@@ -36,7 +36,8 @@ func (h *history) append(c *falcon.Recovery) {
 // restore takes copies of what the journal kept. They are sorted by id: the first sign
 // of a fault may be older than the recovery before.
 func (h *history) restore(all []falcon.Recovery, nextID int) {
-	h.recs, h.nextID = nil, max(h.nextID, nextID)
+	h.recs = nil
+	h.nextID = max(h.nextID, nextID)
 	for _, c := range all {
 		c = cloneRecovery(&c)
 		h.recs = append(h.recs, &c)
@@ -48,7 +49,9 @@ func (h *history) restore(all []falcon.Recovery, nextID int) {
 
 func (h *history) oldestFirst() []*falcon.Recovery { return h.recs }
 
-func (h *history) newestFirst() iter.Seq2[int, *falcon.Recovery] { return slices.Backward(h.recs) }
+func (h *history) newestFirst() iter.Seq2[int, *falcon.Recovery] {
+	return slices.Backward(h.recs)
+}
 
 // newest is the newest recovery, nil where there was none.
 func (h *history) newest() *falcon.Recovery {
@@ -59,7 +62,8 @@ func (h *history) newest() *falcon.Recovery {
 }
 
 func (h *history) findByID(id string) *falcon.Recovery {
-	if i := slices.IndexFunc(h.recs, func(c *falcon.Recovery) bool { return c.ID == id }); i >= 0 {
+	i := slices.IndexFunc(h.recs, func(c *falcon.Recovery) bool { return c.ID == id })
+	if i >= 0 {
 		return h.recs[i]
 	}
 	return nil
@@ -73,7 +77,10 @@ func (h *history) exitsWithinHour(now time.Time, n falcon.Node) int {
 			continue
 		}
 		for _, f := range c.Faults {
-			if f.Kind == falcon.FaultExit && f.AskedBy == "" && f.Node == n && now.UnixNano()-f.DetectedNs < int64(hour) {
+			if f.Kind == falcon.FaultExit &&
+				f.AskedBy == "" &&
+				f.Node == n &&
+				now.UnixNano()-f.DetectedNs < int64(hour) {
 				times++
 			}
 		}
@@ -85,7 +92,9 @@ func (h *history) exitsWithinHour(now time.Time, n falcon.Node) int {
 func (h *history) automaticWithinHour(now time.Time, but *falcon.Recovery) int {
 	n := 0
 	for _, c := range h.recs {
-		if c != but && c.DecidedBy == byPolicyName && now.UnixNano()-c.StartedNs < int64(hour) {
+		if c != but &&
+			c.DecidedBy == byPolicyName &&
+			now.UnixNano()-c.StartedNs < int64(hour) {
 			n++
 		}
 	}
@@ -105,8 +114,13 @@ func (h *history) rejoinedGeneration(jobEpoch uint64) uint64 {
 // Phases before any recovery was measured, in ms: a container with its imports, and one shard over
 // one link.
 var phaseDefaults = map[string]float64{
-	falcon.PhaseSuspend: 500, falcon.PhaseReplace: 60e3, falcon.PhaseTable: 500, falcon.PhaseCollect: 10,
-	falcon.PhaseGroups: 5e3, falcon.PhaseRestore: 5e3, falcon.PhaseResume: 500,
+	falcon.PhaseSuspend: 500,
+	falcon.PhaseReplace: 60e3,
+	falcon.PhaseTable:   500,
+	falcon.PhaseCollect: 10,
+	falcon.PhaseGroups:  5e3,
+	falcon.PhaseRestore: 5e3,
+	falcon.PhaseResume:  500,
 }
 
 // copyMBsDefault is the rate at which a shard is taken to move, 10⁶ B/s.
@@ -150,7 +164,8 @@ func (m *Machine) ForAction(id string) (falcon.Recovery, bool) {
 func (h *history) phaseTimes(phase string) []float64 {
 	var out []float64
 	for _, c := range slices.Backward(h.recs) {
-		if v, ok := c.PhaseMs[phase]; ok && c.State == falcon.RecoveryResumed && !c.Whole && len(out) < predictFrom {
+		v, ok := c.PhaseMs[phase]
+		if ok && c.State == falcon.RecoveryResumed && !c.Whole && len(out) < predictFrom {
 			out = append(out, v)
 		}
 	}
@@ -164,10 +179,16 @@ func cloneRecovery(c *falcon.Recovery) falcon.Recovery {
 	for i, f := range out.Faults {
 		out.Faults[i].Ranks, out.Faults[i].Evidence = slices.Clone(f.Ranks), slices.Clone(f.Evidence)
 	}
-	out.Replaced, out.Launched = maps.Clone(c.Replaced), maps.Clone(c.Launched)
-	out.PhaseMs, out.PredictMs = maps.Clone(c.PhaseMs), maps.Clone(c.PredictMs)
-	out.Survivors, out.Fenced, out.Pending = slices.Clone(c.Survivors), slices.Clone(c.Fenced), slices.Clone(c.Pending)
-	out.Placement, out.Moves, out.Splits = slices.Clone(c.Placement), slices.Clone(c.Moves), slices.Clone(c.Splits)
+	out.Replaced = maps.Clone(c.Replaced)
+	out.Launched = maps.Clone(c.Launched)
+	out.PhaseMs = maps.Clone(c.PhaseMs)
+	out.PredictMs = maps.Clone(c.PredictMs)
+	out.Survivors = slices.Clone(c.Survivors)
+	out.Fenced = slices.Clone(c.Fenced)
+	out.Pending = slices.Clone(c.Pending)
+	out.Placement = slices.Clone(c.Placement)
+	out.Moves = slices.Clone(c.Moves)
+	out.Splits = slices.Clone(c.Splits)
 	if w := c.Wait; w != nil {
 		wait := *w
 		wait.Nodes = slices.Clone(w.Nodes)
@@ -175,7 +196,11 @@ func cloneRecovery(c *falcon.Recovery) falcon.Recovery {
 	}
 	if s := c.Shrink; s != nil {
 		out.Shrink = &falcon.Shrink{
-			Layout: s.Layout, Of: s.Of, Kept: slices.Clone(s.Kept), Placement: slices.Clone(s.Placement), Splits: slices.Clone(s.Splits),
+			Layout:    s.Layout,
+			Of:        s.Of,
+			Kept:      slices.Clone(s.Kept),
+			Placement: slices.Clone(s.Placement),
+			Splits:    slices.Clone(s.Splits),
 		}
 	}
 	return out

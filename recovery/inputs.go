@@ -41,14 +41,17 @@ func (m *Machine) onNode(now time.Time, n Node) {
 // onLate has no node judged by silence until the engine has caught up.
 func (m *Machine) onLate(now time.Time) {
 	if m.hear.Late(now, m.cfg.Beat) {
-		m.out.addNote("", "fault", 1, "the console is late itself: no node is judged by silence until it has caught up")
+		m.out.addNote("", "fault", 1,
+			"the console is late itself: no node is judged by silence until it has caught up")
 	}
 }
 
 // onProcess takes a process's report, unless the process is not, or no longer, the rank's owner.
 func (m *Machine) onProcess(now time.Time, p Process) {
 	m.stop.noteLeftover(p, m.op.rec == nil)
-	if !m.ranks.hasRank(p.Rank) || p.Node != m.ranks.nodeOf(p.Rank) || p.Generation < m.ranks.generationFloor(m.ranks.deviceOf(p.Rank)) {
+	if !m.ranks.hasRank(p.Rank) ||
+		p.Node != m.ranks.nodeOf(p.Rank) ||
+		p.Generation < m.ranks.generationFloor(m.ranks.deviceOf(p.Rank)) {
 		return
 	}
 	if !m.op.nothingOrdered() && slices.Contains(m.op.rec.Fenced, p.Node) {
@@ -56,7 +59,8 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		m.noteAwaited(now, p)
 		return
 	}
-	if rejoined := m.hist.rejoinedGeneration(m.job.Epoch); m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {
+	rejoined := m.hist.rejoinedGeneration(m.job.Epoch)
+	if m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {
 		p.Park = nil // of before the newest rejoin, which all have carried out: its agent was away
 	}
 	m.explainEnd(now, p)
@@ -100,12 +104,24 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 	}
 	m.nodes.Get(n, now).Report(report, now)
 	if m.op.rec == nil {
-		m.out.addNote(string(d.Device), "fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", report)
+		m.out.addNote(string(d.Device), "fault", 1,
+			"%s; the node is given up when its process ends, it falls silent or the job stalls",
+			report)
 		return
 	}
 	for _, f := range m.op.rec.Faults { // the process's end may have been reported first
-		if f.Kind == falcon.FaultExit && f.Node == n && report.Concerns(f.Device) && now.UnixNano()-f.DetectedNs < int64(EventLife) && !m.op.isFenced(n) {
-			m.flow.onFault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{report.String()}})
+		if f.Kind == falcon.FaultExit &&
+			f.Node == n &&
+			report.Concerns(f.Device) &&
+			now.UnixNano()-f.DetectedNs < int64(EventLife) &&
+			!m.op.isFenced(n) {
+			m.flow.onFault(now, falcon.Fault{
+				Kind:     falcon.FaultDevice,
+				Node:     n,
+				Device:   d.Device,
+				FirstNs:  now.UnixNano(),
+				Evidence: []string{report.String()},
+			})
 			return
 		}
 	}
@@ -121,7 +137,8 @@ func (m *Machine) Hears(now time.Time) bool {
 // restart does so when what it has launched has ended.
 func (m *Machine) onNewer(now time.Time, in Newer) {
 	m.generations.raiseTo(in.Generation)
-	if c := m.op.rec; m.op.isUnderway() && !c.Whole && in.Generation >= c.Generation {
+	c := m.op.rec
+	if m.op.isUnderway() && !c.Whole && in.Generation >= c.Generation {
 		m.flow.beginAttempt(now, fmt.Sprintf("node %s has seen generation %d", in.Node, in.Generation))
 	}
 }

@@ -15,11 +15,13 @@ type Job struct {
 	Placement  falcon.Placement // device by rank
 	Generation uint64           // of the launch or rejoin in force
 	ZeRO       falcon.ZeRO
-	StateMB    float64       // of one rank, 10⁶ bytes; 0 = unknown
-	Barred     []string      // why other nodes are no spares although they could be, one clause each
-	Spares     []falcon.Node // connected nodes with room for a node's ranks and without any, in order of preference
-	CanLaunch  map[falcon.Node]bool
-	Away       map[falcon.Node]bool   // nodes in use whose agents are between two connections: they may be able to start processes
+	StateMB    float64  // of one rank, 10⁶ bytes; 0 = unknown
+	Barred     []string // why other nodes are no spares although they could be, one clause each
+	// connected nodes with room for a node's ranks and without any, in order of preference
+	Spares    []falcon.Node
+	CanLaunch map[falcon.Node]bool
+	// nodes in use whose agents are between two connections: they may be able to start processes
+	Away       map[falcon.Node]bool
 	Domains    map[falcon.Node]string // failure domain (rack, switch); absent = the node's own
 	Parks      bool                   // all processes have declared that they park and rejoin in place
 	Splits     []int32                // micro-batches per replica in force
@@ -104,7 +106,11 @@ type Device struct {
 }
 
 func (d Device) report() liveness.Report {
-	return liveness.Report{Device: d.Device, Code: d.Code, Text: d.Text}
+	return liveness.Report{
+		Device: d.Device,
+		Code:   d.Code,
+		Text:   d.Text,
+	}
 }
 
 // EventLife is how long a device's fatal report is a sign.
@@ -178,7 +184,8 @@ const (
 	Approve Verb = "approve"
 	Deny    Verb = "deny"
 	Abort   Verb = "abort" // until the point of no return
-	Ended   Verb = "ended" // while it waits for a proof: nothing of the job runs on the nodes that are given up
+	// while it waits for a proof: nothing of the job runs on the nodes that are given up
+	Ended Verb = "ended"
 )
 
 // Demand asks for a recovery by hand: a node is to be fenced and replaced, or the
@@ -187,8 +194,9 @@ type Demand struct {
 	Node             falcon.Node
 	Rank             falcon.Rank // -1 = the whole node
 	By, From, Reason string
-	Action           string      // that asks for it (S4 fence): refused while a recovery is in progress; "" = a person
-	Spare            falcon.Node // that the action names; another where that is gone
+	// that asks for it (S4 fence): refused while a recovery is in progress; "" = a person
+	Action string
+	Spare  falcon.Node // that the action names; another where that is gone
 }
 
 // SetPolicy replaces the policy.
@@ -315,5 +323,8 @@ type Ready struct {
 
 // Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Recoveries) == 0 && len(r.Commands) == 0 && len(r.Notes) == 0 && len(r.Ended) == 0
+	return len(r.Recoveries) == 0 &&
+		len(r.Commands) == 0 &&
+		len(r.Notes) == 0 &&
+		len(r.Ended) == 0
 }

@@ -9,9 +9,11 @@ import (
 )
 
 func (m *Machine) onJob(now time.Time, j Job) {
-	before, first := m.job, !m.hasJob
+	before := m.job
+	first := !m.hasJob
 	same := !first && before.Epoch == j.Epoch
-	if perm := permutation(before.Placement, j.Placement); same && perm != nil && m.op.mayRenumber() {
+	perm := permutation(before.Placement, j.Placement)
+	if same && perm != nil && m.op.mayRenumber() {
 		m.renumber(j.Placement, perm)
 		before = m.job
 	}
@@ -39,14 +41,17 @@ func (m *Machine) mergeJob(before, j Job) Job {
 		return j
 	}
 	if m.op.rec != nil || j.Generation < before.Generation {
-		j.Layout, j.Placement, j.Generation = before.Layout, before.Placement, max(j.Generation, before.Generation)
+		j.Layout = before.Layout
+		j.Placement = before.Placement
+		j.Generation = max(j.Generation, before.Generation)
 	}
 	j.Checkpoint = max(j.Checkpoint, before.Checkpoint)
 	if m.op.rec == nil {
 		return j
 	}
 	j.Parks = j.Parks || before.Parks
-	j.StateMB, j.Unit = max(j.StateMB, before.StateMB), max(j.Unit, before.Unit)
+	j.StateMB = max(j.StateMB, before.StateMB)
+	j.Unit = max(j.Unit, before.Unit)
 	if j.ZeRO == (falcon.ZeRO{}) {
 		j.ZeRO = before.ZeRO
 	}

@@ -28,11 +28,23 @@ type jobState struct {
 }
 
 func newJobState(cfg Config) jobState {
-	return jobState{cfg: cfg, ranks: newRankTable(), nodes: liveness.NewHosts(liveness.Limits{Beat: cfg.Beat, Grace: cfg.Grace, Leave: cfg.Leave, Suspect: cfg.Suspect}), ends: completion.New()}
+	return jobState{
+		cfg:   cfg,
+		ranks: newRankTable(),
+		nodes: liveness.NewHosts(liveness.Limits{
+			Beat:    cfg.Beat,
+			Grace:   cfg.Grace,
+			Leave:   cfg.Leave,
+			Suspect: cfg.Suspect,
+		}),
+		ends: completion.New(),
+	}
 }
 
 // finishing reports whether a rank has ended with success and the job does not go on.
-func (s *jobState) finishing() bool { return s.ends.Finishing(&s.pace, s.cfg.Beat) }
+func (s *jobState) finishing() bool {
+	return s.ends.Finishing(&s.pace, s.cfg.Beat)
+}
 
 // mayHaveFinished reports whether nothing but ends that no agent watched is known of the job.
 func (s *jobState) mayHaveFinished(now time.Time, c *falcon.Recovery) bool {
@@ -42,7 +54,10 @@ func (s *jobState) mayHaveFinished(now time.Time, c *falcon.Recovery) bool {
 // anyoneAlive reports whether a node that is heard, and not among some, has a living process of the job.
 func (s *jobState) anyoneAlive(now time.Time, except []falcon.Node) bool {
 	for _, x := range s.ranks.everyRank() {
-		if n := x.process().Node; x.isAlive() && !slices.Contains(except, n) && !s.nodes.Get(n, now).Unheard(now) {
+		n := x.process().Node
+		if x.isAlive() &&
+			!slices.Contains(except, n) &&
+			!s.nodes.Get(n, now).Unheard(now) {
 			return true
 		}
 	}
@@ -50,6 +65,15 @@ func (s *jobState) anyoneAlive(now time.Time, except []falcon.Node) bool {
 }
 
 // chooseStep chooses the step to resume at, and who gives whom its state.
-func (s *jobState) chooseStep(holds map[falcon.Rank]falcon.RankHold, on falcon.Placement) (replica.Choice, error) {
-	return s.cfg.Choose(replica.Query{Layout: s.job.Layout, ZeRO: s.job.ZeRO, Holds: holds, Placement: on, Domains: s.job.Domains})
+func (s *jobState) chooseStep(
+	holds map[falcon.Rank]falcon.RankHold,
+	on falcon.Placement,
+) (replica.Choice, error) {
+	return s.cfg.Choose(replica.Query{
+		Layout:    s.job.Layout,
+		ZeRO:      s.job.ZeRO,
+		Holds:     holds,
+		Placement: on,
+		Domains:   s.job.Domains,
+	})
 }

@@ -18,7 +18,9 @@ func rankList(ranks []falcon.Rank) string {
 	return listNames("rank", ranks)
 }
 
-func nodeList(nodes []falcon.Node) string { return listNames("node", nodes) }
+func nodeList(nodes []falcon.Node) string {
+	return listNames("node", nodes)
+}
 
 // listNames names the first of a list: "rank 1", "nodes n1, n2 and 3 more".
 func listNames[T any](what string, list []T) string {

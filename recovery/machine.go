@@ -27,7 +27,12 @@ type Machine struct {
 
 // New makes a machine that knows of no job.
 func New(cfg Config) *Machine {
-	m := &Machine{jobState: newJobState(cfg.withDefaults()), out: newOutbox(), hist: newHistory(), stop: newStoppage()}
+	m := &Machine{
+		jobState: newJobState(cfg.withDefaults()),
+		out:      newOutbox(),
+		hist:     newHistory(),
+		stop:     newStoppage(),
+	}
 	m.op = operation{jobState: &m.jobState, out: &m.out}
 	m.flow = newWorkflow(m)
 	m.detect = newDetector(m)
@@ -35,10 +40,14 @@ func New(cfg Config) *Machine {
 }
 
 // Ready lists what is to be done now: recoveries are made durable first.
-func (m *Machine) Ready() Ready { return m.out.pendingReady(m.hist.oldestFirst()) }
+func (m *Machine) Ready() Ready {
+	return m.out.pendingReady(m.hist.oldestFirst())
+}
 
 // Advance confirms that the last Ready was carried out.
-func (m *Machine) Advance() { m.out.clearAll() }
+func (m *Machine) Advance() {
+	m.out.clearAll()
+}
 
 // Recoveries lists those that are kept, newest first.
 func (m *Machine) Recoveries() []falcon.Recovery {

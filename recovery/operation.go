@@ -33,9 +33,12 @@ type operation struct {
 
 // openRecord begins a recovery.
 func (op *operation) openRecord(now time.Time, c *falcon.Recovery) {
-	op.rec, op.proof = c, proof{}
+	op.rec = c
+	op.proof = proof{}
 	op.resetAttempt(attempt.NewClock(now, now))
-	op.tableFailures, op.givenUp, op.failing = map[falcon.Node]int{}, moments{}, moments{}
+	op.tableFailures = map[falcon.Node]int{}
+	op.givenUp = moments{}
+	op.failing = moments{}
 }
 
 // takeUpRecord goes on with a recovery from before the engine's start; its time away counts.
@@ -45,7 +48,8 @@ func (op *operation) takeUpRecord(now time.Time, c *falcon.Recovery) {
 		spent += v
 	}
 	op.openRecord(now, c)
-	if entered := time.Unix(0, c.StartedNs+int64(spent*1e6)); entered.Before(now) {
+	entered := time.Unix(0, c.StartedNs+int64(spent*1e6))
+	if entered.Before(now) {
 		op.clock = attempt.NewClock(entered, now)
 	}
 }
@@ -53,11 +57,16 @@ func (op *operation) takeUpRecord(now time.Time, c *falcon.Recovery) {
 // beginAttempt begins a generation with everything that lives parking.
 func (op *operation) beginAttempt(now time.Time, generation uint64, why string) {
 	c := op.rec
-	c.Generation, c.Attempts, c.Reason = generation, c.Attempts+1, why
+	c.Generation = generation
+	c.Attempts++
+	c.Reason = why
 	op.enterState(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
 	next, failures, givenUp, failing := op.replies.Next(), op.tableFailures, op.givenUp, op.failing
 	op.resetAttempt(op.clock)
-	op.replies, op.tableFailures, op.givenUp, op.failing = next, failures, givenUp, failing
+	op.replies = next
+	op.tableFailures = failures
+	op.givenUp = givenUp
+	op.failing = failing
 	op.gatherFaults(now)
 }
 
@@ -69,7 +78,12 @@ func (op *operation) closeRecord() {
 
 // resetAttempt forgets the attempt.
 func (op *operation) resetAttempt(clock attempt.Clock) {
-	*op = operation{jobState: op.jobState, out: op.out, rec: op.rec, clock: clock}
+	*op = operation{
+		jobState: op.jobState,
+		out:      op.out,
+		rec:      op.rec,
+		clock:    clock,
+	}
 }
 
 // isUnderway reports whether a recovery does more than wait for a decision.
@@ -79,7 +93,8 @@ func (op *operation) isUnderway() bool {
 
 // nothingOrdered reports whether no recovery is open, or one is only proposed.
 func (op *operation) nothingOrdered() bool {
-	return op.rec == nil || op.rec.State == falcon.RecoveryProposed && op.rec.Attempts == 0 && !op.rec.Whole
+	return op.rec == nil ||
+		op.rec.State == falcon.RecoveryProposed && op.rec.Attempts == 0 && !op.rec.Whole
 }
 
 // onlyWaits reports whether a whole restart waits and has ordered nothing: the job's processes end as
@@ -100,7 +115,10 @@ func (op *operation) mayRenumber() bool {
 		return true
 	}
 	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
-	return early && !c.Whole && len(c.Launched) == 0 && slices.Equal(c.Placement, op.job.Placement)
+	return early &&
+		!c.Whole &&
+		len(c.Launched) == 0 &&
+		slices.Equal(c.Placement, op.job.Placement)
 }
 
 // renumber moves everything in the recovery that is known by rank to its new rank.
@@ -109,7 +127,9 @@ func (op *operation) renumber(to falcon.Placement, perm []falcon.Rank) {
 	if c == nil {
 		return
 	}
-	c.Placement, c.Pending, c.Replaced = slices.Clone(to), renumberRanks(c.Pending, perm), renumberKeys(c.Replaced, perm)
+	c.Placement, c.Pending, c.Replaced = slices.Clone(to),
+		renumberRanks(c.Pending, perm),
+		renumberKeys(c.Replaced, perm)
 	for i := range c.Faults {
 		c.Faults[i].Ranks = renumberRanks(c.Faults[i].Ranks, perm)
 	}
@@ -127,10 +147,14 @@ func (op *operation) arrange() {
 	op.ranks.arrange(p)
 }
 
-func (op *operation) markChanged() { op.out.markChanged(op.rec) }
+func (op *operation) markChanged() {
+	op.out.markChanged(op.rec)
+}
 
 // recordDecision enters who decided; empty = not decided yet.
-func (op *operation) recordDecision(by, from string) { op.rec.DecidedBy, op.rec.DecidedFrom = by, from }
+func (op *operation) recordDecision(by, from string) {
+	op.rec.DecidedBy, op.rec.DecidedFrom = by, from
+}
 
 // isFenced reports whether the recovery has given node n up.
 func (op *operation) isFenced(n falcon.Node) bool {
@@ -166,7 +190,13 @@ func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 	op.clock.Advance(now)
 	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
 	for i := range c.Faults {
-		if o := &c.Faults[i]; early && f.Node != "" && o.Node == f.Node && joinsFault(o, f) && o.DetectedNs >= now.Add(-hour).UnixNano() && op.anyPending(o.Ranks) {
+		o := &c.Faults[i]
+		if early &&
+			f.Node != "" &&
+			o.Node == f.Node &&
+			joinsFault(o, f) &&
+			o.DetectedNs >= now.Add(-hour).UnixNano() &&
+			op.anyPending(o.Ranks) {
 			mergeFault(o, f)
 			return f
 		}
@@ -177,7 +207,9 @@ func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 
 // anyPending reports whether one of the ranks waits to be launched.
 func (op *operation) anyPending(ranks []falcon.Rank) bool {
-	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(op.rec.Pending, r) })
+	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+		return slices.Contains(op.rec.Pending, r)
+	})
 }
 
 // gatherFaults has faults of the next moments join the attempt. A rejoin that failed
@@ -191,7 +223,9 @@ func (op *operation) gatherFaults(now time.Time) {
 }
 
 // gathering reports whether faults still join the attempt.
-func (op *operation) gathering(now time.Time) bool { return now.Before(op.gatherUntil) }
+func (op *operation) gathering(now time.Time) bool {
+	return now.Before(op.gatherUntil)
+}
 
 // markSettled marks that all who stay park.
 func (op *operation) markSettled(now time.Time) {
@@ -228,7 +262,9 @@ func (op *operation) repeatAgentWait(now time.Time) {
 	op.setDeadline(now, op.cfg.AgentWait)
 }
 
-func (op *operation) stopAwaitingAgents() { op.agents = nil }
+func (op *operation) stopAwaitingAgents() {
+	op.agents = nil
+}
 
 // countTableFailure is how often a node has not taken a rank table, over all attempts.
 func (op *operation) countTableFailure(n falcon.Node) int {
@@ -237,17 +273,23 @@ func (op *operation) countTableFailure(n falcon.Node) int {
 }
 
 // markRejoinFailed marks that the attempt was begun because a rejoin failed.
-func (op *operation) markRejoinFailed() { op.rejoinFailed = op.rec != nil }
+func (op *operation) markRejoinFailed() {
+	op.rejoinFailed = op.rec != nil
+}
 
 // markOvertaken marks that the job has come to its end before it was suspended.
-func (op *operation) markOvertaken() { op.jobFinished = true }
+func (op *operation) markOvertaken() {
+	op.jobFinished = true
+}
 
 func (op *operation) overtaken() bool { return op.jobFinished }
 
 // trainsAgain reports whether all ranks train again: each reports so, or the job has
 // gone through an iteration or come to its end, which no rank does without the others.
 func (op *operation) trainsAgain() bool {
-	return op.replies.RejoinedCount() >= op.ranks.worldSize() || op.rankFinished || op.pace.ConfirmedAfter(op.clock.Entered())
+	return op.replies.RejoinedCount() >= op.ranks.worldSize() ||
+		op.rankFinished ||
+		op.pace.ConfirmedAfter(op.clock.Entered())
 }
 
 // updateSurvivors lists the ranks that keep their processes.
@@ -327,8 +369,12 @@ func (op *operation) deadlinePassed(now time.Time) bool {
 }
 
 var phaseOf = map[falcon.RecoveryState]string{
-	falcon.RecoveryProposed: falcon.PhaseDecide, falcon.RecoverySuspend: falcon.PhaseSuspend, falcon.RecoveryReplace: falcon.PhaseReplace,
-	falcon.RecoveryTable: falcon.PhaseTable, falcon.RecoveryCollect: falcon.PhaseCollect, falcon.RecoveryRejoin: falcon.PhaseResume,
+	falcon.RecoveryProposed: falcon.PhaseDecide,
+	falcon.RecoverySuspend:  falcon.PhaseSuspend,
+	falcon.RecoveryReplace:  falcon.PhaseReplace,
+	falcon.RecoveryTable:    falcon.PhaseTable,
+	falcon.RecoveryCollect:  falcon.PhaseCollect,
+	falcon.RecoveryRejoin:   falcon.PhaseResume,
 }
 
 // bookPhase adds the time in the present state to its phase; several attempts add
@@ -344,7 +390,8 @@ func (op *operation) bookPhase(now time.Time) {
 		phases[falcon.PhaseRestore] += restore
 		spent -= groups + restore
 	}
-	if fence := milliseconds(now.Sub(op.settledAt)); op.rec.State == falcon.RecoverySuspend && !op.settledAt.IsZero() && fence > 0 {
+	fence := milliseconds(now.Sub(op.settledAt))
+	if op.rec.State == falcon.RecoverySuspend && !op.settledAt.IsZero() && fence > 0 {
 		phases[falcon.PhaseFence] += fence
 		spent -= fence
 	}
@@ -353,4 +400,6 @@ func (op *operation) bookPhase(now time.Time) {
 	}
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Nanoseconds()) / 1e6
+}

@@ -20,7 +20,11 @@ type orders struct {
 func (o *orders) suspendNodes() {
 	nodes := o.op.stayingNodes()
 	o.op.replies.Suspend(nodes)
-	o.out.addCommand(Suspend{Generation: o.op.rec.Generation, Nodes: nodes, WaitMs: o.cfg.OptimizerWait.Milliseconds()})
+	o.out.addCommand(Suspend{
+		Generation: o.op.rec.Generation,
+		Nodes:      nodes,
+		WaitMs:     o.cfg.OptimizerWait.Milliseconds(),
+	})
 }
 
 // stopReplaced ends pending processes still alive on a device kept; true = none is left.
@@ -36,7 +40,11 @@ func (o *orders) stopReplaced() (stop []falcon.Rank, done bool) {
 		}
 	}
 	if len(stop) > 0 {
-		o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: o.ranks.nodesOf(stop), Ranks: stop})
+		o.out.addCommand(Stop{
+			Generation: o.op.rec.Generation,
+			Nodes:      o.ranks.nodesOf(stop),
+			Ranks:      stop,
+		})
 	}
 	return stop, done
 }
@@ -45,18 +53,27 @@ func (o *orders) stopReplaced() (stop []falcon.Rank, done bool) {
 func (o *orders) launchReplacements(now time.Time) {
 	c, ranks := o.op.rec, o.launchedRanks()
 	if len(c.Fenced) > 0 || len(ranks) > 0 {
-		o.out.addCommand(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: ranks})
+		o.out.addCommand(Fence{
+			Generation: c.Generation,
+			Nodes:      slices.Clone(c.Fenced),
+			Ranks:      ranks,
+		})
 	}
 	o.stopFenced(now)
 	if len(ranks) == 0 {
 		return
 	}
-	l := Launch{Generation: c.Generation, Ranks: map[falcon.Rank]falcon.Device{}, World: o.ranks.worldSize()}
+	l := Launch{
+		Generation: c.Generation,
+		Ranks:      map[falcon.Rank]falcon.Device{},
+		World:      o.ranks.worldSize(),
+	}
 	for _, r := range ranks {
 		l.Ranks[r] = c.Placement[r]
 	}
 	o.out.addCommand(l)
-	o.out.addNote(c.ID, "recovery", 1, "%s: generation %d: %s replaced on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
+	o.out.addNote(c.ID, "recovery", 1, "%s: generation %d: %s replaced on %s, %d survivors stay",
+		c.ID, c.Generation, rankList(ranks), nodeList(o.ranks.nodesOf(ranks)), len(c.Survivors))
 }
 
 // repeatLaunches orders again what an earlier generation launched and did not park, with what comes
@@ -65,9 +82,17 @@ func (o *orders) launchReplacements(now time.Time) {
 func (o *orders) repeatLaunches(now time.Time) {
 	again := o.awaitedLaunches()
 	for _, g := range slices.Sorted(maps.Keys(again)) {
-		o.out.addCommand(Fence{Generation: g, Nodes: returns{o.op}.refusedNodes(now), Ranks: slices.Sorted(maps.Keys(again[g]))})
+		o.out.addCommand(Fence{
+			Generation: g,
+			Nodes:      returns{o.op}.refusedNodes(now),
+			Ranks:      slices.Sorted(maps.Keys(again[g])),
+		})
 		o.stopFenced(now)
-		o.out.addCommand(Launch{Generation: g, Ranks: again[g], World: o.ranks.worldSize()})
+		o.out.addCommand(Launch{
+			Generation: g,
+			Ranks:      again[g],
+			World:      o.ranks.worldSize(),
+		})
 	}
 }
 
@@ -120,7 +145,10 @@ func (o *orders) stopForProof(now time.Time) {
 // sendTable has the rank table of the generation brought to all nodes.
 func (o *orders) sendTable() {
 	o.op.replies.Table()
-	o.out.addCommand(Table{Generation: o.op.rec.Generation, Placement: slices.Clone(o.op.rec.Placement)})
+	o.out.addCommand(Table{
+		Generation: o.op.rec.Generation,
+		Placement:  slices.Clone(o.op.rec.Placement),
+	})
 }
 
 // sendRejoin has all ranks build their groups, restore and train.
@@ -128,17 +156,30 @@ func (o *orders) sendRejoin() {
 	c := o.op.rec
 	o.op.replies.Rejoin()
 	o.out.addCommand(Rejoin{
-		Generation: c.Generation, Order: c.Generation, Resume: c.Resume, Checkpoint: c.Checkpoint,
-		Moves: slices.Clone(c.Moves), Splits: slices.Clone(c.Splits), Placement: slices.Clone(c.Placement),
+		Generation: c.Generation,
+		Order:      c.Generation,
+		Resume:     c.Resume,
+		Checkpoint: c.Checkpoint,
+		Moves:      slices.Clone(c.Moves),
+		Splits:     slices.Clone(c.Splits),
+		Placement:  slices.Clone(c.Placement),
 	})
 }
 
 // restartWhole has the whole job end and start from its checkpoint.
 func (o *orders) restartWhole() {
 	c := o.op.rec
-	o.out.addCommand(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: o.launchedRanks()})
+	o.out.addCommand(Fence{
+		Generation: c.Generation,
+		Nodes:      slices.Clone(c.Fenced),
+		Ranks:      o.launchedRanks(),
+	})
 	o.out.addCommand(Stop{Generation: c.Generation, Nodes: o.op.stayingNodes()})
-	o.out.addCommand(Restart{Generation: c.Generation, Placement: slices.Clone(launchedOn(c)), Reason: c.Reason})
+	o.out.addCommand(Restart{
+		Generation: c.Generation,
+		Placement:  slices.Clone(launchedOn(c)),
+		Reason:     c.Reason,
+	})
 }
 
 // stopEveryone ends all processes of a recovery without success, on the nodes that
@@ -146,7 +187,10 @@ func (o *orders) restartWhole() {
 func (o *orders) stopEveryone() {
 	nodes := append(slices.Clone(o.ranks.usedNodes()), o.op.rec.Fenced...)
 	slices.Sort(nodes)
-	o.out.addCommand(Stop{Generation: o.op.rec.Generation, Nodes: slices.Compact(nodes)})
+	o.out.addCommand(Stop{
+		Generation: o.op.rec.Generation,
+		Nodes:      slices.Compact(nodes),
+	})
 }
 
 // launchedRanks are the ranks launched in the present generation, ascending.

@@ -14,10 +14,16 @@ import (
 
 // owners are the types whose fields belong to their own methods and constructors, as
 // far as the fields are not parts themselves.
-var owners = []string{"approval", "proof", "spareWait", "allocator", "copies", "generations", "history", "member", "orders", "outbox", "rankTable", "stoppage", "operation"}
+var owners = []string{
+	"approval", "proof", "spareWait", "allocator", "copies", "generations", "history", "member",
+	"orders", "outbox", "rankTable", "stoppage", "operation",
+}
 
 // shared are parts that a type lends: they hide their own fields.
-var shared = []string{"operation.rec", "operation.clock", "operation.givenUp", "operation.failing", "operation.replies", "operation.proof", "operation.spare"}
+var shared = []string{
+	"operation.rec", "operation.clock", "operation.givenUp", "operation.failing",
+	"operation.replies", "operation.proof", "operation.spare",
+}
 
 // A field of a part is read and written by the part's own file alone.
 func TestPartsHideTheirFields(t *testing.T) {
@@ -26,7 +32,9 @@ func TestPartsHideTheirFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return strings.HasSuffix(n, "_test.go") })
+	names = slices.DeleteFunc(names, func(n string) bool {
+		return strings.HasSuffix(n, "_test.go")
+	})
 	var files []*ast.File
 	for _, n := range names {
 		f, err := parser.ParseFile(fset, n, nil, parser.SkipObjectResolution)
@@ -97,7 +105,8 @@ func structOf(t types.Type) *types.Struct {
 func methodOf(files []*ast.File, at token.Pos) string {
 	for _, f := range files {
 		for _, d := range f.Decls {
-			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil && d.Pos() <= at && at < d.End() {
+			d, ok := d.(*ast.FuncDecl)
+			if ok && d.Recv != nil && d.Pos() <= at && at < d.End() {
 				return strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*")
 			}
 		}

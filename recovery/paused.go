@@ -11,7 +11,11 @@ import (
 // as long as least. What still runs there is for the caller to know.
 func (m *Machine) OnlyPaused(now time.Time, n falcon.Node, least time.Duration) bool {
 	h := m.nodes.Get(n, now)
-	if _, _, failed := h.Fatal(now); failed || !h.Connected() || !h.HeardWithin(now, m.cfg.Beat) || h.AwaySince(now.Add(-least)) {
+	_, _, failed := h.Fatal(now)
+	if failed ||
+		!h.Connected() ||
+		!h.HeardWithin(now, m.cfg.Beat) ||
+		h.AwaySince(now.Add(-least)) {
 		return false
 	}
 	silent := 0
@@ -20,7 +24,9 @@ func (m *Machine) OnlyPaused(now time.Time, n falcon.Node, least time.Duration) 
 			recent := now.UnixNano()-f.DetectedNs < int64(hour)
 			switch {
 			case f.Node != n || !f.LosesNode() || !recent:
-			case f.Kind != falcon.FaultNode || !f.MayPass() || f.Unanswered && !h.AwaySince(time.Unix(0, f.DetectedNs)):
+			case f.Kind != falcon.FaultNode ||
+				!f.MayPass() ||
+				f.Unanswered && !h.AwaySince(time.Unix(0, f.DetectedNs)):
 				return false
 			default:
 				silent++

@@ -18,10 +18,14 @@ func (p *proof) await() bool {
 func (p *proof) isAwaited() bool { return p.awaited }
 
 // came ends that wait.
-func (p *proof) came() { p.awaited = false }
+func (p *proof) came() {
+	p.awaited = false
+}
 
 // note takes a report of a process on a node that is given up.
-func (p *proof) note(r Process) { p.given = p.given || !r.Alive || r.Park != nil }
+func (p *proof) note(r Process) {
+	p.given = p.given || !r.Alive || r.Park != nil
+}
 
 // isGiven reports whether one has ended or parks.
 func (p *proof) isGiven() bool { return p.given }

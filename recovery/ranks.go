@@ -17,7 +17,8 @@ type rankTable struct {
 	on      map[falcon.Node][]falcon.Rank // ranks by node, ascending
 	nodes   []falcon.Node                 // keys of on, ascending
 	members []member                      // by rank
-	floor   map[falcon.Device]uint64      // lowest generation that a device's process may have: the newest launch there
+	// lowest generation that a device's process may have: the newest launch there
+	floor map[falcon.Device]uint64
 }
 
 // member is one rank's process.
@@ -31,11 +32,14 @@ type member struct {
 	endedAt  time.Time // when its end was reported, if it was
 }
 
-func newRankTable() rankTable { return rankTable{floor: map[falcon.Device]uint64{}} }
+func newRankTable() rankTable {
+	return rankTable{floor: map[falcon.Device]uint64{}}
+}
 
 // arrange puts a placement in force.
 func (t *rankTable) arrange(p falcon.Placement) {
-	t.placed, t.on = p, map[falcon.Node][]falcon.Rank{}
+	t.placed = p
+	t.on = map[falcon.Node][]falcon.Rank{}
 	for r, d := range p {
 		t.on[d.Node()] = append(t.on[d.Node()], falcon.Rank(r))
 	}
@@ -59,15 +63,33 @@ func (t *rankTable) renumber(perm []falcon.Rank) {
 	t.members = members
 }
 
-func (t *rankTable) placementInForce() falcon.Placement      { return t.placed }
-func (t *rankTable) deviceOf(r falcon.Rank) falcon.Device    { return t.placed[r] }
-func (t *rankTable) nodeOf(r falcon.Rank) falcon.Node        { return t.placed[r].Node() }
-func (t *rankTable) ranksOnNode(n falcon.Node) []falcon.Rank { return t.on[n] }
-func (t *rankTable) usedNodes() []falcon.Node                { return t.nodes }
-func (t *rankTable) worldSize() int                          { return len(t.members) }
-func (t *rankTable) hasRank(r falcon.Rank) bool              { return r >= 0 && int(r) < len(t.members) }
-func (t *rankTable) memberOf(r falcon.Rank) *member          { return &t.members[r] }
-func (t *rankTable) generationFloor(d falcon.Device) uint64  { return t.floor[d] }
+func (t *rankTable) placementInForce() falcon.Placement {
+	return t.placed
+}
+func (t *rankTable) deviceOf(r falcon.Rank) falcon.Device {
+	return t.placed[r]
+}
+func (t *rankTable) nodeOf(r falcon.Rank) falcon.Node {
+	return t.placed[r].Node()
+}
+func (t *rankTable) ranksOnNode(n falcon.Node) []falcon.Rank {
+	return t.on[n]
+}
+func (t *rankTable) usedNodes() []falcon.Node {
+	return t.nodes
+}
+func (t *rankTable) worldSize() int {
+	return len(t.members)
+}
+func (t *rankTable) hasRank(r falcon.Rank) bool {
+	return r >= 0 && int(r) < len(t.members)
+}
+func (t *rankTable) memberOf(r falcon.Rank) *member {
+	return &t.members[r]
+}
+func (t *rankTable) generationFloor(d falcon.Device) uint64 {
+	return t.floor[d]
+}
 
 // everyRank goes through the ranks in order.
 func (t *rankTable) everyRank() iter.Seq2[falcon.Rank, *member] {
@@ -92,7 +114,8 @@ func (t *rankTable) nodesOf(ranks []falcon.Rank) []falcon.Node {
 
 // replaceProcess forgets the process of a rank that is launched on d.
 func (t *rankTable) replaceProcess(r falcon.Rank, d falcon.Device, generation uint64) {
-	t.members[r], t.floor[d] = member{}, generation
+	t.members[r] = member{}
+	t.floor[d] = generation
 }
 
 // raiseFloors has processes of older generations on the devices of p ignored.
@@ -106,7 +129,9 @@ func (t *rankTable) raiseFloors(p falcon.Placement, generation uint64) {
 func (t *rankTable) restoreFloors(c *falcon.Recovery, job Job) {
 	on := launchedOn(c)
 	for r, g := range c.Launched {
-		if r >= 0 && int(r) < len(on) && (g <= job.Generation || c.JobEpoch == job.Epoch) {
+		if r >= 0 &&
+			int(r) < len(on) &&
+			(g <= job.Generation || c.JobEpoch == job.Epoch) {
 			t.floor[on[r]] = max(t.floor[on[r]], g)
 		}
 	}
@@ -122,7 +147,9 @@ func (t *rankTable) lowerFloors(generation uint64) {
 }
 
 // forgetAll forgets all processes.
-func (t *rankTable) forgetAll() { clear(t.members) }
+func (t *rankTable) forgetAll() {
+	clear(t.members)
+}
 
 // keepAlive forgets all but the processes that live where p places them.
 func (t *rankTable) keepAlive(p falcon.Placement) {
@@ -137,7 +164,9 @@ func (t *rankTable) keepAlive(p falcon.Placement) {
 func (t *rankTable) trainAgain() {
 	for r := range t.members {
 		x := &t.members[r]
-		x.beatAt, x.beat, x.proc.Park = time.Time{}, Beat{}, nil
+		x.beatAt = time.Time{}
+		x.beat = Beat{}
+		x.proc.Park = nil
 	}
 }
 
@@ -154,7 +183,10 @@ func (t *rankTable) skipPause(gap time.Duration, now time.Time) {
 
 // anyProcessEnded reports whether a process of the node has ended by itself.
 func (t *rankTable) anyProcessEnded(n falcon.Node) bool {
-	return slices.ContainsFunc(t.on[n], func(r falcon.Rank) bool { x := t.memberOf(r); return x.hasEnded() && !x.proc.Normal })
+	return slices.ContainsFunc(t.on[n], func(r falcon.Rank) bool {
+		x := t.memberOf(r)
+		return x.hasEnded() && !x.proc.Normal
+	})
 }
 
 func (t *rankTable) anyProcessAlive() bool {
@@ -163,17 +195,24 @@ func (t *rankTable) anyProcessAlive() bool {
 
 // anyProcessTrains reports whether a process is alive and has not left training.
 func (t *rankTable) anyProcessTrains() bool {
-	return slices.ContainsFunc(t.members, func(x member) bool { return x.isAlive() && x.proc.Park == nil })
+	return slices.ContainsFunc(t.members, func(x member) bool {
+		return x.isAlive() && x.proc.Park == nil
+	})
 }
 
 // anyProcessFailed reports whether a process is known to have ended without success.
 func (t *rankTable) anyProcessFailed() bool {
-	return slices.ContainsFunc(t.members, func(x member) bool { return x.hasEnded() && !x.proc.Normal && x.proc.Exit != "" })
+	return slices.ContainsFunc(t.members, func(x member) bool {
+		return x.hasEnded() && !x.proc.Normal && x.proc.Exit != ""
+	})
 }
 
 // describeSlowest describes the ranks that are at the oldest iteration.
 func (t *rankTable) describeSlowest() string {
-	low, first, n, with := int64(-1), falcon.Rank(0), 0, 0
+	low := int64(-1)
+	first := falcon.Rank(0)
+	n := 0
+	with := 0
 	for r, x := range t.everyRank() {
 		if x.beatAt.IsZero() {
 			continue
@@ -181,7 +220,9 @@ func (t *rankTable) describeSlowest() string {
 		with++
 		switch {
 		case n == 0 || x.beat.Iteration < low:
-			low, first, n = x.beat.Iteration, r, 1
+			low = x.beat.Iteration
+			first = r
+			n = 1
 		case x.beat.Iteration == low:
 			n++
 		}
@@ -192,12 +233,15 @@ func (t *rankTable) describeSlowest() string {
 	if n == with {
 		return fmt.Sprintf("all ranks are at iteration %d", low)
 	}
-	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, are at iteration %d, behind the others", n, with, first, low)
+	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, are at iteration %d, behind the others",
+		n, with, first, low)
 }
 
 func (x *member) isAlive() bool { return x.known && x.proc.Alive }
 
-func (x *member) hasEnded() bool { return x.known && !x.proc.Alive }
+func (x *member) hasEnded() bool {
+	return x.known && !x.proc.Alive
+}
 
 // isUnknown reports whether no process of the rank was ever reported.
 func (x *member) isUnknown() bool { return !x.known }
@@ -219,7 +263,9 @@ func (x *member) noteWords(e falcon.Ending) {
 }
 
 // explainEnd takes a later report of how the process ended.
-func (x *member) explainEnd(p Process) { x.proc = p }
+func (x *member) explainEnd(p Process) {
+	x.proc = p
+}
 
 // parkedSince reports whether the process parks, and since when.
 func (x *member) parkedSince() (since time.Time, parks bool) {
@@ -237,7 +283,9 @@ func (x *member) parkGeneration() (uint64, bool) {
 // takeBeat takes the newest beat; it returns the one before, and this one.
 func (x *member) takeBeat(now time.Time, b Beat) (before, newest progress.Beat) {
 	before = x.progressSign()
-	x.beat, x.beatAt, x.aliveAt = b, now, now
+	x.beat = b
+	x.beatAt = now
+	x.aliveAt = now
 	return before, x.progressSign()
 }
 
@@ -255,12 +303,18 @@ func (x *member) beatWithin(now time.Time, most time.Duration) bool {
 // beatsSince reports whether the process lives, and its newest beat, of after some time, shows its
 // hook alive.
 func (x *member) beatsSince(since, now time.Time, beat time.Duration) bool {
-	return x.isAlive() && x.beatAt.After(since) && x.beatWithin(now, 2*beat) && x.hookAge() <= 2*beat
+	return x.isAlive() &&
+		x.beatAt.After(since) &&
+		x.beatWithin(now, 2*beat) &&
+		x.hookAge() <= 2*beat
 }
 
 // outdates reports whether a report is older than what is known of the rank.
 func (x *member) outdates(p Process) bool {
-	return x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid))
+	return x.known &&
+		(p.Generation < x.proc.Generation ||
+			(!x.proc.Alive && p.Pid == x.proc.Pid) ||
+			(!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid))
 }
 
 // takeReport takes the newest report of the rank's process.
@@ -270,7 +324,8 @@ func (x *member) takeReport(now time.Time, p Process) {
 	}
 	switch {
 	case p.Alive:
-		x.aliveAt, x.endedAt = now, time.Time{}
+		x.aliveAt = now
+		x.endedAt = time.Time{}
 	case x.endedAt.IsZero() || !x.sameProcess(p):
 		x.endedAt = now
 	}
@@ -279,7 +334,12 @@ func (x *member) takeReport(now time.Time, p Process) {
 
 // progressSign is the rank's newest beat as far as it shows progress.
 func (x *member) progressSign() progress.Beat {
-	return progress.Beat{Pid: x.beat.Pid, Iteration: x.beat.Iteration, Calls: x.beat.Calls, At: x.beatAt}
+	return progress.Beat{
+		Pid:       x.beat.Pid,
+		Iteration: x.beat.Iteration,
+		Calls:     x.beat.Calls,
+		At:        x.beatAt,
+	}
 }
 
 // hookAge is for how long the side thread of the rank's hook is silent.

@@ -14,7 +14,8 @@ import (
 // generation park for that one: they obey one more suspension, as all others do.
 func (w *workflow) beginTable(now time.Time) bool {
 	if r, found := w.op.firstUnparked(); found {
-		w.beginAttempt(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended again", r, w.op.rec.Generation))
+		w.beginAttempt(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended again",
+			r, w.op.rec.Generation))
 		return true
 	}
 	w.op.enterState(now, falcon.RecoveryTable, w.cfg.TableMost)
@@ -24,7 +25,10 @@ func (w *workflow) beginTable(now time.Time) bool {
 
 func (w *workflow) onTabled(now time.Time, t Tabled) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoveryTable || t.Generation != c.Generation || len(w.ranks.ranksOnNode(t.Node)) == 0 {
+	if c == nil ||
+		c.State != falcon.RecoveryTable ||
+		t.Generation != c.Generation ||
+		len(w.ranks.ranksOnNode(t.Node)) == 0 {
 		return
 	}
 	if t.Failed != "" {
@@ -45,7 +49,14 @@ func (w *workflow) tableFailed(now time.Time, why map[falcon.Node]string) {
 	}
 	slices.Sort(bad)
 	if 2*len(bad) > len(w.ranks.usedNodes()) {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("most nodes did not take the rank table (node %s: %s); start the job again from its checkpoint", bad[0], why[bad[0]]))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf(
+				"most nodes did not take the rank table (node %s: %s); start the job again from its checkpoint",
+				bad[0], why[bad[0]],
+			),
+		)
 		return
 	}
 	if len(bad) == 0 {
@@ -53,7 +64,8 @@ func (w *workflow) tableFailed(now time.Time, why map[falcon.Node]string) {
 		return
 	}
 	for _, n := range bad {
-		w.giveUpNode(now, falcon.FaultNode, n, fmt.Sprintf("node %s did not take the rank table: %s", n, why[n]))
+		w.giveUpNode(now, falcon.FaultNode, n, fmt.Sprintf("node %s did not take the rank table: %s",
+			n, why[n]))
 	}
 }
 
@@ -82,13 +94,25 @@ func (w *workflow) beginRejoin(now time.Time) {
 	choice, err := w.chooseStep(w.op.trustedHolds(), c.Placement)
 	switch {
 	case err != nil:
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("the job can't be described: %s; start it again from its checkpoint", err))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf("the job can't be described: %s; start it again from its checkpoint", err),
+		)
 		return
 	case c.FailedRejoins >= w.cfg.Rejoins && !choice.Checkpoint:
-		choice = replica.Choice{Checkpoint: true, Why: fmt.Sprintf("%d rejoins from replicas failed", c.FailedRejoins)}
+		choice = replica.Choice{
+			Checkpoint: true,
+			Why:        fmt.Sprintf("%d rejoins from replicas failed", c.FailedRejoins),
+		}
 	}
 	if choice.Checkpoint && w.job.Checkpoint < 0 {
-		w.finishRecovery(now, falcon.RecoveryFailed, choice.Why+"; storage holds no checkpoint that is known of: start the job again from the best state that you have")
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			choice.Why+
+				"; storage holds no checkpoint that is known of: start the job again from the best state that you have",
+		)
 		return
 	}
 	w.applyChoice(choice)
@@ -98,34 +122,49 @@ func (w *workflow) beginRejoin(now time.Time) {
 	if c.Checkpoint {
 		restoring = w.ranks.worldSize()
 	}
-	w.out.addNote(c.ID, "recovery", 1, "%s: generation %d goes on at iteration %d, %d ranks restore", c.ID, c.Generation, c.Resume, restoring)
+	w.out.addNote(c.ID, "recovery", 1, "%s: generation %d goes on at iteration %d, %d ranks restore",
+		c.ID, c.Generation, c.Resume, restoring)
 }
 
 func (w *workflow) applyChoice(choice replica.Choice) {
 	c := w.op.rec
-	c.Resume, c.Moves, c.Checkpoint, c.NoReturn = choice.Resume, choice.Moves, choice.Checkpoint, true
+	c.Resume = choice.Resume
+	c.Moves = choice.Moves
+	c.Checkpoint = choice.Checkpoint
+	c.NoReturn = true
 	c.Reason = choice.Why
 	if c.Checkpoint {
-		c.Resume, c.Moves = w.job.Checkpoint, nil
-		w.out.addNote(c.ID, "recovery", 2, "%s: all ranks go back to the checkpoint of iteration %d: %s", c.ID, c.Resume, choice.Why)
+		c.Resume = w.job.Checkpoint
+		c.Moves = nil
+		w.out.addNote(c.ID, "recovery", 2, "%s: all ranks go back to the checkpoint of iteration %d: %s",
+			c.ID, c.Resume, choice.Why)
 	}
 	if len(choice.Outvoted) > 0 {
-		w.out.addNote(c.ID, "recovery", 2, "%s: the state of %s differs from its replicas' and is restored from them", c.ID, rankList(choice.Outvoted))
+		w.out.addNote(c.ID, "recovery", 2,
+			"%s: the state of %s differs from its replicas' and is restored from them",
+			c.ID, rankList(choice.Outvoted))
 	}
 }
 
 func (w *workflow) onRejoined(now time.Time, x Rejoined) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoveryRejoin || x.Generation != c.Generation || !w.ranks.hasRank(x.Rank) {
+	if c == nil ||
+		c.State != falcon.RecoveryRejoin ||
+		x.Generation != c.Generation ||
+		!w.ranks.hasRank(x.Rank) {
 		return
 	}
 	switch {
 	case x.Status != 0:
 		w.rejoinFailed(now, fmt.Sprintf("rank %d could not rejoin (status %d)", x.Rank, x.Status))
 	case x.Iteration != c.Resume:
-		w.rejoinFailed(now, fmt.Sprintf("rank %d rejoined at iteration %d instead of %d", x.Rank, x.Iteration, c.Resume))
+		w.rejoinFailed(now, fmt.Sprintf("rank %d rejoined at iteration %d instead of %d",
+			x.Rank, x.Iteration, c.Resume))
 	default:
-		w.op.replies.AddRejoined(x.Rank, attempt.Times{GroupsMs: x.GroupsMs, RestoreMs: x.RestoreMs})
+		w.op.replies.AddRejoined(x.Rank, attempt.Times{
+			GroupsMs:  x.GroupsMs,
+			RestoreMs: x.RestoreMs,
+		})
 		w.op.clock.Advance(now)
 	}
 }
@@ -136,7 +175,11 @@ func (w *workflow) rejoinFailed(now time.Time, why string) {
 	c := w.op.rec
 	c.FailedRejoins++
 	if c.FailedRejoins > w.cfg.Rejoins {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s, from the checkpoint too; start the job again from it", why))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf("%s, from the checkpoint too; start the job again from it", why),
+		)
 		return
 	}
 	w.out.addNote(c.ID, "recovery", 2, "%s: %s; it is tried again", c.ID, why)

@@ -18,15 +18,20 @@ func (w *workflow) proposePlan(now time.Time) {
 	if c.Shrink != nil && !w.reviseShrink(now, a) {
 		return
 	}
-	c.Replaced, c.Moves = map[falcon.Rank]falcon.Device{}, nil
+	c.Replaced = map[falcon.Rank]falcon.Device{}
+	c.Moves = nil
 	for _, r := range a.launch {
 		if d := a.placement[r]; !slices.Contains(a.fence, d.Node()) { // else no spare is left
 			c.Replaced[r] = d
 		}
 	}
 	w.op.updateSurvivors()
-	c.Survivors = slices.DeleteFunc(c.Survivors, func(r falcon.Rank) bool { return slices.Contains(a.launch, r) })
-	if !c.Whole && w.job.Parks && (w.policy.Recovery.Countdown > 0 || w.approval.needsPerson(now) != "") {
+	c.Survivors = slices.DeleteFunc(c.Survivors, func(r falcon.Rank) bool {
+		return slices.Contains(a.launch, r)
+	})
+	if !c.Whole &&
+		w.job.Parks &&
+		(w.policy.Recovery.Countdown > 0 || w.approval.needsPerson(now) != "") {
 		if choice, err := w.alloc.predictMoves(a); err == nil { // a person will look at it
 			c.Moves, c.Checkpoint = choice.Moves, choice.Checkpoint
 		}
@@ -89,12 +94,14 @@ func (w *workflow) applyAssignment(a assignment) {
 		return
 	}
 	for _, r := range a.launch {
-		c.Replaced[r], c.Launched[r] = a.placement[r], c.Generation
+		c.Replaced[r] = a.placement[r]
+		c.Launched[r] = c.Generation
 		w.ends.Replaced(r)
 		w.op.replies.Replaced(r) // its next process was not ordered to end
 		w.ranks.replaceProcess(r, a.placement[r], c.Generation)
 	}
-	c.Placement, c.Pending = a.placement, nil
+	c.Placement = a.placement
+	c.Pending = nil
 	w.op.updateSurvivors()
 	w.op.arrange()
 	w.op.awaitLaunched()
@@ -105,26 +112,50 @@ func (w *workflow) onLaunched(now time.Time, l Launched) {
 	if c == nil || l.Failed == "" || c.State == falcon.RecoveryProposed {
 		return
 	}
-	if c.Whole && l.Generation == c.Generation && w.gens.highestUsed() > c.Generation && c.Attempts < generationsMost {
+	if c.Whole &&
+		l.Generation == c.Generation &&
+		w.gens.highestUsed() > c.Generation &&
+		c.Attempts < generationsMost {
 		w.launchWhole(now) // a node has seen a newer generation
 		return
 	}
 	if c.Whole && l.Generation == c.Generation && !l.Unproven && c.Attempts < restartsMost {
-		w.out.addNote(c.ID, "recovery", 2, "%s: the restart did not come up on node %s: %s; it is tried again (%d of %d)", c.ID, l.Node, l.Failed, c.Attempts+1, restartsMost)
+		w.out.addNote(c.ID, "recovery", 2,
+			"%s: the restart did not come up on node %s: %s; it is tried again (%d of %d)",
+			c.ID, l.Node, l.Failed, c.Attempts+1, restartsMost)
 		w.launchWhole(now)
 		return
 	}
 	if c.Whole && l.Generation == c.Generation {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint", l.Node, l.Failed))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint",
+				l.Node, l.Failed),
+		)
 		return
 	}
 	ranks := w.ranks.ranksOnNode(l.Node)
-	if !slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return w.op.replies.Awaits(r) && c.Launched[r] == l.Generation }) {
+	if !slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+		return w.op.replies.Awaits(r) && c.Launched[r] == l.Generation
+	}) {
 		return
 	}
 	if l.Unproven {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("what node %s started can't be followed: %s; then start the job again from its checkpoint", l.Node, l.Failed))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf(
+				"what node %s started can't be followed: %s; then start the job again from its checkpoint",
+				l.Node, l.Failed,
+			),
+		)
 		return
 	}
-	w.giveUpNode(now, falcon.FaultNode, l.Node, fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(ranks), l.Failed))
+	w.giveUpNode(
+		now,
+		falcon.FaultNode,
+		l.Node,
+		fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(ranks), l.Failed),
+	)
 }

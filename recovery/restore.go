@@ -51,10 +51,12 @@ func wholeWhyOf(reason string) string {
 
 func signOf(f *falcon.Fault) falcon.FaultSign {
 	every := func(is func(string) bool) bool {
-		return len(f.Evidence) > 0 && !slices.ContainsFunc(f.Evidence, func(e string) bool { return !is(e) })
+		return len(f.Evidence) > 0 &&
+			!slices.ContainsFunc(f.Evidence, func(e string) bool { return !is(e) })
 	}
 	switch {
-	case f.Kind == falcon.FaultExit && every(func(e string) bool { return strings.HasSuffix(e, unwatched) }):
+	case f.Kind == falcon.FaultExit &&
+		every(func(e string) bool { return strings.HasSuffix(e, unwatched) }):
 		return falcon.SignUnwatched
 	case f.Kind != falcon.FaultHang || len(f.Evidence) == 0:
 	case strings.HasPrefix(f.Evidence[0], noneLeft):
@@ -67,7 +69,9 @@ func signOf(f *falcon.Fault) falcon.FaultSign {
 
 // launchedSince reports whether an open recovery launched a rank that had ended with success.
 func launchedSince(all []falcon.Recovery, r falcon.Rank) bool {
-	return slices.ContainsFunc(all, func(c falcon.Recovery) bool { return !c.State.Over() && c.Launched[r] > 0 })
+	return slices.ContainsFunc(all, func(c falcon.Recovery) bool {
+		return !c.State.Over() && c.Launched[r] > 0
+	})
 }
 
 // restoreHistory takes over the generations and the state of the newest recovery.
@@ -85,7 +89,9 @@ func (w *workflow) restoreHistory(now time.Time, generation uint64) {
 	case !last.State.Over():
 		w.takeUpRecovery(now, last)
 	case last.JobEpoch != w.job.Epoch:
-	case last.State == falcon.RecoveryResumed && !last.Whole && len(last.Placement) == w.ranks.worldSize():
+	case last.State == falcon.RecoveryResumed &&
+		!last.Whole &&
+		len(last.Placement) == w.ranks.worldSize():
 		w.adoptOutcome(last)
 	case last.State == falcon.RecoveryCancelled: // nothing was left to do, or what became of it is not known
 	case last.State != falcon.RecoveryResumed && (last.DecidedBy != "" || last.Attempts > 0):

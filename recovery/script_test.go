@@ -25,7 +25,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := newScript(t)
-			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				return s.do(d)
+			})
 		})
 	}
 }
@@ -53,12 +55,25 @@ type script struct {
 }
 
 func scriptConfig() Config {
-	return Config{ReplaceMost: 30 * time.Second, SpareWait: 30 * time.Second, RejoinMost: 30 * time.Second, RestartMost: time.Minute}
+	return Config{
+		ReplaceMost: 30 * time.Second,
+		SpareWait:   30 * time.Second,
+		RejoinMost:  30 * time.Second,
+		RestartMost: time.Minute,
+	}
 }
 
 func newScript(t *testing.T) *script {
 	now := time.Unix(1000, 0)
-	return &script{t: t, m: New(scriptConfig()), start: now, now: now, procs: map[falcon.Rank]Process{}, journal: map[string][]byte{}, launches: map[uint64]Launch{}}
+	return &script{
+		t:        t,
+		m:        New(scriptConfig()),
+		start:    now,
+		now:      now,
+		procs:    map[falcon.Rank]Process{},
+		journal:  map[string][]byte{},
+		launches: map[uint64]Launch{},
+	}
 }
 
 // words are the arguments of one command, "key=value".
@@ -140,14 +155,24 @@ func (s *script) beats(w words) []Input {
 		if slices.Contains(except, string(p.Node)) {
 			continue
 		}
-		b := Beat{Rank: r, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration, HookAgeMs: 1, Calls: uint64(s.iteration), WaitingMs: s.waiting, WaitingKnown: true}
+		b := Beat{
+			Rank:         r,
+			Pid:          p.Pid,
+			Iteration:    s.iteration,
+			Tag:          s.iteration,
+			HookAgeMs:    1,
+			Calls:        uint64(s.iteration),
+			WaitingMs:    s.waiting,
+			WaitingKnown: true,
+		}
 		if w["iteration"] == "none" {
 			b.Iteration, b.Tag = falcon.NoIteration, falcon.NoIteration
 		}
 		if slices.Contains(list(w["busy"]), fmt.Sprint(int(r))) {
 			b.WaitingMs = 0
 		}
-		if mute := list(w["mute"]); w["mute"] == "all" || slices.Contains(mute, fmt.Sprint(int(r))) {
+		mute := list(w["mute"])
+		if w["mute"] == "all" || slices.Contains(mute, fmt.Sprint(int(r))) {
 			b.WaitingMs, b.WaitingKnown = 0, false
 		}
 		if slices.Contains(list(w["calls"]), fmt.Sprint(int(r))) {
@@ -167,7 +192,11 @@ func (s *script) beats(w words) []Input {
 // restart is the engine's way of bringing a machine back; agents of except are not back yet.
 func (s *script) restart(except []string) string {
 	s.m = New(scriptConfig())
-	back := Restored{NextID: len(s.journal) + 1, Devices: s.devices, Ended: s.ended}
+	back := Restored{
+		NextID:  len(s.journal) + 1,
+		Devices: s.devices,
+		Ended:   s.ended,
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.journal)) {
 		var c falcon.Recovery
 		if err := json.Unmarshal(s.journal[id], &c); err != nil {
@@ -232,7 +261,8 @@ func (s *script) command(c Command) string {
 		return fmt.Sprintf("-> table %d %v", c.Generation, c.Placement)
 	case Rejoin:
 		s.rejoin = c
-		text := fmt.Sprintf("-> rejoin %d order %d at %d checkpoint %v splits %v", c.Generation, c.Order, c.Resume, c.Checkpoint, c.Splits)
+		text := fmt.Sprintf("-> rejoin %d order %d at %d checkpoint %v splits %v",
+			c.Generation, c.Order, c.Resume, c.Checkpoint, c.Splits)
 		for _, v := range c.Moves {
 			text += fmt.Sprintf(" %d<-%d", v.Rank, v.From)
 		}
@@ -252,17 +282,26 @@ func (s *script) show(id string) string {
 	if !ok {
 		return "none\n"
 	}
-	out := fmt.Sprintf("%s %s generation %d attempts %d by %q reason %q\n", c.ID, c.State, c.Generation, c.Attempts, c.DecidedBy, c.Reason)
+	out := fmt.Sprintf("%s %s generation %d attempts %d by %q reason %q\n",
+		c.ID, c.State, c.Generation, c.Attempts, c.DecidedBy, c.Reason)
 	for _, f := range c.Faults {
-		out += fmt.Sprintf("  fault %s node %q device %q ranks %v after %.1f s: %s\n", f.Kind, f.Node, f.Device, f.Ranks, float64(f.DetectedNs-f.FirstNs)/1e9, strings.Join(f.Evidence, "; "))
+		out += fmt.Sprintf("  fault %s node %q device %q ranks %v after %.1f s: %s\n",
+			f.Kind, f.Node, f.Device, f.Ranks, float64(f.DetectedNs-f.FirstNs)/1e9,
+			strings.Join(f.Evidence, "; "))
 	}
-	out += fmt.Sprintf("  replaced %v survivors %v fenced %v\n  on %v\n", c.Replaced, c.Survivors, c.Fenced, c.Placement)
-	out += fmt.Sprintf("  before %d resume %d checkpoint %v no return %v pending %v launched %v failed rejoins %d\n", c.Before, c.Resume, c.Checkpoint, c.NoReturn, c.Pending, c.Launched, c.FailedRejoins)
+	out += fmt.Sprintf("  replaced %v survivors %v fenced %v\n  on %v\n",
+		c.Replaced, c.Survivors, c.Fenced, c.Placement)
+	out += fmt.Sprintf(
+		"  before %d resume %d checkpoint %v no return %v pending %v launched %v failed rejoins %d\n",
+		c.Before, c.Resume, c.Checkpoint, c.NoReturn, c.Pending, c.Launched, c.FailedRejoins,
+	)
 	for _, v := range c.Moves {
 		out += fmt.Sprintf("  move %d<-%d\n", v.Rank, v.From)
 	}
 	if v := c.Wait; v != nil {
-		out += fmt.Sprintf("  waits for %v spare %v for %.1f s, then %s (redo %.0f ms, launch %.0f ms)\n", v.Nodes, v.Spare, time.Unix(0, v.UntilNs).Sub(s.now).Seconds(), v.Then, v.RedoMs, v.LaunchMs)
+		out += fmt.Sprintf("  waits for %v spare %v for %.1f s, then %s (redo %.0f ms, launch %.0f ms)\n",
+			v.Nodes, v.Spare, time.Unix(0, v.UntilNs).Sub(s.now).Seconds(), v.Then, v.RedoMs,
+			v.LaunchMs)
 	}
 	if v := c.Shrink; v != nil {
 		out += fmt.Sprintf("  replicas %v of %d on %v, splits %v\n", v.Kept, v.Of, v.Placement, v.Splits)

@@ -42,10 +42,18 @@ func (s *script) inputs(verb string, w words) []Input {
 	case "job":
 		return s.jobInput(w)
 	case "policy":
-		s.policy = falcon.Policy{Mode: falcon.Mode(w["mode"]), Frozen: w["frozen"] == "true", Recovery: falcon.RecoveryPolicy{
-			Approval: w["approval"], Countdown: float64(s.num(w, "countdown", 0)), FenceAlone: w["alone"] == "true", AllowShrink: w["shrink"] == "true",
-			InPlace: int(s.num(w, "in_place", 0)), PerHour: int(s.num(w, "per_hour", 0)),
-		}}
+		s.policy = falcon.Policy{
+			Mode:   falcon.Mode(w["mode"]),
+			Frozen: w["frozen"] == "true",
+			Recovery: falcon.RecoveryPolicy{
+				Approval:    w["approval"],
+				Countdown:   float64(s.num(w, "countdown", 0)),
+				FenceAlone:  w["alone"] == "true",
+				AllowShrink: w["shrink"] == "true",
+				InPlace:     int(s.num(w, "in_place", 0)),
+				PerHour:     int(s.num(w, "per_hour", 0)),
+			},
+		}
 		return []Input{SetPolicy{s.policy}}
 	case "up": // processes of ranks, all by default
 		return s.up(w)
@@ -62,15 +70,28 @@ func (s *script) inputs(verb string, w words) []Input {
 		return s.park(w)
 	case "suspended":
 		return each(s.nodes(w), func(n falcon.Node) Input {
-			return Suspended{Node: n, Generation: uint64(s.num(w, "generation", int64(s.suspend))), Refused: w["refused"]}
+			return Suspended{
+				Node:       n,
+				Generation: uint64(s.num(w, "generation", int64(s.suspend))),
+				Refused:    w["refused"],
+			}
 		})
 	case "joined":
 		return s.joined(w)
 	case "launched":
-		return []Input{Launched{Node: falcon.Node(w["node"]), Generation: uint64(s.num(w, "generation", int64(s.launch.Generation))), Failed: w["failed"], Unproven: w["unproven"] != ""}}
+		return []Input{Launched{
+			Node:       falcon.Node(w["node"]),
+			Generation: uint64(s.num(w, "generation", int64(s.launch.Generation))),
+			Failed:     w["failed"],
+			Unproven:   w["unproven"] != "",
+		}}
 	case "tabled":
 		return each(s.nodes(w), func(n falcon.Node) Input {
-			return Tabled{Node: n, Generation: uint64(s.num(w, "generation", int64(s.generation()))), Failed: w["failed"]}
+			return Tabled{
+				Node:       n,
+				Generation: uint64(s.num(w, "generation", int64(s.generation()))),
+				Failed:     w["failed"],
+			}
 		})
 	case "rejoined":
 		return s.rejoined(w)
@@ -81,7 +102,11 @@ func (s *script) inputs(verb string, w words) []Input {
 func (s *script) sign(verb string, w words) []Input {
 	switch verb {
 	case "node":
-		return []Input{Node{Node: falcon.Node(w["node"]), Alive: w["alive"] == "true", How: howOf(w)}}
+		return []Input{Node{
+			Node:  falcon.Node(w["node"]),
+			Alive: w["alive"] == "true",
+			How:   howOf(w),
+		}}
 	case "spoke":
 		return []Input{Spoke{Node: falcon.Node(w["node"])}}
 	case "late":
@@ -89,23 +114,45 @@ func (s *script) sign(verb string, w words) []Input {
 	case "standstill":
 		return []Input{Standstill{Text: w["text"]}}
 	case "device":
-		d := Device{Device: falcon.Device(w["device"]), Fatal: w["fatal"] == "true", Code: int(s.num(w, "code", 0)), Text: w["text"]}
+		d := Device{
+			Device: falcon.Device(w["device"]),
+			Fatal:  w["fatal"] == "true",
+			Code:   int(s.num(w, "code", 0)),
+			Text:   w["text"],
+		}
 		if d.Fatal {
 			s.devices = append(s.devices, Seen{d, s.now.UnixNano()})
 		}
 		return []Input{d}
 	case "pace":
 		ms, _ := strconv.ParseFloat(w["ms"], 64)
-		return []Input{Pace{Iteration: s.num(w, "i", s.iteration), Ms: ms, Held: w["held"] == "true"}}
+		return []Input{Pace{
+			Iteration: s.num(w, "i", s.iteration),
+			Ms:        ms,
+			Held:      w["held"] == "true",
+		}}
 	case "decide":
 		hash := w["hash"]
 		if hash == "seen" {
 			c, _ := s.m.Recovery(w["id"])
 			hash = c.PlanHash
 		}
-		return []Input{Decision{Recovery: w["id"], PlanHash: hash, Verb: Verb(w["verb"]), By: w["by"], From: "unix:1000", Reason: w["reason"]}}
+		return []Input{Decision{
+			Recovery: w["id"],
+			PlanHash: hash,
+			Verb:     Verb(w["verb"]),
+			By:       w["by"],
+			From:     "unix:1000",
+			Reason:   w["reason"],
+		}}
 	case "demand":
-		d := Demand{Node: falcon.Node(w["node"]), Rank: -1, By: w["by"], From: "unix:1000", Reason: w["reason"]}
+		d := Demand{
+			Node:   falcon.Node(w["node"]),
+			Rank:   -1,
+			By:     w["by"],
+			From:   "unix:1000",
+			Reason: w["reason"],
+		}
 		if v, ok := w["rank"]; ok {
 			d.Rank = s.rank(v)
 		}
@@ -139,11 +186,23 @@ func each[T any](list []T, f func(T) Input) []Input {
 func (s *script) jobInput(w words) []Input {
 	per := int(s.num(w, "per", 2))
 	j := Job{
-		Epoch: uint64(s.num(w, "epoch", int64(s.job.Epoch))), Generation: uint64(s.num(w, "generation", 0)), StateMB: 100,
-		Layout: falcon.Layout{TP: int(s.num(w, "tp", 1)), DP: int(s.num(w, "dp", 2)), PP: int(s.num(w, "pp", 2))},
-		Parks:  w["adapter"] != "false", Checkpoint: s.num(w, "checkpoint", falcon.NoIteration), CanLaunch: map[falcon.Node]bool{},
-		Unbegun: w["unbegun"] == "true",
-		Unit:    int(s.num(w, "unit", 0)), ZeRO: falcon.ZeRO{Stage: int(s.num(w, "zero", 0)), Instances: int(s.num(w, "instances", 0))},
+		Epoch:      uint64(s.num(w, "epoch", int64(s.job.Epoch))),
+		Generation: uint64(s.num(w, "generation", 0)),
+		StateMB:    100,
+		Layout: falcon.Layout{
+			TP: int(s.num(w, "tp", 1)),
+			DP: int(s.num(w, "dp", 2)),
+			PP: int(s.num(w, "pp", 2)),
+		},
+		Parks:      w["adapter"] != "false",
+		Checkpoint: s.num(w, "checkpoint", falcon.NoIteration),
+		CanLaunch:  map[falcon.Node]bool{},
+		Unbegun:    w["unbegun"] == "true",
+		Unit:       int(s.num(w, "unit", 0)),
+		ZeRO: falcon.ZeRO{
+			Stage:     int(s.num(w, "zero", 0)),
+			Instances: int(s.num(w, "instances", 0)),
+		},
 	}
 	on := list(w["on"])
 	for r := range j.Layout.World() {
@@ -204,7 +263,8 @@ func (s *script) nodes(w words) []falcon.Node {
 	c, _ := s.m.Current()
 	var out []falcon.Node
 	for _, d := range s.placement() {
-		if n := d.Node(); !slices.Contains(out, n) && !slices.Contains(c.Fenced, n) {
+		n := d.Node()
+		if !slices.Contains(out, n) && !slices.Contains(c.Fenced, n) {
 			out = append(out, n)
 		}
 	}
@@ -219,13 +279,25 @@ func (s *script) generation() uint64 {
 func (s *script) up(w words) []Input {
 	var out []Input
 	for r, d := range s.job.Placement {
-		if _, ok := w["ranks"]; ok && !slices.Contains(s.ranks(w), falcon.Rank(r)) {
+		_, ok := w["ranks"]
+		if ok && !slices.Contains(s.ranks(w), falcon.Rank(r)) {
 			continue
 		}
-		p := Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: uint64(s.num(w, "generation", 0)), Alive: true}
+		p := Process{
+			Rank:       falcon.Rank(r),
+			Node:       d.Node(),
+			Pid:        100 + r,
+			Generation: uint64(s.num(w, "generation", 0)),
+			Alive:      true,
+		}
 		p.Ending.Raised = raisedOf(w["raised"]) // it has reported its error, and is about to end
 		s.procs[p.Rank] = p
-		b := Beat{Rank: p.Rank, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration}
+		b := Beat{
+			Rank:      p.Rank,
+			Pid:       p.Pid,
+			Iteration: s.iteration,
+			Tag:       s.iteration,
+		}
 		if w["iteration"] == "none" {
 			b.Iteration, b.Tag = falcon.NoIteration, falcon.NoIteration
 		}
@@ -242,12 +314,19 @@ func (s *script) exit(w words) []Input {
 	for _, r := range s.ranks(w) {
 		p, lived := s.procs[r]
 		if !lived { // its end is the first that is heard of it
-			p = Process{Rank: r, Node: s.job.Placement[r].Node(), Pid: 100 + int(r)}
+			p = Process{
+				Rank: r,
+				Node: s.job.Placement[r].Node(),
+				Pid:  100 + int(r),
+			}
 		}
 		if v, ok := w["generation"]; ok {
 			p.Generation, _ = strconv.ParseUint(v, 10, 64)
 		}
-		p.Alive, p.Park, p.Normal, p.Exit = false, nil, w["normal"] == "true", w["how"]
+		p.Alive = false
+		p.Park = nil
+		p.Normal = w["normal"] == "true"
+		p.Exit = w["how"]
 		p.Finished = p.Normal && w["ordered"] != "true"
 		p.Ending = endingOf(w["how"])
 		p.Ending.Raised, p.Ending.Said = raisedOf(w["raised"]), w["said"]
@@ -291,11 +370,17 @@ func (s *script) park(w words) []Input {
 	c, _ := s.m.Current()
 	for _, r := range s.ranks(w) {
 		p, ok := s.procs[r]
-		if _, asked := w["ranks"]; !ok || !p.Alive || (!asked && slices.Contains(c.Fenced, p.Node)) {
+		_, asked := w["ranks"]
+		if !ok || !p.Alive || (!asked && slices.Contains(c.Fenced, p.Node)) {
 			continue
 		}
 		if p.Park != nil && p.Park.Joining { // it holds nothing still
-			p.Park = &Park{Generation: s.suspend, Joining: true, Tag: falcon.NoIteration, Hold: p.Park.Hold}
+			p.Park = &Park{
+				Generation: s.suspend,
+				Joining:    true,
+				Tag:        falcon.NoIteration,
+				Hold:       p.Park.Hold,
+			}
 			s.procs[r] = p
 			out = append(out, p)
 			continue
@@ -304,8 +389,15 @@ func (s *script) park(w words) []Input {
 		sum := s.job.Layout.Coord(r)
 		shard := uint64(sum.TP + 10*sum.PP)
 		p.Park = &Park{
-			Generation: uint64(s.num(w, "generation", int64(s.suspend))), Tag: s.num(w, "tag", step),
-			Hold: falcon.RankHold{Steps: [2]int64{step, step - 1}, Sums: [2]uint64{1000*uint64(step) + shard + uint64(s.num(w, "bad", 0)), 1000*uint64(step-1) + shard}},
+			Generation: uint64(s.num(w, "generation", int64(s.suspend))),
+			Tag:        s.num(w, "tag", step),
+			Hold: falcon.RankHold{
+				Steps: [2]int64{step, step - 1},
+				Sums: [2]uint64{
+					1000*uint64(step) + shard + uint64(s.num(w, "bad", 0)),
+					1000*uint64(step-1) + shard,
+				},
+			},
 		}
 		s.procs[r] = p
 		out = append(out, p)
@@ -319,12 +411,22 @@ func (s *script) joined(w words) []Input {
 	l := s.launches[uint64(s.num(w, "generation", int64(s.launch.Generation)))]
 	for _, r := range slices.Sorted(maps.Keys(l.Ranks)) {
 		d := l.Ranks[r]
-		if v, ok := w["ranks"]; ok && !slices.Contains(list(v), fmt.Sprint(int(r))) {
+		v, ok := w["ranks"]
+		if ok && !slices.Contains(list(v), fmt.Sprint(int(r))) {
 			continue
 		}
 		p := Process{
-			Rank: r, Node: d.Node(), Pid: int(1000*l.Generation) + int(r), Generation: l.Generation, Alive: true,
-			Park: &Park{Generation: l.Generation, Joining: true, Tag: falcon.NoIteration, Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}},
+			Rank:       r,
+			Node:       d.Node(),
+			Pid:        int(1000*l.Generation) + int(r),
+			Generation: l.Generation,
+			Alive:      true,
+			Park: &Park{
+				Generation: l.Generation,
+				Joining:    true,
+				Tag:        falcon.NoIteration,
+				Hold:       falcon.RankHold{Steps: [2]int64{-1, -1}},
+			},
 		}
 		s.procs[r] = p
 		out = append(out, Node{Node: p.Node, Alive: true}, p)
@@ -338,8 +440,12 @@ func (s *script) rejoined(w words) []Input {
 		p.Park = nil
 		s.procs[r] = p
 		return Rejoined{
-			Rank: r, Generation: uint64(s.num(w, "generation", int64(s.rejoin.Generation))), Status: int32(s.num(w, "status", 0)),
-			Iteration: s.num(w, "i", s.rejoin.Resume), GroupsMs: 30, RestoreMs: 50,
+			Rank:       r,
+			Generation: uint64(s.num(w, "generation", int64(s.rejoin.Generation))),
+			Status:     int32(s.num(w, "status", 0)),
+			Iteration:  s.num(w, "i", s.rejoin.Resume),
+			GroupsMs:   30,
+			RestoreMs:  50,
 		}
 	})
 }

@@ -47,7 +47,11 @@ func (d *detector) standstillFor(now time.Time, t testimony) time.Duration {
 		return stall
 	case d.pace.Newest() < 0 && t.allWait(): // a job begins when it does: all but some have, for long
 		return max(0, now.Sub(t.since)-d.cfg.HangMin)
-	case d.pace.Newest() < 0 || !known || !t.allWait() || d.pace.IdleTime(now) < 2*d.cfg.Beat || now.Sub(t.since) < 2*d.cfg.Beat+usual:
+	case d.pace.Newest() < 0 ||
+		!known ||
+		!t.allWait() ||
+		d.pace.IdleTime(now) < 2*d.cfg.Beat ||
+		now.Sub(t.since) < 2*d.cfg.Beat+usual:
 		return 0
 	}
 	return now.Sub(t.since)
@@ -56,7 +60,9 @@ func (d *detector) standstillFor(now time.Time, t testimony) time.Duration {
 // stallUnexplained reports whether the job stalls, and no rank that is heard
 // explains it: by its own work, or by its end with success.
 func (d *detector) stallUnexplained(now time.Time) bool {
-	return d.stalledFor(now)+d.notBegunFor(now) > 0 && !d.finishing() && d.collectTestimony(now).busy == 0
+	return d.stalledFor(now)+d.notBegunFor(now) > 0 &&
+		!d.finishing() &&
+		d.collectTestimony(now).busy == 0
 }
 
 // jobHang finds a job whose processes live and which does not move. What to
@@ -80,8 +86,13 @@ func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 	d.pace.MarkHung()
 	sound, sign := d.soundness(now)
 	return falcon.Fault{
-		Kind: falcon.FaultHang, Sign: sign, FirstNs: d.pace.Moved().UnixNano(),
-		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), sound), cmp.Or(d.heldUp, d.ranks.describeSlowest())},
+		Kind:    falcon.FaultHang,
+		Sign:    sign,
+		FirstNs: d.pace.Moved().UnixNano(),
+		Evidence: []string{
+			fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), sound),
+			cmp.Or(d.heldUp, d.ranks.describeSlowest()),
+		},
 	}, true
 }
 
@@ -89,12 +100,20 @@ func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 // heard: they ended unseen. A person may have stopped it.
 func (d *detector) emptyJob(now time.Time) (falcon.Fault, bool) {
 	idle := d.pace.IdleTime(now)
-	if d.pace.Hung() || d.pace.Held() || d.ends.Count() > 0 || d.hear.Holds() || d.ranks.anyProcessAlive() || idle < d.cfg.HangMin || d.nodes.AnyMissing(d.ranks.usedNodes(), now) {
+	if d.pace.Hung() ||
+		d.pace.Held() ||
+		d.ends.Count() > 0 ||
+		d.hear.Holds() ||
+		d.ranks.anyProcessAlive() ||
+		idle < d.cfg.HangMin ||
+		d.nodes.AnyMissing(d.ranks.usedNodes(), now) {
 		return falcon.Fault{}, false
 	}
 	d.pace.MarkHung()
 	return falcon.Fault{
-		Kind: falcon.FaultHang, Sign: falcon.SignNoneLeft, FirstNs: d.pace.Moved().UnixNano(),
+		Kind:     falcon.FaultHang,
+		Sign:     falcon.SignNoneLeft,
+		FirstNs:  d.pace.Moved().UnixNano(),
 		Evidence: []string{fmt.Sprintf("%s for %.0f s; how they ended is unknown", noneLeft, idle.Seconds())},
 	}, true
 }
@@ -128,12 +147,16 @@ func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall t
 		return d.secondSignInRecovery(now, n, h)
 	}
 	switch {
-	case stall == 0, t.nodes == 0, t.busy > 0, d.someLeaving(now) && stall < d.cfg.LeaveStall: // it may be one of theirs
+	case stall == 0, t.nodes == 0, t.busy > 0, d.someLeaving(now) && stall < d.cfg.LeaveStall:
+		// it may be one of theirs
 		return ""
 	case failed:
 		return fatal.String()
 	case d.policy.Recovery.FenceAlone && d.pace.Newest() >= 0:
-		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and policy takes a silent agent for enough", stall.Seconds())
+		return fmt.Sprintf(
+			"no rank has begun an iteration for %.1f s, and policy takes a silent agent for enough",
+			stall.Seconds(),
+		)
 	case d.ranks.anyProcessEnded(n):
 		return "a process on it has ended"
 	}
@@ -154,7 +177,11 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *livenes
 		return "policy takes a silent agent for enough"
 	case d.ranks.anyProcessEnded(n):
 		return "a process on it has ended"
-	case d.op.waitsForNode(n) && idle >= d.patience() && d.onlySilent(now) && !d.copies.irreplaceable(now, n) && !d.othersBusy(now):
+	case d.op.waitsForNode(n) &&
+		idle >= d.patience() &&
+		d.onlySilent(now) &&
+		!d.copies.irreplaceable(now, n) &&
+		!d.othersBusy(now):
 		return "the recovery waits for nothing but silent nodes"
 	}
 	return ""
@@ -170,15 +197,18 @@ func (d *detector) onlySilent(now time.Time) bool {
 // leftByThemselves reports whether ranks that are heard left training by themselves, so that a
 // peer of their communicators is gone.
 func (d *detector) leftByThemselves() bool {
-	return d.op.rec.State == falcon.RecoverySuspend && slices.ContainsFunc(d.op.rec.Faults, func(f falcon.Fault) bool {
-		return f.Kind == falcon.FaultHang && f.Node != ""
-	})
+	return d.op.rec.State == falcon.RecoverySuspend &&
+		slices.ContainsFunc(d.op.rec.Faults, func(f falcon.Fault) bool {
+			return f.Kind == falcon.FaultHang && f.Node != ""
+		})
 }
 
 // othersBusy reports whether ranks that have rejoined are in their own code, or in
 // storage: a rank that waits for no other is no sign against a node that is not heard.
 func (d *detector) othersBusy(now time.Time) bool {
-	return d.op.rec.State == falcon.RecoveryRejoin && d.op.replies.RejoinedCount() > 0 && d.collectTestimony(now).busy > 0
+	return d.op.rec.State == falcon.RecoveryRejoin &&
+		d.op.replies.RejoinedCount() > 0 &&
+		d.collectTestimony(now).busy > 0
 }
 
 // patience is how long nothing may bring a recovery forward before nodes that are

@@ -13,7 +13,9 @@ import (
 type generations struct{ highest uint64 }
 
 // raiseTo has the next generation be higher than one that was used.
-func (g *generations) raiseTo(used uint64) { g.highest = max(g.highest, used) }
+func (g *generations) raiseTo(used uint64) {
+	g.highest = max(g.highest, used)
+}
 
 // highestUsed is the highest that was used.
 func (g *generations) highestUsed() uint64 { return g.highest }
@@ -34,19 +36,29 @@ type stoppage struct {
 
 func newStoppage() stoppage { return stoppage{left: leftovers{}} }
 
-func (s *stoppage) stopJob(now time.Time) { s.on, s.since = true, now }
+func (s *stoppage) stopJob(now time.Time) {
+	s.on, s.since = true, now
+}
 
-func (s *stoppage) reopen() { s.on = false }
+func (s *stoppage) reopen() {
+	s.on = false
+}
 
 func (s *stoppage) isStopped() bool { return s.on }
 
 // noteLeftover takes a report of a process; without a recovery it may wait for nothing.
-func (s *stoppage) noteLeftover(p Process, noRecovery bool) { s.left.observe(p, s.on && noRecovery) }
+func (s *stoppage) noteLeftover(p Process, noRecovery bool) {
+	s.left.observe(p, s.on && noRecovery)
+}
 
-func (s *stoppage) forgetLeftovers() { clear(s.left) }
+func (s *stoppage) forgetLeftovers() {
+	clear(s.left)
+}
 
 // takeLeftovers lists the processes that still wait, and forgets them.
-func (s *stoppage) takeLeftovers() ([]falcon.Node, []falcon.Rank) { return s.left.takeAll() }
+func (s *stoppage) takeLeftovers() ([]falcon.Node, []falcon.Rank) {
+	return s.left.takeAll()
+}
 
 // trainingResumed reports whether iterations begin in the stopped job.
 func (s *stoppage) trainingResumed(p *progress.Tracker, beat time.Duration) bool {
@@ -64,7 +76,8 @@ type leftovers map[falcon.Node]map[falcon.Rank]int
 
 // observe takes a report of a process.
 func (l leftovers) observe(p Process, jobStopped bool) {
-	waits := p.Alive && p.Park != nil && p.Park.Generation > 0 // a process that left training by itself is in none
+	// a process that left training by itself is in none
+	waits := p.Alive && p.Park != nil && p.Park.Generation > 0
 	switch {
 	case jobStopped && waits && p.Rank >= 0:
 		if l[p.Node] == nil {

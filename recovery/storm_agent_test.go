@@ -21,7 +21,9 @@ func (s *storm) agent(n *station) {
 		n.out = n.out[1:]
 		s.obey(n, o)
 	}
-	n.tasks = slices.DeleteFunc(n.tasks, func(o *errand) bool { return s.answers(n, o) })
+	n.tasks = slices.DeleteFunc(n.tasks, func(o *errand) bool {
+		return s.answers(n, o)
+	})
 }
 
 // attach is a new stream: the node tells of all its processes, and is sent what
@@ -42,15 +44,33 @@ func (s *storm) attach(n *station) {
 	}
 }
 
-func (s *storm) visible(p *proc) bool { return !s.now.Before(p.ready) || !p.alive }
+func (s *storm) visible(p *proc) bool {
+	return !s.now.Before(p.ready) || !p.alive
+}
 
 func (s *storm) process(p *proc) Process {
-	w := Process{Rank: p.rank, Node: p.node, Pid: p.pid, Generation: p.launch, Alive: p.alive, Normal: p.normal, Finished: p.over, Exit: "killed"}
+	w := Process{
+		Rank:       p.rank,
+		Node:       p.node,
+		Pid:        p.pid,
+		Generation: p.launch,
+		Alive:      p.alive,
+		Normal:     p.normal,
+		Finished:   p.over,
+		Exit:       "killed",
+	}
 	if p.unseen {
-		w.Exit, w.Normal, w.Finished = "", false, false
+		w.Exit = ""
+		w.Normal = false
+		w.Finished = false
 	}
 	if p.parked {
-		w.Park = &Park{Generation: p.obeyed, Joining: p.joining, Tag: p.tag, Hold: p.hold}
+		w.Park = &Park{
+			Generation: p.obeyed,
+			Joining:    p.joining,
+			Tag:        p.tag,
+			Hold:       p.hold,
+		}
 	}
 	return w
 }
@@ -70,7 +90,11 @@ func (s *storm) obey(n *station, o *errand) {
 	switch c := o.cmd.(type) {
 	case Suspend:
 		if !s.job.Parks && len(s.on(n)) > 0 {
-			s.reply(n, o, Suspended{Node: n.name, Generation: c.Generation, Refused: "it has no adapter"})
+			s.reply(n, o, Suspended{
+				Node:       n.name,
+				Generation: c.Generation,
+				Refused:    "it has no adapter",
+			})
 			return
 		}
 		for _, p := range s.on(n) {
@@ -86,7 +110,11 @@ func (s *storm) obey(n *station, o *errand) {
 			failed = "disk full"
 		}
 		n.table = max(n.table, c.Generation)
-		s.reply(n, o, Tabled{Node: n.name, Generation: c.Generation, Failed: failed})
+		s.reply(n, o, Tabled{
+			Node:       n.name,
+			Generation: c.Generation,
+			Failed:     failed,
+		})
 		return
 	case Rejoin:
 		if !s.seats(n, o, c) {
@@ -94,7 +122,8 @@ func (s *storm) obey(n *station, o *errand) {
 		}
 	case Stop:
 		for _, p := range s.on(n) {
-			if (len(c.Ranks) == 0 || slices.Contains(c.Ranks, p.rank)) && (p.comm < c.Generation || p.parked) {
+			if (len(c.Ranks) == 0 || slices.Contains(c.Ranks, p.rank)) &&
+				(p.comm < c.Generation || p.parked) {
 				p.stop = true
 				s.suspend(p, Suspend{Generation: c.Generation})
 			}
@@ -119,12 +148,20 @@ func (s *storm) launch(n *station, o *errand, c Launch) bool {
 	n.launched[c.Generation] = true
 	for _, p := range s.on(n) {
 		if d, ok := c.Ranks[p.rank]; ok && d.Node() == n.name {
-			s.reply(n, o, Launched{Node: n.name, Generation: c.Generation, Failed: fmt.Sprintf("rank %d still runs", p.rank)})
+			s.reply(n, o, Launched{
+				Node:       n.name,
+				Generation: c.Generation,
+				Failed:     fmt.Sprintf("rank %d still runs", p.rank),
+			})
 			return false
 		}
 	}
 	if s.chaos && s.chance(0.05) {
-		s.reply(n, o, Launched{Node: n.name, Generation: c.Generation, Failed: "no container"})
+		s.reply(n, o, Launched{
+			Node:       n.name,
+			Generation: c.Generation,
+			Failed:     "no container",
+		})
 		return false
 	}
 	for r := range falcon.Rank(c.World) {
@@ -135,8 +172,17 @@ func (s *storm) launch(n *station, o *errand, c Launch) bool {
 				}
 			}
 			s.add(&proc{
-				rank: r, node: n.name, launch: c.Generation, alive: true, ready: s.now.Add(time.Duration(s.rng.IntN(6000)) * time.Millisecond),
-				parked: true, joining: true, obeyed: c.Generation, told: c.Generation, tag: -1, hold: falcon.RankHold{Steps: [2]int64{-1, -1}},
+				rank:    r,
+				node:    n.name,
+				launch:  c.Generation,
+				alive:   true,
+				ready:   s.now.Add(time.Duration(s.rng.IntN(6000)) * time.Millisecond),
+				parked:  true,
+				joining: true,
+				obeyed:  c.Generation,
+				told:    c.Generation,
+				tag:     -1,
+				hold:    falcon.RankHold{Steps: [2]int64{-1, -1}},
 			})
 			s.logf("rank %d starts on %s as pid %d for %d", r, n.name, s.pids, c.Generation)
 		}
@@ -153,16 +199,25 @@ func (s *storm) seats(n *station, o *errand, c Rejoin) bool {
 		}
 		ok := false
 		for _, p := range s.on(n) {
-			again := p.ack != nil && p.ack.Generation == c.Generation || p.order != nil && p.order.Generation == c.Generation
-			if p.rank == falcon.Rank(r) && p.told <= c.Generation && (again || p.parked && p.obeyed == c.Generation) {
-				seats, ok = append(seats, p), true
+			again := p.ack != nil && p.ack.Generation == c.Generation ||
+				p.order != nil && p.order.Generation == c.Generation
+			if p.rank == falcon.Rank(r) &&
+				p.told <= c.Generation &&
+				(again || p.parked && p.obeyed == c.Generation) {
+				seats = append(seats, p)
+				ok = true
 			}
 		}
 		if !ok {
 			s.logf("%s refuses to rejoin %d: rank %d is not parked in it", n.name, c.Generation, r)
 			for q, e := range c.Placement {
 				if e.Node() == n.name {
-					s.reply(n, o, Rejoined{Rank: falcon.Rank(q), Generation: c.Generation, Status: -1, Iteration: -1})
+					s.reply(n, o, Rejoined{
+						Rank:       falcon.Rank(q),
+						Generation: c.Generation,
+						Status:     -1,
+						Iteration:  -1,
+					})
 				}
 			}
 			return false
@@ -171,7 +226,9 @@ func (s *storm) seats(n *station, o *errand, c Rejoin) bool {
 	for _, p := range seats {
 		if p.ack == nil || p.ack.Generation < c.Generation {
 			if p.order == nil {
-				p.order, p.parked, p.broken = &c, false, 0
+				p.order = &c
+				p.parked = false
+				p.broken = 0
 			}
 		}
 	}
@@ -199,7 +256,8 @@ func (s *storm) answers(n *station, o *errand) bool {
 		s.reply(n, o, a)
 	case Launch:
 		for r, d := range c.Ranks {
-			if d.Node() == n.name && !slices.ContainsFunc(s.on(n), func(p *proc) bool { return p.rank == r }) {
+			if d.Node() == n.name &&
+				!slices.ContainsFunc(s.on(n), func(p *proc) bool { return p.rank == r }) {
 				done = false
 			}
 		}
@@ -209,12 +267,16 @@ func (s *storm) answers(n *station, o *errand) bool {
 		s.reply(n, o, Launched{Node: n.name, Generation: c.Generation})
 	case Rejoin:
 		for _, p := range s.procs {
-			if p.node == n.name && p.order != nil && p.order.Generation == c.Generation {
+			if p.node == n.name &&
+				p.order != nil &&
+				p.order.Generation == c.Generation {
 				return false
 			}
 		}
 		for _, p := range s.procs {
-			if p.node == n.name && p.ack != nil && p.ack.Generation == c.Generation {
+			if p.node == n.name &&
+				p.ack != nil &&
+				p.ack.Generation == c.Generation {
 				s.reply(n, o, *p.ack)
 			}
 		}
@@ -262,7 +324,13 @@ func (s *storm) report(n *station) {
 	}
 	s.word(n, Node{Node: n.name, Alive: true})
 	for _, p := range s.on(n) {
-		b := Beat{Rank: p.rank, Pid: p.pid, Iteration: s.begun(p), Tag: p.tag, HookAgeMs: 1}
+		b := Beat{
+			Rank:      p.rank,
+			Pid:       p.pid,
+			Iteration: s.begun(p),
+			Tag:       p.tag,
+			HookAgeMs: 1,
+		}
 		if p.frozen {
 			b.HookAgeMs = 6000
 		}
@@ -280,7 +348,9 @@ type said struct {
 }
 
 // begun is the iteration that a process has begun.
-func (s *storm) begun(p *proc) int64 { return max(p.hold.Steps[0], p.hold.Steps[1]) }
+func (s *storm) begun(p *proc) int64 {
+	return max(p.hold.Steps[0], p.hold.Steps[1])
+}
 
 // evolve is what a process does by itself.
 func (s *storm) evolve(p *proc) {
@@ -301,7 +371,11 @@ func (s *storm) evolve(p *proc) {
 			s.saw["parked in the optimizer"] = true
 			p.hold.Sums = [2]uint64{7, 7} // half written
 		}
-		p.parked, p.training, p.order, p.obeyed, p.joining = true, false, nil, p.told, false
+		p.parked = true
+		p.training = false
+		p.order = nil
+		p.obeyed = p.told
+		p.joining = false
 	case p.order != nil:
 		s.restore(p)
 	}
@@ -311,7 +385,8 @@ func (s *storm) evolve(p *proc) {
 // them it fails.
 func (s *storm) restore(p *proc) {
 	o := p.order
-	p.obeyed, p.joining = max(p.obeyed, o.Generation), false
+	p.obeyed = max(p.obeyed, o.Generation)
+	p.joining = false
 	var from *proc
 	for r := range o.Placement {
 		q := s.peer(falcon.Rank(r), o.Generation)
@@ -336,13 +411,20 @@ func (s *storm) restore(p *proc) {
 	}
 	switch {
 	case o.Checkpoint:
-		p.hold = falcon.RankHold{Steps: [2]int64{o.Resume, -1}, Sums: [2]uint64{s.sum(p.rank, o.Resume), 0}}
+		p.hold = falcon.RankHold{
+			Steps: [2]int64{o.Resume, -1},
+			Sums:  [2]uint64{s.sum(p.rank, o.Resume), 0},
+		}
 	case from != nil:
 		sum, ok := from.hold.At(o.Resume)
 		if !ok || s.shard[from.rank] != s.shard[p.rank] {
-			s.fail("rank %d is to restore step %d from rank %d, which holds %v of shard %d", p.rank, o.Resume, from.rank, from.hold, s.shard[from.rank])
+			s.fail("rank %d is to restore step %d from rank %d, which holds %v of shard %d",
+				p.rank, o.Resume, from.rank, from.hold, s.shard[from.rank])
 		}
-		p.hold = falcon.RankHold{Steps: [2]int64{o.Resume, -1}, Sums: [2]uint64{sum, 0}}
+		p.hold = falcon.RankHold{
+			Steps: [2]int64{o.Resume, -1},
+			Sums:  [2]uint64{sum, 0},
+		}
 	}
 	if sum, ok := p.hold.At(o.Resume); !ok || sum != s.sum(p.rank, o.Resume) {
 		s.fail("rank %d goes on at step %d with %v", p.rank, o.Resume, p.hold)
@@ -354,7 +436,9 @@ func (s *storm) restore(p *proc) {
 // peer is the process that takes part for a rank in a generation.
 func (s *storm) peer(r falcon.Rank, generation uint64) *proc {
 	for _, q := range s.procs {
-		if q.alive && q.rank == r && (q.order != nil && q.order.Generation == generation || q.training && q.comm == generation) {
+		if q.alive &&
+			q.rank == r &&
+			(q.order != nil && q.order.Generation == generation || q.training && q.comm == generation) {
 			return q
 		}
 	}
@@ -363,7 +447,14 @@ func (s *storm) peer(r falcon.Rank, generation uint64) *proc {
 
 func (s *storm) ends(p *proc, status int32) {
 	g, at := p.order.Generation, p.order.Resume
-	p.ack = &Rejoined{Rank: p.rank, Generation: g, Status: status, Iteration: at, GroupsMs: 5, RestoreMs: 5}
+	p.ack = &Rejoined{
+		Rank:       p.rank,
+		Generation: g,
+		Status:     status,
+		Iteration:  at,
+		GroupsMs:   5,
+		RestoreMs:  5,
+	}
 	p.order = nil
 	if status != 0 {
 		p.parked = true
@@ -388,7 +479,11 @@ func (s *storm) train() {
 			continue
 		}
 		all = append(all, p)
-		together = together && !p.frozen && p.told <= p.comm && p.tag == all[0].tag && p.tag >= 0
+		together = together &&
+			!p.frozen &&
+			p.told <= p.comm &&
+			p.tag == all[0].tag &&
+			p.tag >= 0
 	}
 	if s.now.Before(s.weather.pause) {
 		for _, p := range s.procs {
@@ -401,9 +496,11 @@ func (s *storm) train() {
 		if p.tag != -1 {
 			p.updates = 0
 		}
-		if p.updates++; p.tag == -1 && !p.frozen && !p.stuck && (s.chance(0.6) || p.updates > 3) { // else who waits for it is right to
+		// else who waits for it is right to
+		if p.updates++; p.tag == -1 && !p.frozen && !p.stuck && (s.chance(0.6) || p.updates > 3) {
 			next := max(p.hold.Steps[0], p.hold.Steps[1]) + 1
-			p.hold, p.tag = s.sums(p.rank, next), next
+			p.hold = s.sums(p.rank, next)
+			p.tag = next
 			s.best = max(s.best, next)
 		}
 	}
@@ -419,7 +516,11 @@ func (s *storm) train() {
 // rejoin in force.
 func (s *storm) inGroup(r falcon.Rank, generation uint64) *proc {
 	for _, p := range s.procs {
-		if p.alive && p.training && p.rank == r && p.comm == generation && s.owner(p) {
+		if p.alive &&
+			p.training &&
+			p.rank == r &&
+			p.comm == generation &&
+			s.owner(p) {
 			return p
 		}
 	}

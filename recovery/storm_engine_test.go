@@ -49,7 +49,8 @@ func (s *storm) take(in Input) {
 	default:
 		s.logf("word %T%+v", in, in)
 	}
-	if p, ok := in.(Process); ok && (s.fences.nodes[p.Node] || p.Generation < s.fences.below[p.Rank]) {
+	p, ok := in.(Process)
+	if ok && (s.fences.nodes[p.Node] || p.Generation < s.fences.below[p.Rank]) {
 		s.saw["late word"] = true
 	}
 	s.m.Step(s.now, in)
@@ -61,17 +62,24 @@ func (s *storm) means() bool {
 	s.free = s.free[:0]
 	changed := false
 	for _, n := range s.nodes {
-		busy := len(s.m.ranks.ranksOnNode(n.name)) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
+		busy := len(s.m.ranks.ranksOnNode(n.name)) > 0 ||
+			slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool {
+				return d.Node() == n.name
+			})
 		here := n.attached && !s.fences.nodes[n.name]
 		if here && n.up && !n.cut && !busy {
 			s.free = append(s.free, n.name)
 		}
-		changed = changed || s.job.CanLaunch[n.name] != here || s.job.Away[n.name] != (!n.attached && !s.fences.nodes[n.name])
+		changed = changed ||
+			s.job.CanLaunch[n.name] != here ||
+			s.job.Away[n.name] != (!n.attached && !s.fences.nodes[n.name])
 	}
 	if !changed && slices.Equal(s.job.Spares, s.free) {
 		return false
 	}
-	s.job.Spares, s.job.CanLaunch, s.job.Away = slices.Clone(s.free), map[falcon.Node]bool{}, map[falcon.Node]bool{}
+	s.job.Spares = slices.Clone(s.free)
+	s.job.CanLaunch = map[falcon.Node]bool{}
+	s.job.Away = map[falcon.Node]bool{}
 	for _, n := range s.nodes {
 		s.job.CanLaunch[n.name] = n.attached && !s.fences.nodes[n.name]
 		s.job.Away[n.name] = !n.attached && !s.fences.nodes[n.name]
@@ -107,7 +115,10 @@ func (s *storm) digest() {
 		s.engineStops()
 		return
 	}
-	whole := slices.ContainsFunc(r.Commands, func(c Command) bool { _, is := c.(Restart); return is })
+	whole := slices.ContainsFunc(r.Commands, func(c Command) bool {
+		_, is := c.(Restart)
+		return is
+	})
 	for _, c := range r.Commands {
 		if f, is := c.(Fence); is && whole {
 			f.Ranks = nil // they are waited for
@@ -118,8 +129,11 @@ func (s *storm) digest() {
 }
 
 func (s *storm) persist(c falcon.Recovery) {
-	s.logf("persist %s %s generation %d faults %d fenced %v pending %v", c.ID, c.State, c.Generation, len(c.Faults), c.Fenced, c.Pending)
-	i := slices.IndexFunc(s.journal, func(o falcon.Recovery) bool { return o.ID == c.ID })
+	s.logf("persist %s %s generation %d faults %d fenced %v pending %v",
+		c.ID, c.State, c.Generation, len(c.Faults), c.Fenced, c.Pending)
+	i := slices.IndexFunc(s.journal, func(o falcon.Recovery) bool {
+		return o.ID == c.ID
+	})
 	if i < 0 {
 		s.journal = append(s.journal, c)
 	} else {
@@ -138,7 +152,10 @@ func (s *storm) persist(c falcon.Recovery) {
 	if c.Attempts > 1 && len(c.Faults) > 1 {
 		s.saw["second fault"] = true
 	}
-	if c.State == falcon.RecoveryProposed && c.DeadlineNs == 0 && s.decides.IsZero() && s.chance(0.7) {
+	if c.State == falcon.RecoveryProposed &&
+		c.DeadlineNs == 0 &&
+		s.decides.IsZero() &&
+		s.chance(0.7) {
 		s.decides = s.now.Add(time.Duration(s.rng.IntN(5000)) * time.Millisecond)
 	}
 	switch {
@@ -148,7 +165,9 @@ func (s *storm) persist(c falcon.Recovery) {
 		s.saw["whole restart"] = true
 	}
 	switch {
-	case c.Shrink == nil && c.State == falcon.RecoveryResumed && s.job.Layout.DP < s.of:
+	case c.Shrink == nil &&
+		c.State == falcon.RecoveryResumed &&
+		s.job.Layout.DP < s.of:
 		s.saw["recovered with fewer"] = true
 	case c.Whole && c.State == falcon.RecoverySuspend:
 		s.saw["agents awaited"] = true
@@ -162,7 +181,8 @@ func (s *storm) persist(c falcon.Recovery) {
 func (s *storm) accused(f falcon.Fault) {
 	for _, e := range f.Evidence {
 		var rank, pid int
-		if n, _ := fmt.Sscanf(e, "rank %d (process %d on", &rank, &pid); n != 2 || s.seen[e] {
+		n, _ := fmt.Sscanf(e, "rank %d (process %d on", &rank, &pid)
+		if n != 2 || s.seen[e] {
 			continue
 		}
 		s.seen[e] = true
@@ -199,7 +219,8 @@ func (s *storm) newEpoch() {
 func (s *storm) describe(generation uint64, placement falcon.Placement) {
 	s.job.Epoch++
 	s.weather.ended = nil
-	s.job.Generation, s.job.Placement = generation, slices.Clone(placement)
+	s.job.Generation = generation
+	s.job.Placement = slices.Clone(placement)
 	s.record()
 	s.means()
 	s.logf("job epoch %d generation %d on %v", s.job.Epoch, generation, placement)
@@ -227,7 +248,9 @@ func (s *storm) order(c Command) {
 	case Launch:
 		for _, n := range placed(c.Ranks) { // given again, it may leave nodes out
 			own := maps.Clone(c.Ranks)
-			maps.DeleteFunc(own, func(_ falcon.Rank, d falcon.Device) bool { return d.Node() != n })
+			maps.DeleteFunc(own, func(_ falcon.Rank, d falcon.Device) bool {
+				return d.Node() != n
+			})
 			s.once("launch on "+string(n), c.Generation, fmt.Sprint(own))
 		}
 		s.send("launch", c.Generation, c, placed(c.Ranks), "")
@@ -282,8 +305,16 @@ func (s *storm) send(kind string, generation uint64, c Command, nodes []falcon.N
 		}
 	}
 	for _, name := range nodes {
-		o := &errand{node: name, generation: generation, kind: kind, cmd: c, until: s.now.Add(10 * time.Second)}
-		s.orders = slices.DeleteFunc(s.orders, func(x *errand) bool { return x.node == name && x.kind == kind && x.generation == generation })
+		o := &errand{
+			node:       name,
+			generation: generation,
+			kind:       kind,
+			cmd:        c,
+			until:      s.now.Add(10 * time.Second),
+		}
+		s.orders = slices.DeleteFunc(s.orders, func(x *errand) bool {
+			return x.node == name && x.kind == kind && x.generation == generation
+		})
 		s.orders = append(s.orders, o)
 		n := s.station(name)
 		if !n.up || !n.attached {
@@ -304,17 +335,20 @@ func (s *storm) judge(c Rejoin) {
 	}
 	for _, p := range s.procs {
 		if p.alive && s.owner(p) && (p.training || p.order != nil) {
-			s.fail("rejoin %d is ordered while rank %d (pid %d) is in generation %d", c.Generation, p.rank, p.pid, p.comm)
+			s.fail("rejoin %d is ordered while rank %d (pid %d) is in generation %d",
+				c.Generation, p.rank, p.pid, p.comm)
 		}
 		if p.alive && s.owner(p) && p.obeyed != c.Generation {
-			s.fail("rejoin %d is ordered while rank %d (pid %d) has obeyed %d", c.Generation, p.rank, p.pid, p.obeyed)
+			s.fail("rejoin %d is ordered while rank %d (pid %d) has obeyed %d",
+				c.Generation, p.rank, p.pid, p.obeyed)
 		}
 	}
 	switch {
 	case c.Checkpoint:
 		s.saw["checkpoint"] = true
 		if c.Resume != s.job.Checkpoint || s.journal[len(s.journal)-1].Reason == "" {
-			s.fail("back to the checkpoint of %d without a reason, storage has %d", c.Resume, s.job.Checkpoint)
+			s.fail("back to the checkpoint of %d without a reason, storage has %d",
+				c.Resume, s.job.Checkpoint)
 		}
 		s.best = c.Resume
 	case c.Resume < s.best-1 || c.Resume > s.best:
@@ -333,10 +367,12 @@ func (s *storm) check() {
 			continue
 		}
 		if o := owners[p.rank]; o != nil {
-			s.fail("rank %d has two owners: pid %d on %s and pid %d on %s", p.rank, o.pid, o.node, p.pid, p.node)
+			s.fail("rank %d has two owners: pid %d on %s and pid %d on %s",
+				p.rank, o.pid, o.node, p.pid, p.node)
 		}
 		if owners[p.rank] = p; int(p.rank) >= len(s.job.Placement) {
-			s.fail("rank %d (pid %d on %s) is outside of a world of %d", p.rank, p.pid, p.node, len(s.job.Placement))
+			s.fail("rank %d (pid %d on %s) is outside of a world of %d",
+				p.rank, p.pid, p.node, len(s.job.Placement))
 		}
 		if !p.training {
 			continue
@@ -362,7 +398,11 @@ func (s *storm) wholeRestart() {
 	}
 	for _, d := range c.Placement {
 		if n := s.station(d.Node()); !n.up || n.cut {
-			s.take(Launched{Node: n.name, Generation: c.Generation, Failed: "no answer"})
+			s.take(Launched{
+				Node:       n.name,
+				Generation: c.Generation,
+				Failed:     "no answer",
+			})
 			return
 		}
 	}
@@ -377,7 +417,16 @@ func (s *storm) wholeRestart() {
 	step := max(s.job.Checkpoint, 0)
 	s.best = step
 	for r, d := range c.Placement {
-		s.add(&proc{rank: falcon.Rank(r), node: d.Node(), launch: c.Generation, comm: c.Generation, alive: true, training: true, tag: step, hold: s.sums(falcon.Rank(r), step)})
+		s.add(&proc{
+			rank:     falcon.Rank(r),
+			node:     d.Node(),
+			launch:   c.Generation,
+			comm:     c.Generation,
+			alive:    true,
+			training: true,
+			tag:      step,
+			hold:     s.sums(falcon.Rank(r), step),
+		})
 	}
 	s.describe(c.Generation, c.Placement)
 }
@@ -385,7 +434,8 @@ func (s *storm) wholeRestart() {
 // deaf reports whether a job on one node is lost to an engine that was away: silence is
 // all that it knows of it, and it has said that.
 func (s *storm) deaf() bool {
-	return len(s.m.ranks.usedNodes()) == 1 && s.m.nodes.Get(s.m.ranks.usedNodes()[0], s.now).Suspected()
+	return len(s.m.ranks.usedNodes()) == 1 &&
+		s.m.nodes.Get(s.m.ranks.usedNodes()[0], s.now).Suspected()
 }
 
 // share says who has which shard.
@@ -408,8 +458,13 @@ func (s *storm) smaller(c falcon.Recovery, p falcon.Placement) {
 		}
 		return
 	}
-	if !s.pol.Recovery.AllowShrink || s.job.ZeRO.Stage > 0 || len(v.Kept) == 0 || len(v.Kept) >= s.job.Layout.DP || v.Of != s.job.Layout.DP {
-		s.fail("%v of %d replicas go on under %+v with %+v", v.Kept, v.Of, s.pol.Recovery, s.job.ZeRO)
+	if !s.pol.Recovery.AllowShrink ||
+		s.job.ZeRO.Stage > 0 ||
+		len(v.Kept) == 0 ||
+		len(v.Kept) >= s.job.Layout.DP ||
+		v.Of != s.job.Layout.DP {
+		s.fail("%v of %d replicas go on under %+v with %+v",
+			v.Kept, v.Of, s.pol.Recovery, s.job.ZeRO)
 		return
 	}
 	was, now := 0, 0
@@ -419,14 +474,20 @@ func (s *storm) smaller(c falcon.Recovery, p falcon.Placement) {
 	for _, n := range v.Splits {
 		now += int(n)
 	}
-	if was != now || slices.Min(v.Splits) < 1 || len(v.Splits) != len(v.Kept) || len(p) != v.Layout.World() {
-		s.fail("%d ranks of %v take %v of the batch %v", len(p), v.Layout, v.Splits, s.job.Splits)
+	if was != now ||
+		slices.Min(v.Splits) < 1 ||
+		len(v.Splits) != len(v.Kept) ||
+		len(p) != v.Layout.World() {
+		s.fail("%d ranks of %v take %v of the batch %v",
+			len(p), v.Layout, v.Splits, s.job.Splits)
 	}
 	for r, d := range p {
 		at := v.Layout.Coord(falcon.Rank(r))
 		at.DP = v.Kept[at.DP]
-		if home := c.Placement[s.job.Layout.RankOf(at)]; d != home || s.fences.nodes[d.Node()] {
-			s.fail("rank %d of the smaller world is put on %s, it was on %s (fenced: %v)", r, d, home, s.fences.nodes[d.Node()])
+		home := c.Placement[s.job.Layout.RankOf(at)]
+		if d != home || s.fences.nodes[d.Node()] {
+			s.fail("rank %d of the smaller world is put on %s, it was on %s (fenced: %v)",
+				r, d, home, s.fences.nodes[d.Node()])
 		}
 	}
 	if s.saw["fewer replicas"] = true; s.chaos {
@@ -454,6 +515,12 @@ func (s *storm) person() {
 	}
 	verb := []Verb{Approve, Approve, Approve, Deny, Abort}[s.rng.IntN(5)]
 	s.logf("decision %s", verb)
-	s.m.Step(s.now, Decision{Recovery: c.ID, PlanHash: c.PlanHash, Verb: verb, By: "kim", Reason: "test"})
+	s.m.Step(s.now, Decision{
+		Recovery: c.ID,
+		PlanHash: c.PlanHash,
+		Verb:     verb,
+		By:       "kim",
+		Reason:   "test",
+	})
 	s.digest()
 }

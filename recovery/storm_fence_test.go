@@ -23,7 +23,12 @@ type fences struct {
 }
 
 func newFences(leaky bool) fences {
-	return fences{nodes: map[falcon.Node]bool{}, below: map[falcon.Rank]uint64{}, pids: map[int]bool{}, leaky: leaky}
+	return fences{
+		nodes: map[falcon.Node]bool{},
+		below: map[falcon.Rank]uint64{},
+		pids:  map[int]bool{},
+		leaky: leaky,
+	}
 }
 
 // launched is a whole restart's launch: what is of before it counts no more.
@@ -41,7 +46,9 @@ func (s *storm) fence(c Fence) {
 		s.fences.below[r] = max(s.fences.below[r], c.Generation)
 	}
 	for _, p := range s.procs {
-		if p.launch < c.Generation && s.fences.heard[p.pid] && (slices.Contains(c.Nodes, p.node) || slices.Contains(c.Ranks, p.rank)) {
+		if p.launch < c.Generation &&
+			s.fences.heard[p.pid] &&
+			(slices.Contains(c.Nodes, p.node) || slices.Contains(c.Ranks, p.rank)) {
 			s.fences.pids[p.pid] = true
 		}
 	}
@@ -59,7 +66,9 @@ func (s *storm) record() {
 }
 
 // forget leaves what the journal knows.
-func (f *fences) forget() { f.heard = maps.Clone(f.named) }
+func (f *fences) forget() {
+	f.heard = maps.Clone(f.named)
+}
 
 // refuses reports whether a node's word does not reach the machine.
 func (s *storm) refuses(n *station, in Input) bool {

@@ -47,7 +47,8 @@ func TestRandomSchedules(t *testing.T) {
 		s := newStorm(uint64(seed))
 		s.play()
 		if s.bad != "" {
-			t.Fatalf("seed %d: %s\nreplay it: go test ./recovery -run TestRandomSchedules -v -seed %d", seed, s.bad, seed)
+			t.Fatalf("seed %d: %s\nreplay it: go test ./recovery -run TestRandomSchedules -v -seed %d",
+				seed, s.bad, seed)
 		}
 		for k := range s.saw {
 			sum[k]++
@@ -55,10 +56,14 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	t.Logf("%d schedules, in how many of them there was: %v", n, sum)
 	for _, k := range []string{
-		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
-		"lost order", "late word", "refused word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
+		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost",
+		"spare used", "in place", "waits for a person",
+		"lost order", "late word", "refused word", "whole restart",
+		"parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend",
+		"restart in rejoin",
 		"fewer replicas", "fewer are asked for", "recovered with fewer", "agents awaited",
-		"goodbye", "blackout", "all agents restart", "pause", "late engine", "node pause", "taken back", "unexplained end", "finished", "engine restart as it finishes",
+		"goodbye", "blackout", "all agents restart", "pause", "late engine",
+		"node pause", "taken back", "unexplained end", "finished", "engine restart as it finishes",
 	} {
 		if rare := testing.Short() && k == "recovered with fewer"; sum[k] == 0 && !rare {
 			t.Errorf("no schedule had: %s", k)
@@ -185,25 +190,56 @@ func (s *storm) fail(format string, args ...any) {
 
 func newStorm(seed uint64) *storm {
 	s := &storm{
-		rng: rand.New(rand.NewPCG(seed, 5)), start: time.Unix(1000, 0), saw: map[string]bool{}, content: map[string]string{}, seen: map[string]bool{},
-		fences: newFences(seed%2 == 0), shard: map[falcon.Rank]int{}, chaos: true, best: 10,
+		rng:     rand.New(rand.NewPCG(seed, 5)),
+		start:   time.Unix(1000, 0),
+		saw:     map[string]bool{},
+		content: map[string]string{},
+		seen:    map[string]bool{},
+		fences:  newFences(seed%2 == 0),
+		shard:   map[falcon.Rank]int{},
+		chaos:   true,
+		best:    10,
 	}
 	s.now = s.start
-	layouts := []falcon.Layout{{TP: 1, DP: 2, PP: 2}, {TP: 1, DP: 4, PP: 1}, {TP: 2, DP: 2, PP: 1}, {TP: 1, DP: 3, PP: 1}, {TP: 1, DP: 4, PP: 2}}
-	s.job = Job{Epoch: 1, Layout: layouts[s.rng.IntN(len(layouts))], Parks: !s.chance(0.05), CanLaunch: map[falcon.Node]bool{}, Checkpoint: int64(s.rng.IntN(3)) - 1}
+	layouts := []falcon.Layout{
+		{TP: 1, DP: 2, PP: 2},
+		{TP: 1, DP: 4, PP: 1},
+		{TP: 2, DP: 2, PP: 1},
+		{TP: 1, DP: 3, PP: 1},
+		{TP: 1, DP: 4, PP: 2},
+	}
+	s.job = Job{
+		Epoch:      1,
+		Layout:     layouts[s.rng.IntN(len(layouts))],
+		Parks:      !s.chance(0.05),
+		CanLaunch:  map[falcon.Node]bool{},
+		Checkpoint: int64(s.rng.IntN(3)) - 1,
+	}
 	if s.job.Layout.DP%2 == 0 && s.chance(0.5) {
 		s.job.ZeRO = falcon.ZeRO{Stage: 1, Instances: 1 + s.rng.IntN(2)}
 	}
 	per := 1 + s.rng.IntN(2)
 	world := s.job.Layout.World()
 	for i := range (world+per-1)/per + s.rng.IntN(4) {
-		n := &station{name: falcon.Node(fmt.Sprintf("n%d", i)), up: true, attached: true, launched: map[uint64]bool{}}
+		n := &station{
+			name:     falcon.Node(fmt.Sprintf("n%d", i)),
+			up:       true,
+			attached: true,
+			launched: map[uint64]bool{},
+		}
 		s.nodes, s.job.CanLaunch[n.name] = append(s.nodes, n), true
 	}
 	for r := range world {
 		d := falcon.NewDevice(s.nodes[r/per].name, r%per)
 		s.job.Placement = append(s.job.Placement, d)
-		p := &proc{rank: falcon.Rank(r), node: d.Node(), alive: true, training: true, tag: 10, hold: s.holdAt(10)}
+		p := &proc{
+			rank:     falcon.Rank(r),
+			node:     d.Node(),
+			alive:    true,
+			training: true,
+			tag:      10,
+			hold:     s.holdAt(10),
+		}
 		s.add(p)
 	}
 	s.of = s.job.Layout.DP
@@ -235,7 +271,9 @@ func (s *storm) sums(r falcon.Rank, step int64) falcon.RankHold {
 	return h
 }
 
-func (s *storm) sum(r falcon.Rank, step int64) uint64 { return uint64(step)*1000 + uint64(s.shard[r]) }
+func (s *storm) sum(r falcon.Rank, step int64) uint64 {
+	return uint64(step)*1000 + uint64(s.shard[r])
+}
 
 func (s *storm) add(p *proc) {
 	s.pids++
@@ -261,8 +299,17 @@ func (s *storm) policy() {
 
 func (s *storm) machine() {
 	s.m = New(Config{
-		Grace: 5 * time.Second, SuspendMost: 8 * time.Second, OptimizerWait: 2 * time.Second, SpareWait: s.spare, ReplaceMost: 12 * time.Second,
-		TableMost: 4 * time.Second, CollectMost: 4 * time.Second, RejoinMost: 10 * time.Second, RestartMost: 30 * time.Second, AgentWait: 4 * time.Second, HangMin: 20 * time.Second,
+		Grace:         5 * time.Second,
+		SuspendMost:   8 * time.Second,
+		OptimizerWait: 2 * time.Second,
+		SpareWait:     s.spare,
+		ReplaceMost:   12 * time.Second,
+		TableMost:     4 * time.Second,
+		CollectMost:   4 * time.Second,
+		RejoinMost:    10 * time.Second,
+		RestartMost:   30 * time.Second,
+		AgentWait:     4 * time.Second,
+		HangMin:       20 * time.Second,
 	})
 	s.means()
 	s.m.Step(s.now, s.job)
@@ -305,7 +352,8 @@ func (s *storm) play() {
 		}
 	}
 	c, _ := s.m.Current()
-	s.fail("it does not end: %s at %s (%s), %d of %d ranks train", c.ID, c.State, c.Reason, s.trainers(), len(s.job.Placement))
+	s.fail("it does not end: %s at %s (%s), %d of %d ranks train",
+		c.ID, c.State, c.Reason, s.trainers(), len(s.job.Placement))
 }
 
 // atRest reports whether nothing is left to do without a person.
@@ -314,26 +362,41 @@ func (s *storm) atRest(best int64) bool {
 		return false
 	}
 	if c, ok := s.m.Current(); ok {
-		return s.hasNoProof(c) || c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
+		return s.hasNoProof(c) ||
+			c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.stop.isStopped() && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyProcessAlive() || s.m.detect.doubted
+	return s.m.stop.isStopped() && !s.waiting() ||
+		s.m.pace.Hung() ||
+		s.deaf() ||
+		s.trainers() == len(s.job.Placement) ||
+		s.m.hear.Blind() && !s.m.ranks.anyProcessAlive() ||
+		s.m.detect.doubted
 }
 
 // hasNoProof reports whether a recovery waits for a proof that nothing here can give: of the job's
 // processes none that lives and is not frozen is on a node whose agent is there.
 func (s *storm) hasNoProof(c falcon.Recovery) bool {
-	return c.State == falcon.RecoverySuspend && strings.HasPrefix(c.Reason, noProof) && !slices.ContainsFunc(s.procs, func(p *proc) bool {
-		return p.alive && !p.frozen && s.owner(p) && s.station(p.node).up
-	})
+	return c.State == falcon.RecoverySuspend &&
+		strings.HasPrefix(c.Reason, noProof) &&
+		!slices.ContainsFunc(s.procs, func(p *proc) bool {
+			return p.alive && !p.frozen && s.owner(p) && s.station(p.node).up
+		})
 }
 
 // waiting reports whether a process waits in a generation, and holds its device for
 // nothing where the job stands.
 func (s *storm) waiting() bool {
 	last := s.journal[len(s.journal)-1]
-	return last.Attempts > 0 && last.JobEpoch == s.job.Epoch && slices.ContainsFunc(s.procs, func(p *proc) bool {
-		return p.alive && p.parked && !p.frozen && p.obeyed > 0 && s.owner(p) && s.station(p.node).up
-	})
+	return last.Attempts > 0 &&
+		last.JobEpoch == s.job.Epoch &&
+		slices.ContainsFunc(s.procs, func(p *proc) bool {
+			return p.alive &&
+				p.parked &&
+				!p.frozen &&
+				p.obeyed > 0 &&
+				s.owner(p) &&
+				s.station(p.node).up
+		})
 }
 
 func (s *storm) outcome() {
@@ -413,14 +476,20 @@ func (s *storm) strike() {
 		p.frozen = p.alive
 		s.logf("rank %d pid %d freezes", p.rank, p.pid)
 	case 6:
-		n.cut = !n.cut && len(s.m.ranks.usedNodes()) > 1 // else the iterations that are not heard of count as slow ones
+		// else the iterations that are not heard of count as slow ones
+		n.cut = !n.cut && len(s.m.ranks.usedNodes()) > 1
 		s.logf("link of %s cut %v", n.name, n.cut)
 	case 7:
 		s.agentRestarts(n, Reset)
 	case 8, 9:
 		s.engineStops()
 	case 10:
-		s.word(n, Device{Device: falcon.NewDevice(n.name, 0), Fatal: true, Code: 79, Text: "fell off the bus"})
+		s.word(n, Device{
+			Device: falcon.NewDevice(n.name, 0),
+			Fatal:  true,
+			Code:   79,
+			Text:   "fell off the bus",
+		})
 	case 11:
 		s.byHand(p)
 	default:
@@ -439,7 +508,10 @@ func (s *storm) kill(p *proc, how string) {
 	if p.unseen = s.chance(0.2); p.unseen {
 		s.saw["unexplained end"] = true
 	}
-	p.alive, p.parked, p.training, p.order = false, false, false, nil
+	p.alive = false
+	p.parked = false
+	p.training = false
+	p.order = nil
 }
 
 func (s *storm) loseNode(n *station) {
@@ -455,7 +527,10 @@ func (s *storm) loseNode(n *station) {
 	}
 	n.tasks, n.out = nil, nil
 	if s.chance(0.5) && !n.cut { // the machine is gone, its peer tells
-		n.in = append(n.in, letter{due: s.now, input: Node{Node: n.name, How: Reset}})
+		n.in = append(n.in, letter{
+			due:   s.now,
+			input: Node{Node: n.name, How: Reset},
+		})
 	} else {
 		n.in = nil
 	}

@@ -93,7 +93,8 @@ func (s *storm) blackout() {
 
 func (s *storm) clears(n *station) {
 	if !n.cutEnds.IsZero() && !s.now.Before(n.cutEnds) {
-		n.cut, n.cutEnds = false, time.Time{}
+		n.cut = false
+		n.cutEnds = time.Time{}
 	}
 }
 
@@ -130,19 +131,23 @@ func (s *storm) harmless(c falcon.Recovery) {
 	}
 	s.seen[c.ID] = true
 	f := c.Faults[0]
-	if f.Kind != falcon.FaultNode && f.Kind != falcon.FaultFrozen || strings.Contains(f.Evidence[0], "asks that") {
+	if f.Kind != falcon.FaultNode && f.Kind != falcon.FaultFrozen ||
+		strings.Contains(f.Evidence[0], "asks that") {
 		return
 	}
 	if s.pol.Recovery.FenceAlone {
 		return // that asks for less than the word of those who are heard
 	}
-	if n := s.station(f.Node); !n.wentOn.IsZero() && s.now.Sub(n.wentOn) < 4*time.Second {
+	n := s.station(f.Node)
+	if !n.wentOn.IsZero() && s.now.Sub(n.wentOn) < 4*time.Second {
 		return // it has just gone on, and that is not known yet
 	}
-	if stood := s.now.Sub(s.weather.advanced); stood < 4*time.Second && s.weather.measured {
+	stood := s.now.Sub(s.weather.advanced)
+	if stood < 4*time.Second && s.weather.measured {
 		s.fail("node %s is given up while iterations begin, the newest %s ago: %v", f.Node, stood, f.Evidence)
 	}
-	if device := strings.Contains(strings.Join(f.Evidence, " "), "reports XID"); s.sound() && (s.weather.measured || !device) {
+	device := strings.Contains(strings.Join(f.Evidence, " "), "reports XID")
+	if s.sound() && (s.weather.measured || !device) {
 		s.fail("node %s is given up and the whole job is sound: %v", f.Node, f.Evidence)
 	}
 }
@@ -152,7 +157,14 @@ func (s *storm) sound() bool {
 	for r, d := range s.job.Placement {
 		ok := false
 		for _, p := range s.procs {
-			ok = ok || p.rank == falcon.Rank(r) && p.node == d.Node() && p.alive && p.training && !p.frozen && !p.stuck && s.owner(p)
+			ok = ok ||
+				p.rank == falcon.Rank(r) &&
+					p.node == d.Node() &&
+					p.alive &&
+					p.training &&
+					!p.frozen &&
+					!p.stuck &&
+					s.owner(p)
 		}
 		if !ok || !s.station(d.Node()).up {
 			return false
@@ -164,14 +176,22 @@ func (s *storm) sound() bool {
 // finish lets a job that trains come to its end, rank by rank: that is no fault,
 // however the engine hears of it.
 func (s *storm) finish() {
-	if _, open := s.m.Current(); open || s.m.stop.isStopped() || s.trainers() < len(s.job.Placement) || !s.sound() || !s.chance(0.5) {
+	_, open := s.m.Current()
+	if open ||
+		s.m.stop.isStopped() ||
+		s.trainers() < len(s.job.Placement) ||
+		!s.sound() ||
+		!s.chance(0.5) {
 		return
 	}
-	if slices.ContainsFunc(s.nodes, func(n *station) bool { return n.cut || n.up && !n.attached }) {
+	if slices.ContainsFunc(s.nodes, func(n *station) bool {
+		return n.cut || n.up && !n.attached
+	}) {
 		return
 	}
 	s.saw["finished"] = true
-	recoveries, first := len(s.journal), true
+	recoveries := len(s.journal)
+	first := true
 	for step := range 120 {
 		for _, p := range s.procs {
 			if !p.alive || !s.owner(p) || !first && step < 40 && s.chance(0.8) {
@@ -179,7 +199,11 @@ func (s *storm) finish() {
 			}
 			unseen := !first && s.chance(0.5)
 			s.logf("rank %d pid %d ends with success, unseen: %v", p.rank, p.pid, unseen)
-			p.alive, p.training, p.normal, p.over, p.unseen = false, false, true, true, unseen
+			p.alive = false
+			p.training = false
+			p.normal = true
+			p.over = true
+			p.unseen = unseen
 			if first {
 				first = false
 				break
@@ -208,7 +232,9 @@ func (s *storm) agentRestarts(n *station, how How) {
 		return
 	}
 	s.logf("agent of %s restarts (%d)", n.name, how)
-	n.tasks, n.out, n.in = nil, nil, nil
+	n.tasks = nil
+	n.out = nil
+	n.in = nil
 	if !n.cut {
 		n.in = []letter{{due: s.now, input: Node{Node: n.name, How: how}}}
 	}
@@ -216,7 +242,12 @@ func (s *storm) agentRestarts(n *station, how How) {
 }
 
 func (s *storm) byHand(p *proc) {
-	d := Demand{Rank: p.rank, Node: p.node, By: "kim", Reason: "test"}
+	d := Demand{
+		Rank:   p.rank,
+		Node:   p.node,
+		By:     "kim",
+		Reason: "test",
+	}
 	if s.chance(0.5) {
 		d.Rank = -1
 	}

@@ -16,7 +16,14 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 		return
 	}
 	if c.Attempts >= generationsMost {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%d generations came to nothing; look at the faults, then start the job again from its checkpoint", c.Attempts))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf(
+				"%d generations came to nothing; look at the faults, then start the job again from its checkpoint",
+				c.Attempts,
+			),
+		)
 		return
 	}
 	w.ends.ForgetOpen() // a rank without a process is found when all others are suspended
@@ -26,12 +33,16 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 	if len(c.Pending) > 0 {
 		what = "to replace " + rankList(c.Pending)
 	}
-	w.out.addNote(c.ID, "recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
+	w.out.addNote(c.ID, "recovery", 1, "%s: generation %d: the job is suspended %s",
+		c.ID, c.Generation, what)
 }
 
 func (w *workflow) onSuspended(now time.Time, s Suspended) {
 	c := w.op.rec
-	if c == nil || s.Generation != c.Generation || w.op.isFenced(s.Node) || len(w.ranks.ranksOnNode(s.Node)) == 0 {
+	if c == nil ||
+		s.Generation != c.Generation ||
+		w.op.isFenced(s.Node) ||
+		len(w.ranks.ranksOnNode(s.Node)) == 0 {
 		return
 	}
 	if c.State != falcon.RecoverySuspend || c.Whole {
@@ -117,8 +128,10 @@ func (w *workflow) awaitProof(now time.Time, because string) bool {
 	if !w.op.proof.await() {
 		return true
 	}
-	wait := noProof + nodeList(nodes) + "); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended " + c.ID
-	c.AwaitsProof, c.Reason = true, because+wait
+	wait := noProof + nodeList(nodes) +
+		"); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended " + c.ID
+	c.AwaitsProof = true
+	c.Reason = because + wait
 	w.op.setDeadline(now, 0)
 	w.orders.stopForProof(now) // who is heard after all ends them, and says so
 	w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, wait)
@@ -130,7 +143,8 @@ func (w *workflow) takeStatement(now time.Time, by, why string) {
 	c := w.op.rec
 	c.StatedBy = by
 	w.op.markChanged()
-	w.out.addNote(c.ID, "recovery", 2, "%s: %s states that nothing of the job runs on %s: %s", c.ID, by, nodeList(c.Fenced), why)
+	w.out.addNote(c.ID, "recovery", 2, "%s: %s states that nothing of the job runs on %s: %s",
+		c.ID, by, nodeList(c.Fenced), why)
 	w.op.clock.Advance(now)
 }
 
@@ -138,7 +152,12 @@ func (w *workflow) takeStatement(now time.Time, by, why string) {
 // training; none where one rank was seen to end or to park, or this recovery has begun to launch.
 func (w *workflow) unheardOfAll() []falcon.Node {
 	c := w.op.rec
-	if w.op.proof.isGiven() || c.StatedBy != "" || len(c.Launched) > 0 || slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit && f.AskedBy == "" }) {
+	if w.op.proof.isGiven() ||
+		c.StatedBy != "" ||
+		len(c.Launched) > 0 ||
+		slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+			return f.Kind == falcon.FaultExit && f.AskedBy == ""
+		}) {
 		return nil
 	}
 	for _, x := range w.ranks.everyRank() {
@@ -154,13 +173,21 @@ func (w *workflow) onMissing(now time.Time) bool {
 	found := false
 	for r, x := range w.ranks.everyRank() {
 		n := w.ranks.nodeOf(r)
-		if x.isAlive() || w.op.replies.Awaits(r) || w.op.isFenced(n) || slices.Contains(w.op.rec.Pending, r) {
+		if x.isAlive() ||
+			w.op.replies.Awaits(r) ||
+			w.op.isFenced(n) ||
+			slices.Contains(w.op.rec.Pending, r) {
 			continue
 		}
 		found = true
 		w.onFault(now, falcon.Fault{
-			Kind: falcon.FaultExit, Node: n, Device: w.ranks.deviceOf(r), Ranks: []falcon.Rank{r}, FirstNs: now.UnixNano(),
-			Evidence: []string{fmt.Sprintf("no process of rank %d is left on %s", r, w.ranks.deviceOf(r))},
+			Kind:    falcon.FaultExit,
+			Node:    n,
+			Device:  w.ranks.deviceOf(r),
+			Ranks:   []falcon.Rank{r},
+			FirstNs: now.UnixNano(),
+			Evidence: []string{fmt.Sprintf("no process of rank %d is left on %s",
+				r, w.ranks.deviceOf(r))},
 		})
 	}
 	return found

@@ -17,7 +17,9 @@ import (
 // moments are when something became of nodes.
 type moments map[falcon.Node]time.Time
 
-func (m moments) setAt(n falcon.Node, now time.Time) { m[n] = now }
+func (m moments) setAt(n falcon.Node, now time.Time) {
+	m[n] = now
+}
 
 // lastAt is when it was; zero = never.
 func (m moments) lastAt(n falcon.Node) time.Time { return m[n] }
@@ -31,12 +33,15 @@ type comeback struct {
 	returns returns
 }
 
-func newComeback(w *workflow) comeback { return comeback{w, returns{w.op}} }
+func newComeback(w *workflow) comeback {
+	return comeback{w, returns{w.op}}
+}
 
 // onlySilence reports whether nothing but silence, of the node or of its answers, speaks against a node
 // that is given up, and nothing has taken its place.
 func (rt returns) onlySilence(now time.Time, n falcon.Node) bool {
-	if _, _, failed := rt.nodes.Get(n, now).Fatal(now); failed || !rt.isFenced(n) || len(rt.ranks.ranksOnNode(n)) == 0 {
+	_, _, failed := rt.nodes.Get(n, now).Fatal(now)
+	if failed || !rt.isFenced(n) || len(rt.ranks.ranksOnNode(n)) == 0 {
 		return false
 	}
 	silent := false
@@ -53,7 +58,9 @@ func (rt returns) onlySilence(now time.Time, n falcon.Node) bool {
 
 // hasFrozen reports whether a node is given up for a process whose hook is silent.
 func (rt returns) hasFrozen(n falcon.Node) bool {
-	return rt.anyFaultOf(n, func(f falcon.Fault) bool { return f.Kind == falcon.FaultFrozen })
+	return rt.anyFaultOf(n, func(f falcon.Fault) bool {
+		return f.Kind == falcon.FaultFrozen
+	})
 }
 
 // isUnanswered reports whether a node is given up as it did not answer an order.
@@ -63,7 +70,9 @@ func (rt returns) isUnanswered(n falcon.Node) bool {
 
 // anyFaultOf reports whether a fault of a node that still stands is as is says.
 func (rt returns) anyFaultOf(n falcon.Node, is func(falcon.Fault) bool) bool {
-	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool { return f.Node == n && f.Holds() && is(f) })
+	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool {
+		return f.Node == n && f.Holds() && is(f)
+	})
 }
 
 // isBack reports whether a node that was given up is heard again, with each of its ranks accounted
@@ -104,7 +113,9 @@ func (rt returns) awaitedBack(now time.Time) []falcon.Node {
 
 // refusedNodes lists the nodes that are given up for good, ascending: nothing takes them back.
 func (rt returns) refusedNodes(now time.Time) []falcon.Node {
-	return slices.DeleteFunc(slices.Clone(rt.rec.Fenced), func(n falcon.Node) bool { return rt.onlySilence(now, n) })
+	return slices.DeleteFunc(slices.Clone(rt.rec.Fenced), func(n falcon.Node) bool {
+		return rt.onlySilence(now, n)
+	})
 }
 
 // takeBack takes back the nodes that are heard again; it reports whether there were any.
@@ -112,7 +123,9 @@ func (w comeback) takeBack(now time.Time) bool {
 	var back []falcon.Node
 	for _, n := range w.returns.awaitedBack(now) {
 		here, alive := w.returns.isBack(now, n)
-		if here && !w.isFailing(now, n) && (alive || w.alloc.assignRanks(now).lack != "") {
+		if here &&
+			!w.isFailing(now, n) &&
+			(alive || w.alloc.assignRanks(now).lack != "") {
 			back = append(back, n)
 		}
 	}
@@ -125,7 +138,9 @@ func (w comeback) takeBack(now time.Time) bool {
 			what = "is connected anew"
 		}
 		silent := w.returns.withdrawSilence(now, n)
-		w.out.addNote(w.op.rec.ID, "recovery", 1, "%s: node %s %s after %.1f s, and nothing has taken its place: it is taken back", w.op.rec.ID, n, what, silent.Seconds())
+		w.out.addNote(w.op.rec.ID, "recovery", 1,
+			"%s: node %s %s after %.1f s, and nothing has taken its place: it is taken back",
+			w.op.rec.ID, n, what, silent.Seconds())
 	}
 	w.goOnWith(now, back)
 	return true
@@ -181,10 +196,12 @@ func (rt returns) anyFaultHolds() bool {
 // withdrawSilence takes what was held against a node for its silence back. It returns for how long
 // the node was silent.
 func (rt returns) withdrawSilence(now time.Time, n falcon.Node) time.Duration {
-	c, first := rt.rec, now.UnixNano()
+	c := rt.rec
+	first := now.UnixNano()
 	for i := range c.Faults {
 		if f := &c.Faults[i]; f.Node == n && f.MayPass() && f.Holds() {
-			f.ReturnedNs, first = now.UnixNano(), min(first, f.FirstNs)
+			f.ReturnedNs = now.UnixNano()
+			first = min(first, f.FirstNs)
 		}
 	}
 	c.Fenced = slices.DeleteFunc(c.Fenced, func(o falcon.Node) bool { return o == n })
@@ -205,5 +222,7 @@ func (rt returns) withdrawSilence(now time.Time, n falcon.Node) time.Duration {
 
 // faultHoldsFor reports whether a fault that still stands names a rank.
 func (rt returns) faultHoldsFor(r falcon.Rank) bool {
-	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool { return f.Holds() && slices.Contains(f.Ranks, r) })
+	return slices.ContainsFunc(rt.rec.Faults, func(f falcon.Fault) bool {
+		return f.Holds() && slices.Contains(f.Ranks, r)
+	})
 }

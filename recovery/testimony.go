@@ -62,7 +62,8 @@ func (t testimony) signAgainst(stall, unvouched time.Duration) string {
 	case t.frozen > 0:
 		return ""
 	case t.allWait():
-		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait", stall.Seconds())
+		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait",
+			stall.Seconds())
 	case stall >= unvouched:
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s", stall.Seconds())
 	}

@@ -83,7 +83,10 @@ func (s *endsSeen) ledBy(other time.Time) bool {
 // something else speaks against a node.
 func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 	c := w.op.rec
-	if len(c.Launched) > 0 || !onlyEnds(c) || w.ranks.worldSize() == 0 || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
+	if len(c.Launched) > 0 ||
+		!onlyEnds(c) ||
+		w.ranks.worldSize() == 0 ||
+		w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
 		return ""
 	}
 	seen := endsSeen{alike: true}
@@ -106,7 +109,8 @@ func (w together) endsTogether(now time.Time) falcon.EndsTogether {
 func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 	all := w.ranks.worldSize()
 	switch {
-	case (heard || w.job.Unbegun) && w.pace.Newest() < 0: // of who was never heard it is not known how far it came
+	case (heard || w.job.Unbegun) && w.pace.Newest() < 0:
+		// of who was never heard it is not known how far it came
 		return falcon.EndsUnbegun
 	case s.ordered == all:
 		return falcon.EndsStopped
@@ -116,17 +120,20 @@ func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 		return ""
 	case s.ordered+s.untold == all && w.job.Parks: // who loses a peer parks
 		return falcon.EndsAtOnce
-	case s.ordered+s.untold+s.failed == all && s.ordered > 0 && !s.failedFirst(): // who loses a peer that was stopped may fail
+	case s.ordered+s.untold+s.failed == all && s.ordered > 0 && !s.failedFirst():
+		// who loses a peer that was stopped may fail
 		return falcon.EndsAtOnce
 	}
 	return ""
 }
 
-// interrupted is what ends mean of which the first ones are by SIGINT, once the others had their time to end too.
-// A rank that waits in a call for one of them runs no handler of its language: it would live on, and only the first
-// to end tells that somebody has stopped the job. Survivors that park leave their calls, and then end as well.
+// interrupted is what ends mean of which the first ones are by SIGINT, once the others had their
+// time to end too. A rank that waits in a call for one of them runs no handler of its language: it
+// would live on, and only the first to end tells that somebody has stopped the job. Survivors that
+// park leave their calls, and then end as well.
 func (w together) interrupted(now time.Time) falcon.EndsTogether {
-	c, seen := w.op.rec, endsSeen{}
+	c := w.op.rec
+	seen := endsSeen{}
 	if w.job.Parks || len(c.Launched) > 0 || !onlyEnds(c) {
 		return ""
 	}
@@ -148,8 +155,12 @@ func (w together) interrupted(now time.Time) falcon.EndsTogether {
 // an iteration: a replacement would fail as well. Others may live and wait for those ranks, or fail as their
 // peers are gone.
 func (w together) erredAtStart(now time.Time) falcon.EndsTogether {
-	c, seen := w.op.rec, endsSeen{}
-	if w.pace.Newest() >= 0 || len(c.Launched) > 0 || !onlyEnds(c) || w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
+	c := w.op.rec
+	seen := endsSeen{}
+	if w.pace.Newest() >= 0 ||
+		len(c.Launched) > 0 ||
+		!onlyEnds(c) ||
+		w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
 		return ""
 	}
 	var first *member
@@ -165,7 +176,11 @@ func (w together) erredAtStart(now time.Time) falcon.EndsTogether {
 			first = x
 		}
 	}
-	if first == nil || !first.wasHeard() || !first.process().Ending.OwnError() || seen.ordered > 0 || !seen.firstKilled.IsZero() {
+	if first == nil ||
+		!first.wasHeard() ||
+		!first.process().Ending.OwnError() ||
+		seen.ordered > 0 ||
+		!seen.firstKilled.IsZero() {
 		return ""
 	}
 	return falcon.EndsErred
@@ -176,7 +191,8 @@ func (w together) erredAtStart(now time.Time) falcon.EndsTogether {
 func (w together) noteTogether(now time.Time) bool {
 	c := w.op.rec
 	if c.Together == "" || c.Together == falcon.EndsInterrupted || c.Together == falcon.EndsErred {
-		if why := cmp.Or(w.endsTogether(now), w.interrupted(now), w.erredAtStart(now)); why != "" && why != c.Together {
+		why := cmp.Or(w.endsTogether(now), w.interrupted(now), w.erredAtStart(now))
+		if why != "" && why != c.Together {
 			c.Together = why
 			w.op.markChanged()
 		}
@@ -191,13 +207,17 @@ func (w together) mayEndTogether(now time.Time) bool {
 	if w.job.Unbegun && c.Together == "" && onlyEnds(c) {
 		return true // the other ends are on their way
 	}
-	return !w.job.Parks && now.Sub(time.Unix(0, c.StartedNs)) < togetherWait && onlyEnds(c) && (w.ranks.anyProcessAlive() || w.mayBeAlike())
+	return !w.job.Parks &&
+		now.Sub(time.Unix(0, c.StartedNs)) < togetherWait &&
+		onlyEnds(c) &&
+		(w.ranks.anyProcessAlive() || w.mayBeAlike())
 }
 
 // mayBeAlike reports whether all ranks failed, nothing of what is known speaks against one error on all
 // of them, and some have not told theirs yet.
 func (w together) mayBeAlike() bool {
-	seen, untold := endsSeen{alike: true}, false
+	seen := endsSeen{alike: true}
+	untold := false
 	for r, x := range w.ranks.everyRank() {
 		e := x.process().Ending
 		if !e.Known || e.Signal != 0 || e.Ordered() || w.ends.Doubtful(r) {
@@ -214,7 +234,9 @@ func (w together) mayBeAlike() bool {
 
 // onlyEnds reports whether nothing but ends of processes, which no person has asked for, led to a recovery.
 func onlyEnds(c *falcon.Recovery) bool {
-	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultExit || f.AskedBy != "" })
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+		return f.Kind != falcon.FaultExit || f.AskedBy != ""
+	})
 }
 
 // describeTogether is what a person is asked, with what the rank says that ended first.
@@ -235,7 +257,8 @@ func (s *jobState) describeTogether(why falcon.EndsTogether) string {
 	if first == nil {
 		return text
 	}
-	return fmt.Sprintf("rank %d: %s; %s", first.process().Rank, first.process().Ending.Words(), text)
+	return fmt.Sprintf("rank %d: %s; %s",
+		first.process().Rank, first.process().Ending.Words(), text)
 }
 
 // togetherTexts say what a person is asked.

@@ -21,7 +21,9 @@ type waits struct {
 	returns returns
 }
 
-func newWaits(w *workflow) waits { return waits{w, returns{w.op}} }
+func newWaits(w *workflow) waits {
+	return waits{w, returns{w.op}}
+}
 
 // awaitSpare waits for a spare, or for nodes that come back.
 func (w waits) awaitSpare(now time.Time, a assignment) {
@@ -33,7 +35,8 @@ func (w waits) awaitSpare(now time.Time, a assignment) {
 	}
 	c.Reason = a.lack + "; connect a spare node, or abort"
 	if s, _ := w.alloc.shrinkPlan(a); s != nil {
-		c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas", limit.Round(time.Second), len(s.Kept), s.Of)
+		c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas",
+			limit.Round(time.Second), len(s.Kept), s.Of)
 	}
 	w.op.setDeadline(now, limit)
 	w.showWait(wait)
@@ -48,15 +51,24 @@ func (w waits) awaitWholeSpare(now time.Time, a assignment) {
 		w.op.stopAwaitingAgents()
 		w.op.enterState(now, falcon.RecoverySuspend, w.cfg.SpareWait)
 		w.op.markSettled(now)
-		c.Reason = wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for a spare: %s; connect a spare node, or abort", w.cfg.SpareWait, a.lack)
+		c.Reason = wholeReason(c) + awaitsAgents +
+			fmt.Sprintf("%s for a spare: %s; connect a spare node, or abort", w.cfg.SpareWait, a.lack)
 		w.out.addNote(c.ID, "recovery", 2, "%s waits: %s", c.ID, c.Reason)
 	}
-	w.showWait(falcon.RecoveryWait{Nodes: w.returns.awaitedBack(now), Spare: true, Then: falcon.ThenFail})
+	w.showWait(falcon.RecoveryWait{
+		Nodes: w.returns.awaitedBack(now),
+		Spare: true,
+		Then:  falcon.ThenFail,
+	})
 }
 
 // planWait is for whom it waits, and for how long.
 func (w waits) planWait(now time.Time, a assignment) (falcon.RecoveryWait, time.Duration) {
-	wait := falcon.RecoveryWait{Nodes: w.returns.awaitedBack(now), Spare: true, Then: falcon.ThenFail}
+	wait := falcon.RecoveryWait{
+		Nodes: w.returns.awaitedBack(now),
+		Spare: true,
+		Then:  falcon.ThenFail,
+	}
 	s, _ := w.alloc.shrinkPlan(a)
 	if s == nil {
 		return wait, w.cfg.SpareWait
@@ -66,9 +78,11 @@ func (w waits) planWait(now time.Time, a assignment) (falcon.RecoveryWait, time.
 	if !known {
 		return wait, w.cfg.SpareWait
 	}
-	wait.RedoMs, wait.LaunchMs = milliseconds(redo), milliseconds(launch)
+	wait.RedoMs = milliseconds(redo)
+	wait.LaunchMs = milliseconds(launch)
 	limit := w.cfg.SpareWait
-	if even := time.Duration(float64(2*(redo+launch)) * float64(s.Of) / float64(len(s.Kept))); len(wait.Nodes) > 0 && even > 0 {
+	even := time.Duration(float64(2*(redo+launch)) * float64(s.Of) / float64(len(s.Kept)))
+	if len(wait.Nodes) > 0 && even > 0 {
 		limit = min(limit, even)
 	}
 	return wait, limit
@@ -81,7 +95,12 @@ func (w waits) restartCost() (redo, launch time.Duration, known bool) {
 		return 0, 0, false
 	}
 	phases := w.hist.predictPhases(w.job.StateMB)
-	for _, phase := range []string{falcon.PhaseReplace, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume} {
+	for _, phase := range []string{
+		falcon.PhaseReplace,
+		falcon.PhaseGroups,
+		falcon.PhaseRestore,
+		falcon.PhaseResume,
+	} {
 		launch += time.Duration(phases[phase] * float64(time.Millisecond))
 	}
 	return time.Duration(max(0, w.op.rec.Before-w.job.Checkpoint)) * usual, launch, true
@@ -104,10 +123,13 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 	if len(nodes) == 0 || !w.needsStorage(a) {
 		return false
 	}
-	wait, limit := falcon.RecoveryWait{Nodes: nodes, Then: falcon.ThenFail}, w.cfg.AgentWait
+	wait := falcon.RecoveryWait{Nodes: nodes, Then: falcon.ThenFail}
+	limit := w.cfg.AgentWait
 	if w.job.Checkpoint >= 0 {
 		redo, launch, _ := w.restartCost()
-		wait.Then, wait.RedoMs, wait.LaunchMs = falcon.ThenCheckpoint, milliseconds(redo), milliseconds(launch)
+		wait.Then = falcon.ThenCheckpoint
+		wait.RedoMs = milliseconds(redo)
+		wait.LaunchMs = milliseconds(launch)
 		limit = min(limit, redo)
 	}
 	if w.op.clock.Spent(now) >= limit {
@@ -117,7 +139,8 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 		w.op.spare.end() // one that is lost again is waited for anew
 		w.op.setDeadline(now, limit-w.op.clock.Spent(now))
 		c.Reason = fmt.Sprintf("%s may come back, and a shard would be lost with it", nodeList(nodes))
-		w.out.addNote(c.ID, "recovery", 2, "%s waits up to %s: %s", c.ID, limit.Round(100*time.Millisecond), c.Reason)
+		w.out.addNote(c.ID, "recovery", 2, "%s waits up to %s: %s",
+			c.ID, limit.Round(100*time.Millisecond), c.Reason)
 	}
 	w.showWait(wait)
 	return true
@@ -128,11 +151,14 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 // that they share. False = it did already, or some are heard and have launched, or rejoin.
 func (w waits) awaitMost(now time.Time, late []falcon.Node) bool {
 	c := w.op.rec
-	heard := slices.ContainsFunc(late, func(n falcon.Node) bool { return !w.nodes.Get(n, now).Unheard(now) })
+	heard := slices.ContainsFunc(late, func(n falcon.Node) bool {
+		return !w.nodes.Get(n, now).Unheard(now)
+	})
 	if c.Wait != nil || heard && c.State != falcon.RecoverySuspend {
 		return false
 	}
-	why := fmt.Sprintf("nothing is heard of %s: their network or this console's may be at fault", nodeList(late))
+	why := fmt.Sprintf("nothing is heard of %s: their network or this console's may be at fault",
+		nodeList(late))
 	if heard {
 		why = fmt.Sprintf("the processes on %s do not park: they may share what is at fault", nodeList(late))
 	}
@@ -153,7 +179,8 @@ func (w waits) endMostWait(now time.Time, limit time.Duration) {
 	if c.Wait == nil || c.Wait.Spare || w.op.isSettled() {
 		return
 	}
-	if late := len(w.lateNodes()); late == 0 || 2*late >= len(w.ranks.usedNodes()) {
+	late := len(w.lateNodes())
+	if late == 0 || 2*late >= len(w.ranks.usedNodes()) {
 		return
 	}
 	if c.Wait, c.Reason = nil, ""; c.Whole {
@@ -184,7 +211,9 @@ func (h *history) returnsWithinHour(now time.Time, n falcon.Node) int {
 	times := map[int64]bool{}
 	for _, c := range h.recs {
 		for _, f := range c.Faults {
-			if f.Node == n && !f.Holds() && now.UnixNano()-f.ReturnedNs < int64(hour) {
+			if f.Node == n &&
+				!f.Holds() &&
+				now.UnixNano()-f.ReturnedNs < int64(hour) {
 				times[f.ReturnedNs] = true
 			}
 		}
@@ -212,7 +241,9 @@ func (w comeback) isFailing(now time.Time, n falcon.Node) bool {
 	}
 	if w.op.failing.lastAt(n).IsZero() {
 		w.op.failing.setAt(n, now)
-		w.out.addNote(string(n), "recovery", 2, "%s: node %s has fallen silent and come back %d times within an hour: it is taken for failing, and a spare takes its place", w.op.rec.ID, n, times)
+		w.out.addNote(string(n), "recovery", 2,
+			"%s: node %s has fallen silent and come back %d times within an hour: it is taken for failing, and a spare takes its place",
+			w.op.rec.ID, n, times)
 	}
 	return true
 }

@@ -33,7 +33,9 @@ func (op *operation) launchParked(r falcon.Rank) bool {
 
 // isReplacing reports whether rank r is to be launched, or was and does not park yet.
 func (op *operation) isReplacing(r falcon.Rank) bool {
-	return op.rec != nil && op.rec.State != falcon.RecoveryProposed && (slices.Contains(op.rec.Pending, r) || op.replies.Awaits(r))
+	return op.rec != nil &&
+		op.rec.State != falcon.RecoveryProposed &&
+		(slices.Contains(op.rec.Pending, r) || op.replies.Awaits(r))
 }
 
 // processReported takes a report of rank r's process.
@@ -51,7 +53,9 @@ func (op *operation) processReported(now time.Time, r falcon.Rank) {
 // whose processes park in it; it reports whether there are such.
 func (op *operation) acknowledgeParked() (any bool) {
 	for _, n := range op.stayingNodes() {
-		unparked := slices.ContainsFunc(op.ranks.ranksOnNode(n), func(r falcon.Rank) bool { return !op.isParked(r) })
+		unparked := slices.ContainsFunc(op.ranks.ranksOnNode(n), func(r falcon.Rank) bool {
+			return !op.isParked(r)
+		})
 		if !unparked && op.replies.Acknowledge(n) {
 			any = true
 		}
@@ -64,7 +68,11 @@ func (op *operation) acknowledgeParked() (any bool) {
 func (op *operation) missedSuspension(r falcon.Rank) bool {
 	x := op.ranks.memberOf(r)
 	g, _ := x.parkGeneration()
-	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.Suspended(x.process().Node) && op.launchParked(r) && g < op.rec.Generation
+	return op.rec.State == falcon.RecoverySuspend &&
+		!op.rec.Whole &&
+		op.replies.Suspended(x.process().Node) &&
+		op.launchParked(r) &&
+		g < op.rec.Generation
 }
 
 // waitsForNode reports whether the present state waits for something of node n.
@@ -84,14 +92,19 @@ func (op *operation) waitsForNode(n falcon.Node) bool {
 
 // awaitsAnswer reports whether nothing shows that the present state's order has reached node n.
 func (op *operation) awaitsAnswer(n falcon.Node) bool {
-	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && !op.replies.Suspended(n)
+	return op.rec.State == falcon.RecoverySuspend &&
+		!op.rec.Whole &&
+		!op.replies.Suspended(n)
 }
 
 // waitsForRank reports whether the present state waits for the process of rank r.
 func (op *operation) waitsForRank(r falcon.Rank) bool {
 	switch op.rec.State {
 	case falcon.RecoverySuspend:
-		return op.ranks.memberOf(r).isAlive() && !op.replies.Awaits(r) && !op.isFenced(op.ranks.nodeOf(r)) && (op.replies.Stopping(r) || !op.isParked(r))
+		return op.ranks.memberOf(r).isAlive() &&
+			!op.replies.Awaits(r) &&
+			!op.isFenced(op.ranks.nodeOf(r)) &&
+			(op.replies.Stopping(r) || !op.isParked(r))
 	case falcon.RecoveryReplace:
 		return op.replies.Awaits(r)
 	case falcon.RecoveryCollect:
@@ -131,7 +144,11 @@ func (op *operation) rankSucceeded(now time.Time) {
 
 // rejoinedBeforeEnd takes an ended process's report of its rejoin for its agent's lost answer.
 func (op *operation) rejoinedBeforeEnd(p Process) {
-	if c := op.rec; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !op.replies.Rejoined(p.Rank) {
+	c := op.rec
+	if c != nil &&
+		c.State == falcon.RecoveryRejoin &&
+		p.Rejoined == c.Generation &&
+		!op.replies.Rejoined(p.Rank) {
 		op.replies.AddRejoined(p.Rank, attempt.Times{})
 	}
 }
@@ -171,7 +188,9 @@ func (op *operation) missingAgents() []falcon.Node {
 func (op *operation) awaitLaunched() {
 	var ranks []falcon.Rank
 	for r := range op.rec.Launched {
-		if op.ranks.hasRank(r) && !op.launchParked(r) && !slices.Contains(op.rec.Pending, r) {
+		if op.ranks.hasRank(r) &&
+			!op.launchParked(r) &&
+			!slices.Contains(op.rec.Pending, r) {
 			ranks = append(ranks, r)
 		}
 	}

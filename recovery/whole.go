@@ -13,7 +13,9 @@ import (
 func (w *workflow) restartWhole(now time.Time, why string) {
 	c := w.op.rec
 	w.addUnexplainedEnds(now)
-	c.Whole, c.WholeWhy, c.Reason = true, why, why
+	c.Whole = true
+	c.WholeWhy = why
+	c.Reason = why
 	if w.job.Checkpoint < 0 && (c.DecidedBy == byPolicyName || c.DecidedBy == "") {
 		w.proposeAgain(now)
 		return
@@ -52,16 +54,26 @@ func (w *workflow) launchWhole(now time.Time) {
 			w.proposeAgain(now)
 			return
 		}
-		a.placement, a.lack = c.Shrink.Placement, ""
+		a.placement = c.Shrink.Placement
+		a.lack = ""
 	}
 	if a.lack != "" {
 		newWaits(w).awaitWholeSpare(now, a)
 		return
 	}
 	w.op.spare.end()
-	if i := slices.IndexFunc(a.placement, func(d falcon.Device) bool { return !w.alloc.canLaunch(d.Node()) }); i >= 0 {
-		why := fmt.Sprintf("node %s can't start processes: give its agent a launch command", a.placement[i].Node())
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", wholeReason(c), why))
+	i := slices.IndexFunc(a.placement, func(d falcon.Device) bool {
+		return !w.alloc.canLaunch(d.Node())
+	})
+	if i >= 0 {
+		why := fmt.Sprintf("node %s can't start processes: give its agent a launch command",
+			a.placement[i].Node())
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand",
+				wholeReason(c), why),
+		)
 		return
 	}
 	if w.awaitWholeProof(now) || w.awaitAgents(now, a.placement) {
@@ -77,13 +89,16 @@ func (w *workflow) launchWhole(now time.Time) {
 	w.op.enterState(now, falcon.RecoveryReplace, w.cfg.RestartMost)
 	w.applyAssignment(a)
 	w.orders.restartWhole()
-	w.out.addNote(c.ID, "recovery", 2, "%s: %s: the whole job restarts from the newest checkpoint", c.ID, c.Reason)
+	w.out.addNote(c.ID, "recovery", 2, "%s: %s: the whole job restarts from the newest checkpoint",
+		c.ID, c.Reason)
 }
 
 // awaitWholeProof is awaitProof for a whole restart. Where a node of the job is not given up, its
 // processes are ended before anything is started, and that is the proof.
 func (w *workflow) awaitWholeProof(now time.Time) bool {
-	if slices.ContainsFunc(w.ranks.usedNodes(), func(n falcon.Node) bool { return !w.op.isFenced(n) }) {
+	if slices.ContainsFunc(w.ranks.usedNodes(), func(n falcon.Node) bool {
+		return !w.op.isFenced(n)
+	}) {
 		w.op.endProofWait()
 		return false
 	}
@@ -100,7 +115,8 @@ const awaitsAgents = "; it waits up to "
 // awaitAgents has a whole restart wait for the agents that it needs; false =
 // all are here. The wait is counted from its beginning, whoever comes and goes.
 func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
-	c, away := w.op.rec, map[falcon.Node]bool{}
+	c := w.op.rec
+	away := map[falcon.Node]bool{}
 	for _, d := range on {
 		if n := d.Node(); w.op.agentAway(n) {
 			away[n] = true
@@ -110,7 +126,9 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 		return false
 	}
 	w.op.awaitAgents(now, away)
-	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", w.cfg.AgentWait, describeAgents(w.op.missingAgents()))
+	why := wholeReason(c) + awaitsAgents +
+		fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort",
+			w.cfg.AgentWait, describeAgents(w.op.missingAgents()))
 	if c.Reason != why {
 		c.Reason = why
 		w.op.markChanged()
@@ -126,7 +144,9 @@ func (w *workflow) finishAgentWait(now time.Time) bool {
 		return false
 	}
 	if !w.op.proof.isAwaited() && w.op.clock.Idle(now) < w.cfg.Unexplained {
-		return false // the job may have finished while agents, or the console, were away: all ranks are to be reported first
+		// the job may have finished while agents, or the console, were away: all ranks
+		// are to be reported first
+		return false
 	}
 	w.launchWhole(now)
 	return w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend
@@ -145,7 +165,12 @@ func (w *workflow) onNoSpare(now time.Time, a assignment) {
 	c := w.op.rec
 	s, _ := w.alloc.shrinkPlan(a)
 	if s == nil {
-		w.finishRecovery(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", w.cfg.SpareWait, a.lack))
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint",
+				w.cfg.SpareWait, a.lack),
+		)
 		return
 	}
 	c.Whole, c.Shrink, c.WholeWhy, c.Reason = true, s, shrinkReason(s), shrinkReason(s)
@@ -157,14 +182,21 @@ func (w *workflow) onNoSpare(now time.Time, a assignment) {
 func (w *workflow) reviseShrink(now time.Time, a assignment) bool {
 	c := w.op.rec
 	if a.lack == "" {
-		c.Whole, c.Shrink, c.WholeWhy, c.Reason = false, nil, "", ""
+		c.Whole = false
+		c.Shrink = nil
+		c.WholeWhy = ""
+		c.Reason = ""
 		w.op.setDeadline(now, 0)
 		w.out.addNote(c.ID, "recovery", 1, "%s: a spare came: no replica is given up", c.ID)
 		return true
 	}
 	s, _ := w.alloc.shrinkPlan(a)
 	if s == nil {
-		w.finishRecovery(now, falcon.RecoveryFailed, a.lack+"; bring a spare and start the job again from its checkpoint")
+		w.finishRecovery(
+			now,
+			falcon.RecoveryFailed,
+			a.lack+"; bring a spare and start the job again from its checkpoint",
+		)
 		return false
 	}
 	c.Shrink = s
@@ -174,7 +206,9 @@ func (w *workflow) reviseShrink(now time.Time, a assignment) bool {
 // shrinkLost reports whether a replica that was to stay is lost as well: the smaller
 // world that was approved can't be had.
 func (w *workflow) shrinkLost() bool {
-	return slices.ContainsFunc(w.op.rec.Shrink.Placement, func(d falcon.Device) bool { return w.op.isFenced(d.Node()) })
+	return slices.ContainsFunc(w.op.rec.Shrink.Placement, func(d falcon.Device) bool {
+		return w.op.isFenced(d.Node())
+	})
 }
 
 // applyShrink puts the smaller world in force, as far as launches are concerned:
@@ -186,7 +220,8 @@ func (w *workflow) applyShrink() {
 	w.ranks.forgetAll()
 	w.ranks.raiseFloors(c.Placement, c.Generation)
 	for r, d := range c.Shrink.Placement {
-		c.Replaced[falcon.Rank(r)], c.Launched[falcon.Rank(r)] = d, c.Generation
+		c.Replaced[falcon.Rank(r)] = d
+		c.Launched[falcon.Rank(r)] = c.Generation
 	}
 	c.Splits = slices.Clone(c.Shrink.Splits)
 	c.Pending, c.Survivors = nil, nil

@@ -24,9 +24,17 @@ type workflow struct {
 }
 
 func newWorkflow(m *Machine) workflow {
-	job, op, hist, out := &m.jobState, &m.op, &m.hist, &m.out
+	job := &m.jobState
+	op := &m.op
+	hist := &m.hist
+	out := &m.out
 	return workflow{
-		jobState: job, op: op, hist: hist, out: out, stop: &m.stop, gens: &m.generations,
+		jobState: job,
+		op:       op,
+		hist:     hist,
+		out:      out,
+		stop:     &m.stop,
+		gens:     &m.generations,
 		orders:   orders{jobState: job, op: op, out: out},
 		alloc:    allocator{jobState: job, op: op, hist: hist},
 		approval: approval{jobState: job, op: op, hist: hist},
@@ -36,7 +44,9 @@ func newWorkflow(m *Machine) workflow {
 // onFault takes a fault that is certain: it opens a recovery, joins the one in
 // progress, or has it begin again with the next generation.
 func (w *workflow) onFault(now time.Time, f falcon.Fault) {
-	if w.ends.Finished() || w.op.rec == nil && w.stop.isStopped() || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
+	if w.ends.Finished() ||
+		w.op.rec == nil && w.stop.isStopped() ||
+		w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
 		return // the job has finished, is stopped already, or starts again as a whole
 	}
 	f.DetectedNs = now.UnixNano()
@@ -44,7 +54,8 @@ func (w *workflow) onFault(now time.Time, f falcon.Fault) {
 		w.openRecovery(now, f)
 	}
 	f = w.op.addFault(now, f)
-	w.out.addNote(w.op.rec.ID, "fault", 2, "%s: %s", w.op.rec.ID, strings.Join(f.Evidence, "; "))
+	w.out.addNote(w.op.rec.ID, "fault", 2, "%s: %s",
+		w.op.rec.ID, strings.Join(f.Evidence, "; "))
 	switch w.op.rec.State {
 	case falcon.RecoveryProposed:
 		w.proposePlan(now)
@@ -63,15 +74,26 @@ func (w *workflow) openRecovery(now time.Time, f falcon.Fault) {
 	}
 	w.stop.forgetLeftovers()
 	w.op.openRecord(now, &falcon.Recovery{
-		ID: w.hist.takeNextID(), State: falcon.RecoveryProposed, JobEpoch: w.job.Epoch,
+		ID:       w.hist.takeNextID(),
+		State:    falcon.RecoveryProposed,
+		JobEpoch: w.job.Epoch,
 		RecoveryPlan: falcon.RecoveryPlan{
-			Replaced: map[falcon.Rank]falcon.Device{}, Placement: slices.Clone(w.job.Placement), Splits: slices.Clone(w.job.Splits),
-			Resume: falcon.NoIteration, Before: w.pace.Newest(),
+			Replaced:  map[falcon.Rank]falcon.Device{},
+			Placement: slices.Clone(w.job.Placement),
+			Splits:    slices.Clone(w.job.Splits),
+			Resume:    falcon.NoIteration,
+			Before:    w.pace.Newest(),
 		},
-		RecoveryExecution: falcon.RecoveryExecution{Generation: w.gens.highestUsed(), Launched: map[falcon.Rank]uint64{}},
+		RecoveryExecution: falcon.RecoveryExecution{
+			Generation: w.gens.highestUsed(),
+			Launched:   map[falcon.Rank]uint64{},
+		},
 		RecoveryOutcome: falcon.RecoveryOutcome{
-			StartedNs: first, PredictMs: w.hist.predictPhases(w.job.StateMB),
-			PhaseMs: map[string]float64{falcon.PhaseDetect: milliseconds(time.Duration(now.UnixNano() - first))},
+			StartedNs: first,
+			PredictMs: w.hist.predictPhases(w.job.StateMB),
+			PhaseMs: map[string]float64{
+				falcon.PhaseDetect: milliseconds(time.Duration(now.UnixNano() - first)),
+			},
 		},
 	})
 	w.hist.append(w.op.rec)
@@ -96,7 +118,8 @@ func mergeFault(o *falcon.Fault, f falcon.Fault) {
 	}
 	if f.LosesNode() {
 		passes := f.MayPass() && (o.MayPass() || !o.LosesNode())
-		o.Silent, o.Unanswered = passes && (o.Silent || f.Silent), passes && (o.Unanswered || f.Unanswered)
+		o.Silent = passes && (o.Silent || f.Silent)
+		o.Unanswered = passes && (o.Unanswered || f.Unanswered)
 	}
 	switch {
 	case f.LosesNode() && !o.LosesNode(), o.Kind == falcon.FaultHang:
@@ -112,10 +135,17 @@ func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Nod
 		return
 	}
 	h := w.nodes.Get(n, now)
-	f := falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.Entered().UnixNano(), Evidence: []string{why}, Silent: h.Unheard(now)}
+	f := falcon.Fault{
+		Kind:     kind,
+		Node:     n,
+		FirstNs:  w.op.clock.Entered().UnixNano(),
+		Evidence: []string{why},
+		Silent:   h.Unheard(now),
+	}
 	if f.Unanswered = !f.Silent && w.op.awaitsAnswer(n); f.Unanswered {
 		f.Kind = falcon.FaultNode
-		f.Evidence = []string{fmt.Sprintf("node %s is heard, but did not answer the order to park within %s", n, w.op.clock.Limit())}
+		f.Evidence = []string{fmt.Sprintf("node %s is heard, but did not answer the order to park within %s",
+			n, w.op.clock.Limit())}
 	}
 	w.onFault(now, f)
 }
@@ -157,7 +187,8 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 		return false
 	}
 	if w.approval.mayBeOver(now) {
-		c.Reason = withSubject(c, "policy approves it once the console has listened for a while: the job may go on by itself")
+		c.Reason = withSubject(c,
+			"policy approves it once the console has listened for a while: the job may go on by itself")
 		return false
 	}
 	w.approveRecovery(now, byPolicyName, byPolicyName)
@@ -201,10 +232,16 @@ func (w *workflow) advanceOnce(now time.Time) bool {
 // finishRecovery ends the recovery. Without success the processes that wait are ended:
 // they would hold their devices for nothing.
 func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why string) {
-	c, began := w.op.rec, w.op.rec.Attempts > 0 && w.op.rec.JobEpoch == w.job.Epoch
+	c := w.op.rec
+	began := w.op.rec.Attempts > 0 && w.op.rec.JobEpoch == w.job.Epoch
 	w.op.enterState(now, s, 0)
-	c.Reason, c.EndedNs = why, now.UnixNano()
-	if s != falcon.RecoveryResumed && began && !w.op.overtaken() && !w.ends.Most(w.ranks.worldSize()) { // else they end by themselves
+	c.Reason = why
+	c.EndedNs = now.UnixNano()
+	// else they end by themselves
+	if s != falcon.RecoveryResumed &&
+		began &&
+		!w.op.overtaken() &&
+		!w.ends.Most(w.ranks.worldSize()) {
 		w.orders.stopEveryone()
 		c.EndedJob = true
 	}
@@ -220,7 +257,8 @@ func (w *workflow) finishRecovery(now time.Time, s falcon.RecoveryState, why str
 		if c.Resume >= 0 {
 			from = fmt.Sprintf(" from iteration %d", c.Resume)
 		}
-		w.out.addNote(c.ID, "recovery", 1, "%s: the job trains again%s, %.1f s after %s", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9, firstSign(c))
+		w.out.addNote(c.ID, "recovery", 1, "%s: the job trains again%s, %.1f s after %s",
+			c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9, firstSign(c))
 	} else {
 		w.out.addNote(c.ID, "recovery", 2, "%s is %s: %s", c.ID, s, why)
 	}
@@ -278,25 +316,37 @@ func (w *workflow) endByEpoch(now time.Time) {
 // lives. Those that are not heard may have ended too.
 func (w *workflow) finishIfOver(now time.Time) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoverySuspend || c.Whole && !w.op.onlyWaits() || w.ends.Count() == 0 || w.ranks.anyProcessFailed() && !w.ends.Most(w.ranks.worldSize()) {
+	if c == nil ||
+		c.State != falcon.RecoverySuspend ||
+		c.Whole && !w.op.onlyWaits() ||
+		w.ends.Count() == 0 ||
+		w.ranks.anyProcessFailed() && !w.ends.Most(w.ranks.worldSize()) {
 		return
 	}
 	if w.anyoneAlive(now, c.Fenced) {
 		return
 	}
 	w.op.markOvertaken()
-	w.cancelRecovery(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.Count(), w.ranks.worldSize()))
+	w.cancelRecovery(now, fmt.Sprintf(
+		"%d of %d ranks have ended with success and no other is heard: the job has come to its end",
+		w.ends.Count(), w.ranks.worldSize(),
+	))
 }
 
 // cancelIfHealed ends a proposal whose job goes on by itself; one that was suspended
 // does not.
 func (w *workflow) cancelIfHealed(now time.Time) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoveryProposed || len(c.Faults) == 0 || c.Attempts > 0 || !selfHealing(c) {
+	if c == nil ||
+		c.State != falcon.RecoveryProposed ||
+		len(c.Faults) == 0 ||
+		c.Attempts > 0 ||
+		!selfHealing(c) {
 		return
 	}
 	if w.pace.ConfirmedAfter(newestFault(c).Add(2 * w.cfg.Beat)) {
-		w.cancelRecovery(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover", w.pace.InBeats()))
+		w.cancelRecovery(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover",
+			w.pace.InBeats()))
 	}
 }
 
@@ -304,7 +354,8 @@ func (w *workflow) cancelIfHealed(now time.Time) {
 func (w *workflow) reopenIfTraining() {
 	if w.stop.trainingResumed(&w.pace, w.cfg.Beat) {
 		w.stop.reopen()
-		w.out.addNote("", "recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.InBeats())
+		w.out.addNote("", "recovery", 1, "the job goes on after all: iteration %d has begun",
+			w.pace.InBeats())
 	}
 }
 
@@ -316,6 +367,10 @@ func (w *workflow) stopLeftovers(now time.Time) {
 	}
 	last := w.hist.newest()
 	if nodes, ranks := w.stop.takeLeftovers(); len(ranks) > 0 && last.Attempts > 0 {
-		w.out.addCommand(Stop{Generation: last.Generation, Nodes: nodes, Ranks: ranks})
+		w.out.addCommand(Stop{
+			Generation: last.Generation,
+			Nodes:      nodes,
+			Ranks:      ranks,
+		})
 	}
 }

@@ -86,7 +86,11 @@ func (c Color) Terminal() color.Color {
 	case kind256:
 		return ansi.IndexedColor(v)
 	case kindRGB:
-		return ansi.RGBColor{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v)}
+		return ansi.RGBColor{
+			R: uint8(v >> 16),
+			G: uint8(v >> 8),
+			B: uint8(v),
+		}
 	}
 	return nil
 }
@@ -112,7 +116,8 @@ func linearLight(v uint32) float64 {
 
 // Contrast is the WCAG 2 contrast ratio of two colours, 1 to 21.
 func Contrast(a, b Color) float64 {
-	x, y := a.Luminance(), b.Luminance()
+	x := a.Luminance()
+	y := b.Luminance()
 	if x < y {
 		x, y = y, x
 	}

@@ -59,7 +59,11 @@ func (l Library) Names() []string {
 // plainName keeps a theme's name from being a path or from steering a terminal.
 func plainName(n string) bool {
 	return n != "" && len(n) <= 40 && !strings.ContainsFunc(n, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+		return (r < 'a' || r > 'z') &&
+			(r < 'A' || r > 'Z') &&
+			(r < '0' || r > '9') &&
+			r != '-' &&
+			r != '_'
 	})
 }
 
@@ -99,7 +103,8 @@ func (l Library) Load(name string) (*Theme, Stamp, error) {
 
 func (l Library) loadShipped(name string) (*Theme, Stamp, error) {
 	if !slices.Contains(Names(), name) {
-		return nil, Stamp{}, fmt.Errorf("%w: there is no theme %q; choose one of %s", ErrTheme, name, strings.Join(l.Names(), ", "))
+		return nil, Stamp{}, fmt.Errorf("%w: there is no theme %q; choose one of %s",
+			ErrTheme, name, strings.Join(l.Names(), ", "))
 	}
 	t, err := Load(name)
 	return t, Stamp{}, err

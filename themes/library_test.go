@@ -28,15 +28,23 @@ func TestOwnThemesLieOverThoseThatShip(t *testing.T) {
 		"dark.toml":  "base = \"dark\"\nbackground = [\"#000000\", \"16\", \"0\"]\n",
 		"a\x1b.toml": "", "..toml": "", "notes.txt": "",
 	})
-	if names := l.Names(); len(names) != len(Names())+1 || !slices.Contains(names, "mine") {
+	names := l.Names()
+	if len(names) != len(Names())+1 || !slices.Contains(names, "mine") {
 		t.Errorf("names %q", names)
 	}
 	mine, stamp, err := l.Load("mine")
-	if err != nil || mine.Name != "mine" || mine.Kind != "light" || stamp == (Stamp{}) || stamp != l.Stamp("mine") {
+	if err != nil ||
+		mine.Name != "mine" ||
+		mine.Kind != "light" ||
+		stamp == (Stamp{}) ||
+		stamp != l.Stamp("mine") {
 		t.Fatalf("%+v %v %v", mine, stamp, err)
 	}
-	pal, base := mine.Palette(colorprofile.TrueColor), load(t, "light").Palette(colorprofile.TrueColor)
-	if pal.Style(Good) == base.Style(Good) || pal.Style(Bad) != base.Style(Bad) || pal.Heat != base.Heat {
+	pal := mine.Palette(colorprofile.TrueColor)
+	base := load(t, "light").Palette(colorprofile.TrueColor)
+	if pal.Style(Good) == base.Style(Good) ||
+		pal.Style(Bad) != base.Style(Bad) ||
+		pal.Heat != base.Heat {
 		t.Error("a theme with a base is not its base but for what it says")
 	}
 	dark, _, err := l.Load("dark")
@@ -66,7 +74,9 @@ func TestThemesAreStrict(t *testing.T) {
 		"base = \"dark\"\nbackground = [\"x\", \"1\", \"2\"]": "#rrggbb",
 	} {
 		_, err := Parse([]byte(text))
-		if !errors.Is(err, ErrTheme) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, ErrTheme) ||
+			!strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}

@@ -17,7 +17,9 @@ func (p *Palette) Style(r Role) Style { return p.roles[r] }
 
 // HalfBlocks reports whether one cell can carry two levels by colour alone. With
 // 16 colours or none a level needs a glyph of its own.
-func (p *Palette) HalfBlocks() bool { return p.Profile >= colorprofile.ANSI256 }
+func (p *Palette) HalfBlocks() bool {
+	return p.Profile >= colorprofile.ANSI256
+}
 
 // leastOn is the least contrast of text on a background of another role (WCAG 2, AA).
 const leastOn = 4.5
@@ -30,7 +32,10 @@ func (p *Palette) On(s, base Style) Style {
 		return s
 	}
 	s.BG = base.BG
-	if p.Profile >= colorprofile.ANSI256 && s.FG != 0 && base.FG != 0 && Contrast(s.FG, s.BG) < leastOn {
+	if p.Profile >= colorprofile.ANSI256 &&
+		s.FG != 0 &&
+		base.FG != 0 &&
+		Contrast(s.FG, s.BG) < leastOn {
 		s.FG = base.FG
 	}
 	return s
@@ -42,12 +47,15 @@ func (p *Palette) Ink(bg Color) Style {
 	if bg == 0 {
 		return p.Style(Text)
 	}
-	black, white := kindRGB, kindRGB|0xffffff
+	black := kindRGB
+	white := kindRGB | 0xffffff
 	switch p.Profile {
 	case colorprofile.ANSI:
-		black, white = kind16, kind16|15
+		black = kind16
+		white = kind16 | 15
 	case colorprofile.ANSI256:
-		black, white = kind256|16, kind256|231
+		black = kind256 | 16
+		white = kind256 | 231
 	}
 	if Contrast(black, bg) >= Contrast(white, bg) {
 		return Style{FG: black, BG: bg}

@@ -40,9 +40,16 @@ const Default = "dark"
 
 // Profiles are the colour profiles that themes are written for, from poorest
 // to richest; a terminal of any other profile gets no colour.
-var Profiles = []colorprofile.Profile{colorprofile.ASCII, colorprofile.ANSI, colorprofile.ANSI256, colorprofile.TrueColor}
+var Profiles = []colorprofile.Profile{
+	colorprofile.ASCII,
+	colorprofile.ANSI,
+	colorprofile.ANSI256,
+	colorprofile.TrueColor,
+}
 
-func hasColours(p colorprofile.Profile) bool { return p >= colorprofile.ANSI }
+func hasColours(p colorprofile.Profile) bool {
+	return p >= colorprofile.ANSI
+}
 
 // Attr is a set of text attributes; they exist in every profile.
 type Attr uint8
@@ -120,8 +127,9 @@ type Theme struct {
 }
 
 type file struct {
-	Name       string          `toml:"name"`
-	Base       string          `toml:"base"` // a theme that ships: what this file doesn't say is taken from it
+	Name string `toml:"name"`
+	// a theme that ships: what this file doesn't say is taken from it
+	Base       string          `toml:"base"`
 	Kind       string          `toml:"kind"`
 	Background []string        `toml:"background"`
 	Roles      map[Role]spec   `toml:"roles"`
@@ -156,7 +164,8 @@ func Names() []string {
 func Load(name string) (*Theme, error) {
 	data, err := files.ReadFile(name + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("%w: there is no theme %q; choose one of %s", ErrTheme, name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%w: there is no theme %q; choose one of %s",
+			ErrTheme, name, strings.Join(Names(), ", "))
 	}
 	return Parse(data)
 }
@@ -199,7 +208,10 @@ func decodeTheme(data []byte) (file, error) {
 		return f, fmt.Errorf("%w: %s%w", ErrTheme, at, err)
 	}
 	if odd := meta.Undecoded(); len(odd) > 0 {
-		return f, fmt.Errorf("%w: the key %q is unknown; a theme has name, kind, base, background, [roles.ROLE] with fg, bg, attr, none, and [ramps.heat] and [ramps.posterior] with truecolor, ansi256, ansi16", ErrTheme, odd[0].String())
+		return f, fmt.Errorf(
+			"%w: the key %q is unknown; a theme has name, kind, base, background, [roles.ROLE] with fg, bg, attr, none, and [ramps.heat] and [ramps.posterior] with truecolor, ansi256, ansi16",
+			ErrTheme, odd[0].String(),
+		)
 	}
 	for r, s := range f.Roles {
 		if !slices.Contains(Roles, r) {
@@ -207,7 +219,8 @@ func decodeTheme(data []byte) (file, error) {
 		}
 		for _, w := range strings.Fields(s.Attr + " " + s.None) {
 			if parseAttributes(w) == 0 {
-				return f, fmt.Errorf("%w: role %q: %q is none of bold, faint, underline, reverse", ErrTheme, r, w)
+				return f, fmt.Errorf("%w: role %q: %q is none of bold, faint, underline, reverse",
+					ErrTheme, r, w)
 			}
 		}
 	}
@@ -226,15 +239,21 @@ func (f file) overlayOn(base string) (file, error) {
 		return f, err
 	}
 	out := under.file
-	out.Roles, out.Ramps = maps.Clone(out.Roles), maps.Clone(out.Ramps)
-	out.Name, out.Kind = cmp.Or(f.Name, out.Name), cmp.Or(f.Kind, out.Kind)
+	out.Roles = maps.Clone(out.Roles)
+	out.Ramps = maps.Clone(out.Ramps)
+	out.Name = cmp.Or(f.Name, out.Name)
+	out.Kind = cmp.Or(f.Kind, out.Kind)
 	if len(f.Background) > 0 {
 		out.Background = f.Background
 	}
 	maps.Copy(out.Roles, f.Roles)
 	for name, r := range f.Ramps {
 		was := out.Ramps[name]
-		out.Ramps[name] = ramp{orDefault(r.TrueColor, was.TrueColor), orDefault(r.ANSI256, was.ANSI256), orDefault(r.ANSI16, was.ANSI16)}
+		out.Ramps[name] = ramp{
+			orDefault(r.TrueColor, was.TrueColor),
+			orDefault(r.ANSI256, was.ANSI256),
+			orDefault(r.ANSI16, was.ANSI16),
+		}
 	}
 	return out, nil
 }
@@ -285,7 +304,9 @@ func (t *Theme) resolveRamp(name string, p colorprofile.Profile) ([Levels]Color,
 	}
 	r := t.file.Ramps[name]
 	list := map[colorprofile.Profile][]string{
-		colorprofile.ANSI: r.ANSI16, colorprofile.ANSI256: r.ANSI256, colorprofile.TrueColor: r.TrueColor,
+		colorprofile.ANSI:      r.ANSI16,
+		colorprofile.ANSI256:   r.ANSI256,
+		colorprofile.TrueColor: r.TrueColor,
 	}[p]
 	if len(list) != Levels {
 		return out, fmt.Errorf("ramp %q has %d steps for %s instead of %d", name, len(list), p, Levels)
@@ -334,7 +355,8 @@ func parseColor(s string, p colorprofile.Profile) (Color, error) {
 		}
 		return kindRGB | Color(v), nil
 	}
-	limit, kind := uint64(15), kind16
+	limit := uint64(15)
+	kind := kind16
 	if p == colorprofile.ANSI256 {
 		limit, kind = 255, kind256
 	}

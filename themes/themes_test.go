@@ -74,7 +74,11 @@ func TestBorderIsVisible(t *testing.T) {
 
 func TestRampsAreOrderedAndDistinct(t *testing.T) {
 	for _, n := range Names() {
-		for _, p := range []colorprofile.Profile{colorprofile.ANSI, colorprofile.ANSI256, colorprofile.TrueColor} {
+		for _, p := range []colorprofile.Profile{
+			colorprofile.ANSI,
+			colorprofile.ANSI256,
+			colorprofile.TrueColor,
+		} {
 			pal := load(t, n).Palette(p)
 			checkRamp(t, n+" "+p.String()+" heat", pal.Heat, p)
 			checkRamp(t, n+" "+p.String()+" posterior", pal.Posterior, p)
@@ -172,12 +176,19 @@ func TestLipglossFormIsTheSameStyle(t *testing.T) {
 				for _, is := range []struct {
 					bit Attr
 					got bool
-				}{{Bold, st.GetBold()}, {Faint, st.GetFaint()}, {Underline, st.GetUnderline()}, {Reverse, st.GetReverse()}} {
+				}{
+					{Bold, st.GetBold()},
+					{Faint, st.GetFaint()},
+					{Underline, st.GetUnderline()},
+					{Reverse, st.GetReverse()},
+				} {
 					if (s.Attr&is.bit != 0) != is.got {
 						t.Errorf("%s %s %s: attribute %d is lost", n, p, r, is.bit)
 					}
 				}
-				if got, want := ansi.Style(nil).ForegroundColor(s.FG.Terminal()).String(), "\x1b["+string(s.FG.AppendSGR(nil, false))+"m"; s.FG != 0 && got != want {
+				if got, want := ansi.Style(nil).ForegroundColor(s.FG.Terminal()).String(),
+					"\x1b["+string(s.FG.AppendSGR(nil, false))+"m"; s.FG != 0 &&
+					got != want {
 					t.Errorf("%s %s %s: foreground %q, want %q", n, p, r, got, want)
 				}
 			}

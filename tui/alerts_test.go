@@ -45,14 +45,21 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 	if raw(m.alertIfDue()) != "" {
 		t.Error("told twice")
 	}
-	if m.newBanner().windowTitle() != "! INC-0001 · falcon · demo" && !strings.HasPrefix(m.newBanner().windowTitle(), "! INC-0001") {
+	if m.newBanner().windowTitle() != "! INC-0001 · falcon · demo" &&
+		!strings.HasPrefix(m.newBanner().windowTitle(), "! INC-0001") {
 		t.Errorf("title %q", m.newBanner().windowTitle())
 	}
 }
 
 func TestMutedConsoleIsSilent(t *testing.T) {
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
-	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Silent: true}, 80, 24)
+	m := quiet(
+		t,
+		src,
+		Options{Theme: "dark", Now: newClock().now, Silent: true},
+		80,
+		24,
+	)
 	if raw(meet(m, tea.EnvMsg{"TERM=xterm-kitty"})) != "" {
 		t.Error("asks for what isn't wanted")
 	}
@@ -66,12 +73,22 @@ func TestMutedConsoleIsSilent(t *testing.T) {
 }
 
 func TestCopySaysWhatMayBeIgnored(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	files := map[string]string{}
-	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Save: func(name string, data []byte) (string, error) {
-		files[name] = string(data)
-		return "/state/" + name, nil
-	}}, 120, 40)
+	m := quiet(t, src, Options{
+		Theme: "dark",
+		Now:   newClock().now,
+		Save: func(name string, data []byte) (string, error) {
+			files[name] = string(data)
+			return "/state/" + name, nil
+		},
+	}, 120, 40)
 	for _, c := range []struct{ page, key, file, want string }{
 		{"1", "y", "copied.txt", "GPU degradation"},
 		{"2", "y", "copied.txt", "rank 2 on n1.g0"},
@@ -83,11 +100,14 @@ func TestCopySaysWhatMayBeIgnored(t *testing.T) {
 		clear(files)
 		_, cmd := m.Update(keyMsg(c.key))
 		batch, ok := cmd().(tea.BatchMsg)
-		if !ok || len(batch) != 2 || fmt.Sprintf("%T", batch[0]()) != "tea.setClipboardMsg" {
+		if !ok ||
+			len(batch) != 2 ||
+			fmt.Sprintf("%T", batch[0]()) != "tea.setClipboardMsg" {
 			t.Fatalf("page %s, key %s: %v", c.page, c.key, batch)
 		}
 		m.Update(batch[1]())
-		if !strings.Contains(files[c.file], c.want) || !containsAll(m.notes.text, "terminal may ignore it", "/state/"+c.file) {
+		if !strings.Contains(files[c.file], c.want) ||
+			!containsAll(m.notes.text, "terminal may ignore it", "/state/"+c.file) {
 			t.Errorf("page %s, key %s: %q, toast %q", c.page, c.key, files, m.notes.text)
 		}
 	}
@@ -95,10 +115,15 @@ func TestCopySaysWhatMayBeIgnored(t *testing.T) {
 
 func TestClipboardIsBounded(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("x", 99)+"\n", 100)
-	if clip, whole := fitClipboard(long); whole || len(clip) > clipboardMax || strings.HasSuffix(clip, "\n") || len(clip)%100 != 99 {
+	if clip, whole := fitClipboard(long); whole ||
+		len(clip) > clipboardMax ||
+		strings.HasSuffix(clip, "\n") ||
+		len(clip)%100 != 99 {
 		t.Errorf("%d bytes, whole %v", len(clip), whole)
 	}
-	if clip, whole := fitClipboard(strings.Repeat("é", clipboardMax)); whole || len(clip) > clipboardMax || strings.ContainsRune(clip, '\ufffd') {
+	if clip, whole := fitClipboard(strings.Repeat("é", clipboardMax)); whole ||
+		len(clip) > clipboardMax ||
+		strings.ContainsRune(clip, '\ufffd') {
 		t.Errorf("%d bytes", len(clip))
 	}
 }

@@ -33,26 +33,29 @@ import (
 
 // Options shape one console.
 type Options struct {
-	Theme     string                // "" = by the terminal's background
-	ASCII     bool                  // draw with ASCII only
-	Profile   *colorprofile.Profile // nil = what the terminal can show
-	Now       func() time.Time      // nil = the real clock
-	QuitNote  string                // what else ends with the console; asks before leaving
-	Keys      *key.Map              // nil = the table as it is shipped
-	Open      *link.Target          // what to show first; nil = the overview
-	Mute      bool                  // no bell until the operator wants it
-	Silent    bool                  // no desktop notifications
-	Zone      *time.Location        // of the times that are shown; nil = UTC
-	Local     *time.Location        // of who sits at the terminal, shown beside the other where they differ; nil = not known
-	Price     float64               // GPU-hours that a slowdown below 10 % must have cost to ring; 0 = at once
-	Save      Saver                 // where copies and reports are written; nil = nowhere
-	SaveNote  string                // why there is no Save
-	Recording string                // file that this session is recorded in, for reports
-	Recorder  Recorder              // what records it; nil = nothing does
-	Themes    themes.Library        // the operator's own over those that ship
-	Lag       func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
-	Replay    Replay                // what plays the recording that the source is; nil = live
-	Context   string                // what a console of several jobs calls this one; "" = it shows this one only
+	Theme    string                // "" = by the terminal's background
+	ASCII    bool                  // draw with ASCII only
+	Profile  *colorprofile.Profile // nil = what the terminal can show
+	Now      func() time.Time      // nil = the real clock
+	QuitNote string                // what else ends with the console; asks before leaving
+	Keys     *key.Map              // nil = the table as it is shipped
+	Open     *link.Target          // what to show first; nil = the overview
+	Mute     bool                  // no bell until the operator wants it
+	Silent   bool                  // no desktop notifications
+	Zone     *time.Location        // of the times that are shown; nil = UTC
+	// of who sits at the terminal, shown beside the other where they differ; nil = not known
+	Local *time.Location
+	// GPU-hours that a slowdown below 10 % must have cost to ring; 0 = at once
+	Price     float64
+	Save      Saver                // where copies and reports are written; nil = nowhere
+	SaveNote  string               // why there is no Save
+	Recording string               // file that this session is recorded in, for reports
+	Recorder  Recorder             // what records it; nil = nothing does
+	Themes    themes.Library       // the operator's own over those that ship
+	Lag       func() time.Duration // how far a slow link keeps the picture behind; nil = no such link
+	Replay    Replay               // what plays the recording that the source is; nil = live
+	// what a console of several jobs calls this one; "" = it shows this one only
+	Context string
 
 	probe    bool   // ask the terminal for its colours
 	NoMouse  bool   // start with the mouse left to the terminal
@@ -95,9 +98,19 @@ type Model struct {
 func New(src feed.Source, opts Options) (*Model, error) {
 	opts.fill()
 	m := &Model{
-		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true},
-		alerts: alert.NewNotifier(opts.Mute, opts.Silent, opts.Price), hint: hint{opts.Hint, opts.HintSeen}, pointer: pointer{on: !opts.NoMouse},
-		exporter: exporter{save: opts.Save, why: opts.SaveNote, recording: opts.Recording},
+		src:     src,
+		opts:    opts,
+		now:     opts.Now,
+		keys:    opts.Keys,
+		screen:  frameCache{dirty: true},
+		alerts:  alert.NewNotifier(opts.Mute, opts.Silent, opts.Price),
+		hint:    hint{opts.Hint, opts.HintSeen},
+		pointer: pointer{on: !opts.NoMouse},
+		exporter: exporter{
+			save:      opts.Save,
+			why:       opts.SaveNote,
+			recording: opts.Recording,
+		},
 	}
 	var err error
 	if m.themes, m.skin, err = opts.look(); err != nil {
@@ -108,8 +121,13 @@ func New(src feed.Source, opts Options) (*Model, error) {
 	m.alerts.Name(opts.Context)
 	m.work.context = opts.Context
 	m.decisions = decisions{
-		src: src, keys: m.keys, notes: m.notes, redraw: redrawAfter,
-		now: m.now, keyTime: m.now, guard: keyguard.New(rand.Uint64()),
+		src:     src,
+		keys:    m.keys,
+		notes:   m.notes,
+		redraw:  redrawAfter,
+		now:     m.now,
+		keyTime: m.now,
+		guard:   keyguard.New(rand.Uint64()),
 	}
 	return m, nil
 }
@@ -207,7 +225,13 @@ func (m *Model) handleMessage(msg tea.Msg) tea.Cmd {
 	case tickMsg:
 		m.screen.keepPage = m.mayKeepPage()
 		m.screen.dirty = true
-		return tea.Batch(nextTick(), m.work.fetchAgain(), m.alertIfDue(), m.themes.watchFile(), m.handleGuard(msg))
+		return tea.Batch(
+			nextTick(),
+			m.work.fetchAgain(),
+			m.alertIfDue(),
+			m.themes.watchFile(),
+			m.handleGuard(msg),
+		)
 	case tea.KeyPressMsg:
 		m.noteActivity()
 		cmd := tea.Batch(m.hint.markSeen(), m.handleKey(msg))
@@ -277,11 +301,13 @@ func (m *Model) handleAnswer(msg tea.Msg) tea.Cmd {
 	case exportedMsg:
 		role, text, cmd = m.exporter.exportedNote(msg)
 	case oversizeMsg:
-		role, text = themes.Warn, msg.noteText()
+		role = themes.Warn
+		text = msg.noteText()
 	case savedMsg:
 		role, text = msg.noteText()
 	case incidentMsg:
-		role, text = themes.Warn, m.work.takeFetched(msg)
+		role = themes.Warn
+		text = m.work.takeFetched(msg)
 		m.screen.dirty = true
 	case searchedMsg:
 		m.work.applySearched()
@@ -331,7 +357,12 @@ func (m *Model) askForData() {
 func (m *Model) resizeTo(w, h int) tea.Cmd {
 	m.w, m.h = w, h
 	m.decisions.w, m.decisions.h = w, h
-	m.work.body = widget.Rect{X: 0, Y: headerRows, W: w, H: max(0, h-headerRows-barRows-footerRows)}
+	m.work.body = widget.Rect{
+		X: 0,
+		Y: headerRows,
+		W: w,
+		H: max(0, h-headerRows-barRows-footerRows),
+	}
 	m.noteActivity()
 	m.askForData()
 	return m.decisions.watchResized()

@@ -41,13 +41,16 @@ func TestWithdrawingAnApproval(t *testing.T) {
 		t.Errorf("after 3 s:\n%s", s)
 	}
 	presses(m, "a")
-	if s := text(m); m.decisions.dialog != nil || !containsAll(s, "S3 is approved by li, acts in 7 s; v withdraws it") {
+	if s := text(m); m.decisions.dialog != nil ||
+		!containsAll(s, "S3 is approved by li, acts in 7 s; v withdraws it") {
 		t.Errorf("a:\n%s", s)
 	}
 	presses(m, "v")
 	clk.pass(decision.Guard)
 	m.screen.dirty = true
-	if s := text(m); !containsAll(s, "WITHDRAW S3?", "approved by li, acts in 7 s: the link is worn", "Withdraw") {
+	if s := text(
+		m,
+	); !containsAll(s, "WITHDRAW S3?", "approved by li, acts in 7 s: the link is worn", "Withdraw") {
 		t.Errorf("v:\n%s", s)
 	}
 	presses(m, "n", "o", "enter")
@@ -55,7 +58,11 @@ func TestWithdrawingAnApproval(t *testing.T) {
 		t.Fatalf("decisions: %v", src.decides)
 	}
 	r := src.decides[0]
-	if r.Approve || r.Action != "INC-0001/S3/1" || r.PlanHash != "77e1b0c3" || r.Reason != "no" || r.JobEpoch != 1 {
+	if r.Approve ||
+		r.Action != "INC-0001/S3/1" ||
+		r.PlanHash != "77e1b0c3" ||
+		r.Reason != "no" ||
+		r.JobEpoch != 1 {
 		t.Errorf("sent: %v", r)
 	}
 	// It goes out under the open dialog: nothing is left to withdraw.
@@ -64,7 +71,8 @@ func TestWithdrawingAnApproval(t *testing.T) {
 	e.Advance(40)
 	m.Update(updateMsg{pictureOf(t, e, wide)})
 	presses(m, "x", "enter")
-	if s := text(m); len(src.decides) != 1 || !containsAll(s, "too late: it went out at 14:0", "U undoes it") {
+	if s := text(m); len(src.decides) != 1 ||
+		!containsAll(s, "too late: it went out at 14:0", "U undoes it") {
 		t.Errorf("withdrawn too late: %v\n%s", src.decides, s)
 	}
 	if got := m.decisions.dialog.reason.Value(); got != "" {
@@ -82,7 +90,8 @@ func TestApprovedWhileAVetoIsWritten(t *testing.T) {
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 		presses(m, k)
 		clk.pass(decision.Guard)
-		if s := text(m); !containsAll(s, "VETO S3?") && !containsAll(s, "APPROVE S3?", "until then v", "withdraws it") {
+		if s := text(m); !containsAll(s, "VETO S3?") &&
+			!containsAll(s, "APPROVE S3?", "until then v", "withdraws it") {
 			t.Errorf("before:\n%s", s)
 		}
 		e.Elsewhere(true, "li", "")
@@ -90,7 +99,8 @@ func TestApprovedWhileAVetoIsWritten(t *testing.T) {
 		if k == "a" {
 			presses(m, "tab")
 		}
-		if want := map[string]string{"v": "S3 is approved by li, acts in", "a": "li has approved this"}[k]; !containsAll(text(m), want) {
+		want := map[string]string{"v": "S3 is approved by li, acts in", "a": "li has approved this"}[k]
+		if !containsAll(text(m), want) {
 			s := text(m)
 			t.Errorf("%s:\n%s", k, s)
 		}
@@ -117,13 +127,17 @@ func TestFreezeHoldsAnApproval(t *testing.T) {
 // one can only take it back.
 func TestTheSecondApprover(t *testing.T) {
 	_, src, clk, m := approvedBy(t, enginetest.Options{Two: true}, "li")
-	if s := text(m); !containsAll(s, "S3 approved by li, waits for a second approver", "a approve", "v veto") {
+	if s := text(
+		m,
+	); !containsAll(s, "S3 approved by li, waits for a second approver", "a approve", "v veto") {
 		t.Errorf("the bar:\n%s", s)
 	}
 	presses(m, "a")
 	clk.pass(decision.Guard)
 	m.screen.dirty = true
-	if s := text(m); !containsAll(s, "APPROVE S3?", "li has approved this: the link is worn; your approval is the second") {
+	if s := text(
+		m,
+	); !containsAll(s, "APPROVE S3?", "li has approved this: the link is worn; your approval is the second") {
 		t.Errorf("the dialog:\n%s", s)
 	}
 	presses(m, "tab", "enter")
@@ -133,7 +147,8 @@ func TestTheSecondApprover(t *testing.T) {
 
 	_, src, _, m = approvedBy(t, enginetest.Options{Two: true}, "maria")
 	presses(m, "a")
-	if s := text(m); m.decisions.dialog != nil || !containsAll(s, "you have approved S3 already; another person has to") {
+	if s := text(m); m.decisions.dialog != nil ||
+		!containsAll(s, "you have approved S3 already; another person has to") {
 		t.Errorf("the first again:\n%s", s)
 	}
 	presses(m, "v")
@@ -146,14 +161,42 @@ func TestTheSecondApprover(t *testing.T) {
 func TestGoldenApprovalDialogs(t *testing.T) {
 	drawsAlone(t)
 	for _, x := range []pageScene{
-		{"withdraw", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, []string{"v"}},
-		{"second", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, []string{"a"}},
+		{
+			"withdraw",
+			key.Ladder,
+			enginetest.Options{Rung: "S3", Undo: 10},
+			92,
+			approves("li"),
+			0,
+			[]string{"v"},
+		},
+		{
+			"second",
+			key.Ladder,
+			enginetest.Options{Rung: "S3", Undo: 10, Two: true},
+			54,
+			approves("li"),
+			0,
+			[]string{"a"},
+		},
 		{"first", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, nil, 0, []string{"a"}},
-		{"undo", key.Ladder, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Elsewhere(true, "li", "") }, 12, []string{"U"}},
+		{
+			"undo",
+			key.Ladder,
+			enginetest.Options{},
+			54,
+			func(e *enginetest.Engine) { e.Elsewhere(true, "li", "") },
+			12,
+			[]string{"U"},
+		},
 	} {
 		for _, s := range sizes[:2] {
 			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)
-			golden(t, fmt.Sprintf("text/dialog-%s-%dx%d.txt", x.name, s[0], s[1]), trimRows(text(m)))
+			golden(
+				t,
+				fmt.Sprintf("text/dialog-%s-%dx%d.txt", x.name, s[0], s[1]),
+				trimRows(text(m)),
+			)
 		}
 	}
 }
@@ -165,7 +208,8 @@ func TestApprovedFenceIsMeasuredFirst(t *testing.T) {
 	s.Snap = proto.CloneOf(s.Snap)
 	for _, a := range append(s.Snap.Ladder.Actions, s.Snap.Ladder.Proposal) {
 		if a.GetState() == string(falcon.ActionApproved) {
-			a.Phase, a.DeadlineUnixNs = falcon.PhaseMeasuring, 0
+			a.Phase = falcon.PhaseMeasuring
+			a.DeadlineUnixNs = 0
 		}
 	}
 	m.Update(updateMsg{&s})

@@ -65,7 +65,8 @@ func (b banner) drawHeader() string {
 	right := b.headerRight()
 	left := b.headerLeft(bold, b.w-lipgloss.Width(right)-2)
 	if job.GetBaselineMs() > 0 && job.GetIterationMs() > 0 && !page.Idle(b.Live) {
-		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"
+		change := " " + phrase.Percent(job.GetSlowdown())
+		against := " vs base"
 		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= b.w {
 			against = "" // a figure is worth more than the word
 		}
@@ -87,11 +88,16 @@ func (b banner) headerLeft(bold lipgloss.Style, w int) string {
 	if job.GetEmulated() {
 		emulated = " (emulated)"
 	}
-	name, pace := " "+bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob))), ""
+	name := " " + bold.Render(b.jobTitle(cmp.Or(job.GetName(), noJob)))
+	pace := ""
 	if job.GetIterationMs() > 0 && !page.Idle(b.Live) { // else it is of before
 		pace = "  " + bold.Render(phrase.Ms(job.GetIterationMs()))
 	}
-	for _, text := range []string{name + emulated + iteration + ranks + pace, name + iteration + ranks + pace, name + iteration + pace} {
+	for _, text := range []string{
+		name + emulated + iteration + ranks + pace,
+		name + iteration + ranks + pace,
+		name + iteration + pace,
+	} {
 		if lipgloss.Width(text) <= w {
 			return text
 		}
@@ -117,7 +123,17 @@ func (b banner) headerRight() string {
 		mode = b.pal.Style(themes.Auto)
 	}
 	text, role := b.connection()
-	return b.recordingMark() + b.styled(role, text) + " " + mode.Lipgloss().Render(" "+widget.Arrows(phrase.Mode(b.Live.Snap().GetPolicy())+phrase.Prefixed(", ", phrase.RecoveryMode(b.Live.Snap().GetPolicy())), b.ascii)+" ")
+	return b.recordingMark() +
+		b.styled(role, text) +
+		" " +
+		mode.Lipgloss().Render(
+			" "+
+				widget.Arrows(
+					phrase.Mode(b.Live.Snap().GetPolicy())+
+						phrase.Prefixed(", ", phrase.RecoveryMode(b.Live.Snap().GetPolicy())),
+					b.ascii,
+				)+" ",
+		)
 }
 
 func (b banner) connection() (string, themes.Role) {
@@ -165,7 +181,8 @@ func (b banner) headerSecond() string {
 		right = b.replayHead()
 	}
 	if snap.Actor != "" && b.w >= nameW {
-		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, cmp.Or(snap.Role, "none"), b.otherOperators(), right)
+		right = fmt.Sprintf("%s (%s)%s  %s",
+			snap.Actor, cmp.Or(snap.Role, "none"), b.otherOperators(), right)
 	} else if snap.Actor != "" {
 		right = widget.Cut(snap.Actor, 12) + b.otherOperators() + "  " + right
 	}
@@ -176,12 +193,17 @@ func (b banner) headerSecond() string {
 // situation is the first statement that is no action: those are the bar's.
 func (b banner) situation() string {
 	list := page.Statements(b.Live)
-	x := list[slices.IndexFunc(list, func(x statements.Statement) bool { return x.Action == nil && x.Kind != statements.Frozen })]
+	x := list[slices.IndexFunc(list, func(x statements.Statement) bool {
+		return x.Action == nil && x.Kind != statements.Frozen
+	})]
 	inc := b.Subject.Incident()
 	if x.Kind != statements.Incident {
 		return b.styled(headRole(x.Severity), widget.Arrows(page.Say(b.Live, &x), b.ascii))
 	}
-	return b.styled(themes.Bad, inc.GetId()) + b.othersOpen() + fmt.Sprintf(" %s %s  %s", inc.GetState(), b.standing(inc), phrase.Verdict(inc.GetVerdict()))
+	return b.styled(themes.Bad, inc.GetId()) +
+		b.othersOpen() +
+		fmt.Sprintf(" %s %s  %s",
+			inc.GetState(), b.standing(inc), phrase.Verdict(inc.GetVerdict()))
 }
 
 // headRole is a severity's role in the header.
@@ -199,7 +221,8 @@ func (b banner) localTime() string {
 	if local == nil || b.w < nameW {
 		return ""
 	}
-	shown, here := b.clock.In(cmp.Or(b.Live.Zone, time.UTC)), b.clock.In(local)
+	shown := b.clock.In(cmp.Or(b.Live.Zone, time.UTC))
+	here := b.clock.In(local)
 	_, a := shown.Zone()
 	if _, x := here.Zone(); a == x {
 		return ""
@@ -208,7 +231,9 @@ func (b banner) localTime() string {
 }
 
 // at is a moment by the operator's clock.
-func (b banner) at(t time.Time) string { return phrase.Clock(t, b.clock, b.Live.Zone) }
+func (b banner) at(t time.Time) string {
+	return phrase.Clock(t, b.clock, b.Live.Zone)
+}
 
 // standing is for how long an incident has lasted, or since which iteration where its time is
 // not known.
@@ -253,11 +278,22 @@ func (b banner) replayHead() string {
 	}
 	head := " REPLAY " + b.at(b.clock) + " " + state + " "
 	if b.w >= 100 {
-		head = " REPLAY " + b.clock.UTC().Format("2006-01-02 15:04:05Z") + " " + state + "  " + strconv.Itoa(s.Frame+1) + "/" + strconv.Itoa(s.Frames) + " "
+		head = " REPLAY " +
+			b.clock.UTC().Format("2006-01-02 15:04:05Z") +
+			" " +
+			state +
+			"  " +
+			strconv.Itoa(s.Frame+1) +
+			"/" +
+			strconv.Itoa(s.Frames) +
+			" "
 	}
 	lost := ""
 	if s.Dropped > 0 {
-		lost = b.styled(themes.Urgent, " "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ") + " "
+		lost = b.styled(
+			themes.Urgent,
+			" "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ",
+		) + " "
 	}
 	base := b.pal.Style(themes.Header).With(themes.Bold | themes.Reverse)
 	return lost + base.Lipgloss().Render(head)
@@ -298,10 +334,17 @@ func (b banner) drawBar() string {
 	keys := b.decisionKeys() + " "
 	text := b.proposalText(s, prop, b.w-lipgloss.Width(keys)-2)
 	room := b.w - lipgloss.Width(text+keys) - 2
-	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2); lipgloss.Width(plan) <= room {
+	plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2)
+	if lipgloss.Width(plan) <= room {
 		text += plan
 	}
-	return layoutRow(b.pal.Style(themes.Urgent), b.w, widget.Arrows(text, b.ascii), keys, 2)
+	return layoutRow(
+		b.pal.Style(themes.Urgent),
+		b.w,
+		widget.Arrows(text, b.ascii),
+		keys,
+		2,
+	)
 }
 
 // recoveryBar draws the recovery that waits or runs, or the job that one has
@@ -309,10 +352,13 @@ func (b banner) drawBar() string {
 func (b banner) recoveryBar() (string, bool) {
 	more := b.keyAndAction(key.ShowRecovery) + " "
 	if r := b.Live.Asked(); r != nil {
-		text, approve, deny := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults)), b.keyAndAction(key.Approve), " deny  "
+		text := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults))
+		approve := b.keyAndAction(key.Approve)
+		deny := " deny  "
 		if phrase.Together(r) != "" { // nothing of it is a loss
 			text = fmt.Sprintf(" START AGAIN?  %s: all ranks ended", r.Id)
-			approve, deny = b.Live.Key(key.Global, key.Approve)+" start again", " leave it  "
+			approve = b.Live.Key(key.Global, key.Approve) + " start again"
+			deny = " leave it  "
 		}
 		if d := b.Live.Deadline(r); d != "" {
 			text += "  " + d
@@ -407,7 +453,11 @@ func (b banner) drawQuietBar(s *page.State) string {
 	inc := s.Incident()
 	switch {
 	case b.Live.Snap().GetPolicy().GetFrozen():
-		left += b.styled(themes.Lost, " FROZEN ") + b.styled(themes.Text, " nothing new is dispatched; "+b.Live.Key(key.Global, key.Freeze)+" unfreezes. ")
+		left += b.styled(themes.Lost, " FROZEN ") +
+			b.styled(
+				themes.Text,
+				" nothing new is dispatched; "+b.Live.Key(key.Global, key.Freeze)+" unfreezes. ",
+			)
 	case b.Live.Feed.Conn == feed.Lost:
 		left += b.styled(themes.Warn, "the last picture is shown: "+b.Live.Feed.Err+"  ")
 	}
@@ -422,8 +472,11 @@ func (b banner) drawQuietBar(s *page.State) string {
 
 // signs are how the first statement is marked, with and without signs.
 var signs = map[statements.Severity][2]string{
-	statements.Good: {"● ", "* "}, statements.Plain: {"○ ", "- "}, statements.Warn: {"▲ ", "! "},
-	statements.Bad: {"✖ ", "X "}, statements.Urgent: {"✖ ", "X "},
+	statements.Good:   {"● ", "* "},
+	statements.Plain:  {"○ ", "- "},
+	statements.Warn:   {"▲ ", "! "},
+	statements.Bad:    {"✖ ", "X "},
+	statements.Urgent: {"✖ ", "X "},
 }
 
 // jobMark is what is said first while nothing is done about an incident. Good news alone is green.
@@ -433,7 +486,8 @@ func (b banner) jobMark() string {
 	if b.ascii {
 		mark = signs[x.Severity][1]
 	}
-	return b.styled(page.RoleOf(min(x.Severity, statements.Bad)), mark) + b.styled(themes.Text, widget.Arrows(text, b.ascii))
+	return b.styled(page.RoleOf(min(x.Severity, statements.Bad)), mark) +
+		b.styled(themes.Text, widget.Arrows(text, b.ascii))
 }
 
 // elsewhere names another incident of which an action is proposed where none of the bar's own

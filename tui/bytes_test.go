@@ -33,7 +33,12 @@ const (
 )
 
 // huge is 100,000 ranks.
-var huge = enginetest.Options{TP: 8, DP: 1250, PP: 10, Healthy: true}
+var huge = enginetest.Options{
+	TP:      8,
+	DP:      1250,
+	PP:      10,
+	Healthy: true,
+}
 
 // meter is an emulated terminal that counts what it is sent.
 type meter struct {
@@ -73,7 +78,9 @@ type script struct {
 	decided func(*falconv1.DecideRequest) // called before a decision is answered; may be nil
 }
 
-func newScript() *script { return &script{changed: make(chan struct{}), done: make(chan struct{})} }
+func newScript() *script {
+	return &script{changed: make(chan struct{}), done: make(chan struct{})}
+}
 
 func (s *script) Done() <-chan struct{}    { return s.done }
 func (s *script) Latest() *feed.State      { return s.latest.Load() }
@@ -99,11 +106,24 @@ type metered struct {
 
 const firstIteration = 300 // charts are full
 
-func onMeter(t *testing.T, o enginetest.Options, p key.Scope, w, h int, now func() time.Time, test func(x *metered)) {
+func onMeter(
+	t *testing.T,
+	o enginetest.Options,
+	p key.Scope,
+	w, h int,
+	now func() time.Time,
+	test func(x *metered),
+) {
 	t.Helper()
 	startSignals()
 	synctest.Test(t, func(t *testing.T) {
-		x := &metered{t: t, meter: &meter{emu: vt.NewEmulator(w, h)}, engine: enginetest.New(o), src: newScript(), now: now}
+		x := &metered{
+			t:      t,
+			meter:  &meter{emu: vt.NewEmulator(w, h)},
+			engine: enginetest.New(o),
+			src:    newScript(),
+			now:    now,
+		}
 		if x.now == nil {
 			x.now = time.Now
 		}
@@ -116,11 +136,22 @@ func onMeter(t *testing.T, o enginetest.Options, p key.Scope, w, h int, now func
 		}
 		m.work.current, x.model = p, m
 		in, keys := io.Pipe()
-		x.prog = newProgram(t.Context(), m, Terminal{In: in, Out: x.meter, Env: []string{"TERM=xterm-256color"}},
+		x.prog = newProgram(t.Context(), m, Terminal{
+			In:  in,
+			Out: x.meter,
+			Env: []string{"TERM=xterm-256color"},
+		},
 			tea.WithWindowSize(w, h), tea.WithColorProfile(profile), tea.WithoutSignals())
-		drained, ended := make(chan struct{}), make(chan struct{})
-		go func() { defer close(drained); _, _ = io.Copy(io.Discard, x.emu) }()
-		go func() { defer close(ended); _, _ = x.prog.Run() }()
+		drained := make(chan struct{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(drained)
+			_, _ = io.Copy(io.Discard, x.emu)
+		}()
+		go func() {
+			defer close(ended)
+			_, _ = x.prog.Run()
+		}()
 		settle()
 		test(x)
 		close(x.src.done)
@@ -150,7 +181,9 @@ func settle() {
 
 func (x *metered) picture() *feed.State {
 	s := pictureOf(x.t, x.engine, feed.Want{Rank: -1, Columns: 120, RunLengths: 64})
-	s.Received, s.Recoveries = x.now(), nil // not pulled for these pages
+	// not pulled for these pages
+	s.Received = x.now()
+	s.Recoveries = nil
 	return s
 }
 
@@ -169,7 +202,9 @@ func (x *metered) step() int {
 func (x *metered) showsItAll() {
 	x.t.Helper()
 	settle()
-	if got, want := trimRows(x.screen()), trimRows(ansi.Strip(x.model.screen.cached)); got != want {
+	got := trimRows(x.screen())
+	want := trimRows(ansi.Strip(x.model.screen.cached))
+	if got != want {
 		x.t.Errorf("the terminal shows\n%s\nand not\n%s", got, want)
 	}
 }
@@ -213,7 +248,8 @@ func TestIdleBytes(t *testing.T) {
 				}
 				t.Logf("%d ranks, %s: %d B/s", x.model.work.live.Roster.World(), p, n/seconds)
 				if n/seconds > idleBytes {
-					t.Errorf("%d ranks, %s: %d B/s while all is well, want at most %d", x.model.work.live.Roster.World(), p, n/seconds, idleBytes)
+					t.Errorf("%d ranks, %s: %d B/s while all is well, want at most %d",
+						x.model.work.live.Roster.World(), p, n/seconds, idleBytes)
 				}
 				time.Sleep(calmPeriod + tickPeriod)
 				x.showsItAll()
@@ -365,8 +401,16 @@ func (c *counter) take() int {
 
 func startReal(b *testing.B, e *enginetest.Engine, p key.Scope, w, h int) *real {
 	b.Helper()
-	x := &real{src: newScript(), out: &counter{wrote: make(chan struct{}, 1)}, ended: make(chan struct{})}
-	x.src.latest.Store(pictureOf(b, e, feed.Want{Rank: -1, Columns: 120, RunLengths: 64}))
+	x := &real{
+		src:   newScript(),
+		out:   &counter{wrote: make(chan struct{}, 1)},
+		ended: make(chan struct{}),
+	}
+	x.src.latest.Store(pictureOf(b, e, feed.Want{
+		Rank:       -1,
+		Columns:    120,
+		RunLengths: 64,
+	}))
 	profile := colorprofile.TrueColor
 	m, err := New(x.src, Options{Theme: "dark", Profile: &profile})
 	if err != nil {
@@ -375,9 +419,16 @@ func startReal(b *testing.B, e *enginetest.Engine, p key.Scope, w, h int) *real 
 	m.work.current = p
 	in, keys := io.Pipe()
 	x.keys = keys
-	x.prog = newProgram(context.Background(), m, Terminal{In: in, Out: x.out, Env: []string{"TERM=xterm-256color"}},
+	x.prog = newProgram(context.Background(), m, Terminal{
+		In:  in,
+		Out: x.out,
+		Env: []string{"TERM=xterm-256color"},
+	},
 		tea.WithWindowSize(w, h), tea.WithColorProfile(profile), tea.WithoutSignals())
-	go func() { defer close(x.ended); _, _ = x.prog.Run() }()
+	go func() {
+		defer close(x.ended)
+		_, _ = x.prog.Run()
+	}()
 	return x
 }
 

@@ -21,7 +21,12 @@ func watched(t *testing.T, w, h int, ascii bool) *Model {
 	e := enginetest.New(enginetest.Options{})
 	profile := colorprofile.TrueColor
 	now := newClock()
-	m, err := New(&still{state: pictureOf(t, e, feed.Want{Rank: -1, Columns: 120})}, Options{Theme: "dark", Profile: &profile, Now: now.now, ASCII: ascii})
+	m, err := New(&still{state: pictureOf(t, e, feed.Want{Rank: -1, Columns: 120})}, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     now.now,
+		ASCII:   ascii,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +45,11 @@ func watched(t *testing.T, w, h int, ascii bool) *Model {
 // All measures of the whole run on one axis, at every size.
 func TestGoldenCharts(t *testing.T) {
 	for _, s := range sizes {
-		golden(t, fmt.Sprintf("text/charts-%dx%d.txt", s[0], s[1]), trimRows(text(watched(t, s[0], s[1], false))))
+		golden(
+			t,
+			fmt.Sprintf("text/charts-%dx%d.txt", s[0], s[1]),
+			trimRows(text(watched(t, s[0], s[1], false))),
+		)
 	}
 	golden(t, "text/charts-80x24-ascii.txt", trimRows(text(watched(t, 80, 24, true))))
 	m := watched(t, 80, 24, false)
@@ -79,7 +88,10 @@ func TestChartsZoomAndPan(t *testing.T) {
 // A recording that goes back begins the course again; what is seen twice is not counted twice.
 func TestTheCourseFollowsTheTime(t *testing.T) {
 	at := func(iteration int64) *feed.State {
-		return stateAt(t, enginetest.Options{}, iteration, 0, feed.Want{Rank: -1, Columns: 60})
+		return stateAt(t, enginetest.Options{}, iteration, 0, feed.Want{
+			Rank:    -1,
+			Columns: 60,
+		})
 	}
 	s := page.NewState(at(30))
 	count := func() (n int64) {

@@ -18,20 +18,29 @@ func TestTheConsolesClockChangesNoAge(t *testing.T) {
 		"proposed":  at(enginetest.Options{}, 54, nil),
 		"automatic": at(enginetest.Options{Auto: true}, 50, nil),
 		"goes out":  at(enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li")),
-		"recovery":  at(enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryProposed) }),
-		"stands":    at(enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(true) }),
+		"recovery": at(enginetest.Options{}, 54, func(e *enginetest.Engine) {
+			e.Lose(falcon.RecoveryProposed)
+		}),
+		"stands": at(enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(true) }),
 	} {
 		pages := map[time.Duration][]string{}
 		for _, off := range []time.Duration{0, time.Hour, -10 * time.Minute} {
 			now := newClock().now().Add(off)
 			s := state(t)
 			s.Received = now.Add(-time.Second)
-			m := quiet(t, &still{state: s}, Options{Theme: "dark", Now: func() time.Time { return now }}, 120, 40)
+			m := quiet(
+				t,
+				&still{state: s},
+				Options{Theme: "dark", Now: func() time.Time { return now }},
+				120,
+				40,
+			)
 			m.Update(updateMsg{s})
 			for _, p := range []key.Scope{key.Overview, key.Ladder, key.Recovery} {
 				m.work.showPage(p)
 				rows := strings.Split(text(m), "\n")
-				pages[off] = append(pages[off], strings.Join(append(rows[:1:1], rows[2:]...), "\n")) // the second has the time of day here
+				// the second has the time of day here
+				pages[off] = append(pages[off], strings.Join(append(rows[:1:1], rows[2:]...), "\n"))
 			}
 		}
 		for off, list := range pages {

@@ -24,25 +24,64 @@ const commandTest = "test"
 var commands = []palette.Entry{
 	{Name: "rank N", Text: "Choose a rank.", Fill: "rank "},
 	{Name: "filter TEXT", Text: "Filter the page that you see; without a text show all.", Fill: "filter "},
-	{Name: "test N1-N2 …", Text: "Test links, or what is picked: the job is held for a moment; a dialog asks first.", Fill: "test "},
-	{Name: "fence NODE WHY", Text: "Fence a node and replace it, with the reason: a dialog opens on Cancel.", Fill: "fence "},
-	{Name: "renew RANK WHY", Text: "Replace a rank's process, with the reason: a dialog opens on Cancel.", Fill: "renew "},
-	{Name: "lift NODE WHY", Text: "Lift a node's fence, with the reason: a dialog opens on Cancel.", Fill: "lift "},
-	{Name: "bar NODE TIME WHY", Text: "Keep a node or device from being used as a spare for some time, with the reason: a dialog opens on Cancel.", Fill: "bar "},
-	{Name: "unbar NODE WHY", Text: "Let a barred node or device be used again, with the reason: a dialog opens on Cancel.", Fill: "unbar "},
-	{Name: "snooze TIME WHY", Text: "Leave the incident's alerts out for some time, such as 2h; it ends at once where the incident gets worse.", Fill: "snooze "},
+	{
+		Name: "test N1-N2 …",
+		Text: "Test links, or what is picked: the job is held for a moment; a dialog asks first.",
+		Fill: "test ",
+	},
+	{
+		Name: "fence NODE WHY",
+		Text: "Fence a node and replace it, with the reason: a dialog opens on Cancel.",
+		Fill: "fence ",
+	},
+	{
+		Name: "renew RANK WHY",
+		Text: "Replace a rank's process, with the reason: a dialog opens on Cancel.",
+		Fill: "renew ",
+	},
+	{
+		Name: "lift NODE WHY",
+		Text: "Lift a node's fence, with the reason: a dialog opens on Cancel.",
+		Fill: "lift ",
+	},
+	{
+		Name: "bar NODE TIME WHY",
+		Text: "Keep a node or device from being used as a spare for some time, with the reason: a dialog opens on Cancel.",
+		Fill: "bar ",
+	},
+	{
+		Name: "unbar NODE WHY",
+		Text: "Let a barred node or device be used again, with the reason: a dialog opens on Cancel.",
+		Fill: "unbar ",
+	},
+	{
+		Name: "snooze TIME WHY",
+		Text: "Leave the incident's alerts out for some time, such as 2h; it ends at once where the incident gets worse.",
+		Fill: "snooze ",
+	},
 	{Name: "wake", Text: "End the snooze of the incident on screen.", Fill: "wake"},
 	{Name: "assign NAME NOTE", Text: "Say whose the incident on screen is.", Fill: "assign "},
 	{Name: "note TEXT", Text: "Write a note on the incident, for whoever comes next.", Fill: "note "},
 	{Name: "handover NAME NOTE", Text: "Assign all open incidents to one person.", Fill: "handover "},
-	{Name: "device NAME", Text: "Show a device's history: incidents that named it, tests, bars.", Fill: "device "},
-	{Name: "open INC-0001", Text: "Open an incident, a recovery, a rank or a link by its id or deep link.", Fill: "open "},
+	{
+		Name: "device NAME",
+		Text: "Show a device's history: incidents that named it, tests, bars.",
+		Fill: "device ",
+	},
+	{
+		Name: "open INC-0001",
+		Text: "Open an incident, a recovery, a rank or a link by its id or deep link.",
+		Fill: "open ",
+	},
 	{Name: "at PLACE", Text: "Go to an iteration or an event of a recording.", Fill: "at "},
 	{Name: "theme NAME", Text: "Choose a theme: " + strings.Join(themes.Names(), ", ") + ".", Fill: "theme "},
 }
 
 // steps are of little use from a list, and come last.
-var steps = []key.Action{key.Up, key.Down, key.Left, key.Right, key.PageUp, key.PageDown, key.NextPage, key.PrevPage, key.Back}
+var steps = []key.Action{
+	key.Up, key.Down, key.Left, key.Right, key.PageUp, key.PageDown, key.NextPage, key.PrevPage,
+	key.Back,
+}
 
 // paletteEntries are the actions of some scopes: the page's own first, then global
 // ones, then commands, then single steps.
@@ -50,7 +89,12 @@ func paletteEntries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 	var out, last []palette.Entry
 	for _, s := range scopes {
 		for _, b := range footerKeysFirst(keys.In(s)) {
-			e := withSynonyms(palette.Entry{Name: actionName(b.Action), Key: b.Help().Key, Text: b.Sentence, Action: b.Action})
+			e := withSynonyms(palette.Entry{
+				Name:   actionName(b.Action),
+				Key:    b.Help().Key,
+				Text:   b.Sentence,
+				Action: b.Action,
+			})
 			switch {
 			case b.Action == key.Command:
 			case slices.Contains(steps, b.Action):
@@ -78,7 +122,9 @@ func footerKeysFirst(list []key.Binding) []key.Binding {
 	if len(list) == 0 || list[0].Scope == key.Global {
 		return list
 	}
-	return slices.SortedStableFunc(slices.Values(list), func(a, b key.Binding) int { return cmp.Compare(rank(a), rank(b)) })
+	return slices.SortedStableFunc(slices.Values(list), func(a, b key.Binding) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
 }
 
 // actionName is an action as one types it: "zoom in", and a page by its name.
@@ -104,7 +150,16 @@ type commandLine struct {
 
 // newCommandLine takes as much text as its row of w columns shows: it never scrolls.
 func newCommandLine(keys *key.Map, sign, text string, w int) *commandLine {
-	return &commandLine{sign: sign, keys: keys, input: newTextEntry(keys, key.Prompt, text, max(1, w-promptKeysW-len(sign)-3))}
+	return &commandLine{
+		sign: sign,
+		keys: keys,
+		input: newTextEntry(
+			keys,
+			key.Prompt,
+			text,
+			max(1, w-promptKeysW-len(sign)-3),
+		),
+	}
 }
 
 // newPalette is the line for commands.
@@ -237,17 +292,38 @@ const (
 func (c *commandLine) drawEntries(s *skin, over widget.Rect) *lipgloss.Layer {
 	h := max(1, min(paletteRows, over.H*3/5-2, c.list.Len()))
 	w := min(dialogW+20, over.W)
-	box := widget.Rect{X: over.X, Y: over.Y + over.H - h - 2, W: w, H: h + 2}
+	box := widget.Rect{
+		X: over.X,
+		Y: over.Y + over.H - h - 2,
+		W: w,
+		H: h + 2,
+	}
 	list, first := c.list.Window(h)
-	c.lines, c.first = widget.Rect{X: box.X + 2, Y: box.Y + 1, W: w - 4, H: len(list)}, first
+	c.lines = widget.Rect{
+		X: box.X + 2,
+		Y: box.Y + 1,
+		W: w - 4,
+		H: len(list),
+	}
+	c.first = first
 	var rows []string
 	for i, e := range list {
 		rows = append(rows, paletteRow(s, e, first+i == c.list.Cursor(), w-4))
 	}
 	if len(rows) == 0 {
-		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, s.styled(themes.Dim, widget.Cut("nothing here is called so", w-4))))
+		rows = append(rows, lipgloss.PlaceHorizontal(
+			w-4,
+			lipgloss.Left,
+			s.styled(themes.Dim, widget.Cut("nothing here is called so", w-4)),
+		))
 	}
-	return s.framedLayer(box, "COMMANDS", countText(c.list.Len(), c.list.Cursor()), themes.Accent, rows)
+	return s.framedLayer(
+		box,
+		"COMMANDS",
+		countText(c.list.Len(), c.list.Cursor()),
+		themes.Accent,
+		rows,
+	)
 }
 
 // countText returns how many there are and which is chosen.
@@ -259,9 +335,13 @@ func countText(n, cursor int) string {
 }
 
 func paletteRow(s *skin, e palette.Match, chosen bool, w int) string {
-	mark, role, keys := "  ", themes.Text, themes.Key
+	mark := "  "
+	role := themes.Text
+	keys := themes.Key
 	if chosen {
-		mark, role, keys = "▸ ", themes.Selected, themes.Selected
+		mark = "▸ "
+		role = themes.Selected
+		keys = themes.Selected
 	}
 	name := s.styled(role, mark) + matchedName(s, e, role)
 	name += s.styled(role, blankText(paletteNameW-widget.Width(e.Name)))
@@ -294,9 +374,21 @@ func matchedName(s *skin, e palette.Match, role themes.Role) string {
 const promptKeysW = 24
 
 // drawInputRow is a text entry behind its sign in w columns, with a note or its keys.
-func drawInputRow(s *skin, keys *key.Map, sign string, in *textinput.Model, w, y int, note func(room int) string) (string, *tea.Cursor) {
+func drawInputRow(
+	s *skin,
+	keys *key.Map,
+	sign string,
+	in *textinput.Model,
+	w, y int,
+	note func(room int) string,
+) (string, *tea.Cursor) {
 	left := " " + s.styled(themes.Key, sign)
-	text, cursor := showInput(in, w-promptKeysW-lipgloss.Width(left), lipgloss.Width(left), y)
+	text, cursor := showInput(
+		in,
+		w-promptKeysW-lipgloss.Width(left),
+		lipgloss.Width(left),
+		y,
+	)
 	right := note(max(promptKeysW-1, w-cursor.X-3))
 	if right == "" {
 		right = s.shortHelp(promptKeysW-1, promptKeys(keys, sign))

@@ -28,17 +28,28 @@ const (
 	minHeight = 16
 )
 
-func (m *Model) isTooSmall() bool { return m.w < minWidth || m.h < minHeight }
+func (m *Model) isTooSmall() bool {
+	return m.w < minWidth || m.h < minHeight
+}
 
 // composeScreen draws the screen: the page on a canvas, the rest with lipgloss.
 func (m *Model) composeScreen() (string, *tea.Cursor) {
 	if m.isTooSmall() {
-		s := summary{banner: m.newBanner(), dialog: m.decisions.dialog, h: m.h}
+		s := summary{
+			banner: m.newBanner(),
+			dialog: m.decisions.dialog,
+			h:      m.h,
+		}
 		return m.skin.onlyASCII(s.drawText()), nil
 	}
 	m.work.setDrawTime(m.shownTime())
 	if !m.screen.keepPage {
-		c := widget.NewCanvas(m.work.body.W, m.work.body.H, m.skin.pal, m.opts.ASCII)
+		c := widget.NewCanvas(
+			m.work.body.W,
+			m.work.body.H,
+			m.skin.pal,
+			m.opts.ASCII,
+		)
 		m.work.drawPage(c)
 		m.screen.page, m.screen.paged, m.pointer.targets = c.String(), m.now(), c.Targets()
 	}
@@ -46,7 +57,11 @@ func (m *Model) composeScreen() (string, *tea.Cursor) {
 	bar := frame.drawBar()
 	tabs, zones := m.drawTabs()
 	last, taps, cursor := m.drawLastRow(m.h - 1)
-	m.pointer.zones = slices.Concat(proposalZones(m.keys, bar, m.h-footerRows-barRows), zones, taps)
+	m.pointer.zones = slices.Concat(
+		proposalZones(m.keys, bar, m.h-footerRows-barRows),
+		zones,
+		taps,
+	)
 	if x, y, ok := m.pointer.targets.Focused(); ok && cursor == nil {
 		cursor = underlineCursor(x, y+headerRows)
 	}
@@ -69,7 +84,12 @@ func (m *Model) drawOverlay(screen string, body widget.Rect, cursor *tea.Cursor)
 		}
 		return overlayLayer(screen, m.help.drawOver(m.skin, body)), cursor
 	case m.decisions.dialog != nil:
-		box, at, zones := m.decisions.dialog.drawOver(m.skin, m.work.live, m.decisions.viewGuard(), body)
+		box, at, zones := m.decisions.dialog.drawOver(
+			m.skin,
+			m.work.live,
+			m.decisions.viewGuard(),
+			body,
+		)
 		m.pointer.zones = zones
 		return overlayLayer(screen, box), at
 	case m.output != nil:
@@ -98,7 +118,18 @@ func drawLongNote(m *Model, over widget.Rect) *lipgloss.Layer {
 	}
 	rows = rows[:min(len(rows), max(0, over.H-2))]
 	h := len(rows) + 2
-	return m.skin.framedLayer(widget.Rect{X: over.X, Y: over.Y + over.H - h, W: over.W, H: h}, "", "", role, rows)
+	return m.skin.framedLayer(
+		widget.Rect{
+			X: over.X,
+			Y: over.Y + over.H - h,
+			W: over.W,
+			H: h,
+		},
+		"",
+		"",
+		role,
+		rows,
+	)
 }
 
 // drawTabs draws the pages, and what is special about the one on screen.
@@ -108,7 +139,8 @@ func (m *Model) drawTabs() (string, []zone) {
 		right = m.skin.styled(role, text)
 	}
 	if !m.work.isRunning() {
-		right += m.skin.styled(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.work.pausedAt).Seconds()))) + " "
+		right += m.skin.styled(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ",
+			int(m.now().Sub(m.work.pausedAt).Seconds()))) + " "
 	}
 	if m.opts.Context != "" {
 		b := m.keys.ForAction(key.Global, key.ShowFleet).Help()
@@ -131,8 +163,17 @@ func (m *Model) drawTabs() (string, []zone) {
 
 // drawTabsWith draws the pages a gap apart, all with their words or the present one
 // only, and where each can be clicked in row y.
-func drawTabsWith(skin *skin, keys *key.Map, current key.Scope, gap string, words bool, y int) (left string, zones []zone) {
-	after := " " // what stands before the next: the present page's frame takes a column on both sides, so that none moves
+func drawTabsWith(
+	skin *skin,
+	keys *key.Map,
+	current key.Scope,
+	gap string,
+	words bool,
+	y int,
+) (left string, zones []zone) {
+	// what stands before the next: the present page's frame takes a column on both
+	// sides, so that none moves
+	after := " "
 	for _, s := range key.Pages {
 		b := pageBinding(keys, s).Help()
 		if s == current {
@@ -150,10 +191,18 @@ func drawTabsWith(skin *skin, keys *key.Map, current key.Scope, gap string, word
 		default:
 			left += skin.styled(themes.Key, b.Key)
 		}
-		zones = append(zones, zone{widget.Rect{X: at, Y: y, W: lipgloss.Width(left) - at, H: 1}, func(m *Model) tea.Cmd {
-			m.work.showPage(s)
-			return nil
-		}})
+		zones = append(zones, zone{
+			widget.Rect{
+				X: at,
+				Y: y,
+				W: lipgloss.Width(left) - at,
+				H: 1,
+			},
+			func(m *Model) tea.Cmd {
+				m.work.showPage(s)
+				return nil
+			},
+		})
 	}
 	return left, zones
 }
@@ -178,7 +227,8 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 		text, cursor := p.drawSearch(m.skin, m.w, y)
 		return text, nil, cursor
 	}
-	left, zones := " ", []zone(nil)
+	left := " "
+	zones := []zone(nil)
 	role, note, ok := m.notes.presentNote()
 	switch {
 	case m.hint.on && !m.hasOverlay():
@@ -192,12 +242,16 @@ func (m *Model) drawLastRow(y int) (string, []zone, *tea.Cursor) {
 	case m.output != nil:
 		left += m.skin.shortHelp(m.w-1, m.output.outputFooter())
 	case m.work.marks.asks != "":
-		left += m.skin.styled(themes.Key, "a-z") + m.skin.styled(themes.Dim, " mark  ") + m.skin.styled(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.styled(themes.Dim, " cancel")
+		left += m.skin.styled(themes.Key, "a-z") +
+			m.skin.styled(themes.Dim, " mark  ") +
+			m.skin.styled(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) +
+			m.skin.styled(themes.Dim, " cancel")
 	default:
 		list := m.offeredKeys(footerKeys(m))
 		shown := fitFooter(list, m.w-2)
 		text, taps := shown.draw(m.skin, 1, y, m.w-2)
-		left, zones = left+text, taps
+		left += text
+		zones = taps
 	}
 	return layoutRow(m.skin.blankStyle(), m.w, left, "", 0), zones, nil
 }
@@ -210,9 +264,13 @@ func footerKeys(m *Model) []key.Binding {
 		return list
 	}
 	inBar := []key.Action{key.Approve, key.Veto, key.Why}
-	now := slices.DeleteFunc(page.Situation(m.work.live, key.Overview), func(b key.Binding) bool { return slices.Contains(inBar, b.Action) })
+	now := slices.DeleteFunc(page.Situation(m.work.live, key.Overview), func(b key.Binding) bool {
+		return slices.Contains(inBar, b.Action)
+	})
 	rest := slices.DeleteFunc(slices.Clone(list), func(b key.Binding) bool {
-		return slices.ContainsFunc(now, func(x key.Binding) bool { return x.Action == b.Action })
+		return slices.ContainsFunc(now, func(x key.Binding) bool {
+			return x.Action == b.Action
+		})
 	})
 	return append(now, rest...)
 }
@@ -222,5 +280,7 @@ func (m *Model) offeredKeys(list []key.Binding) []key.Binding {
 	if m.opts.Replay == nil {
 		return list
 	}
-	return slices.DeleteFunc(list, func(b key.Binding) bool { return key.Decides(b.Action) })
+	return slices.DeleteFunc(list, func(b key.Binding) bool {
+		return key.Decides(b.Action)
+	})
 }

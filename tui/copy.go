@@ -130,7 +130,8 @@ func (x exporter) exportedNote(msg exportedMsg) (themes.Role, string, tea.Cmd) {
 		return themes.Good, "the report is in " + msg.path + ", and beside it as JSON", nil
 	}
 	clip, _ := fitClipboard(msg.text)
-	note := cmp.Or(x.why, "this session writes no files") + ": the report's beginning was sent to clipboard (terminal may ignore it)"
+	note := cmp.Or(x.why, "this session writes no files") +
+		": the report's beginning was sent to clipboard (terminal may ignore it)"
 	return themes.Good, note, tea.SetClipboard(clip)
 }
 
@@ -179,7 +180,9 @@ func rankSummary(s *page.State, n int32) string {
 	r := s.Roster.View(n)
 	_, health, _ := s.Health(r)
 	tp, dp, pp := s.Coord(n)
-	out := fmt.Sprintf("rank %d on %s (tp %d, dp %d, pp %d): %s, iteration %s %s vs its baseline", n, r.GetDevice(), tp, dp, pp, health, phrase.Ms(r.GetMs()), phrase.Percent(r.GetSlowdown()))
+	out := fmt.Sprintf("rank %d on %s (tp %d, dp %d, pp %d): %s, iteration %s %s vs its baseline",
+		n, r.GetDevice(), tp, dp, pp, health, phrase.Ms(r.GetMs()),
+		phrase.Percent(r.GetSlowdown()))
 	if r.GetSelfRatio() > 0 {
 		out += fmt.Sprintf(", self time %.2f x its peers", r.GetSelfRatio())
 	}
@@ -192,13 +195,17 @@ func rankSummary(s *page.State, n int32) string {
 	if cause := s.Blamed(n); cause != "" {
 		out += ", named for " + cause
 	}
-	return out + fmt.Sprintf(" (job %s, iteration %d)\n", s.Snap().GetJob().GetName(), r.GetIteration())
+	return out + fmt.Sprintf(" (job %s, iteration %d)\n",
+		s.Snap().GetJob().GetName(), r.GetIteration())
 }
 
 func incidentText(s *page.State) string {
 	i := s.Incident()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, job %s: slow since iteration %d%s, %s instead of %s\n%s\n", i.Id, i.State, s.Snap().GetJob().GetName(), i.OnsetIteration, phrase.Prefixed(", ", phrase.Since(i, s.EngineNow(), s.Zone)), phrase.Ms(i.SlowMs), phrase.Ms(phrase.Before(i)), phrase.Verdict(i.Verdict))
+	fmt.Fprintf(&b, "%s %s, job %s: slow since iteration %d%s, %s instead of %s\n%s\n",
+		i.Id, i.State, s.Snap().GetJob().GetName(), i.OnsetIteration,
+		phrase.Prefixed(", ", phrase.Since(i, s.EngineNow(), s.Zone)), phrase.Ms(i.SlowMs),
+		phrase.Ms(phrase.Before(i)), phrase.Verdict(i.Verdict))
 	for _, e := range i.GetVerdict().GetEvidence() {
 		fmt.Fprintf(&b, "  %s: %s\n", report.ForOrAgainst(e.GetAgainst()), e.GetText())
 	}
@@ -212,7 +219,9 @@ func incidentText(s *page.State) string {
 func recoveryText(s *page.State, r *falconv1.Recovery) string {
 	out := r.GetId() + " " + s.RecoverySummary(r) + "\n"
 	for _, f := range r.GetFaults() {
-		out += fmt.Sprintf("  %s %s %s ranks %v: %s\n", f.GetKind(), f.GetNode(), f.GetDevice(), f.GetRanks(), strings.Join(f.GetEvidence(), "; "))
+		out += fmt.Sprintf("  %s %s %s ranks %v: %s\n",
+			f.GetKind(), f.GetNode(), f.GetDevice(), f.GetRanks(),
+			strings.Join(f.GetEvidence(), "; "))
 	}
 	return out
 }

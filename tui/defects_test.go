@@ -21,7 +21,8 @@ func TestASpentDialogOnlyCloses(t *testing.T) {
 		e, src, _, m := opened(t, enginetest.Options{}, 80, 24)
 		e.Elsewhere(true, "li", "")
 		m.Update(updateMsg{pictureOf(t, e, wide)})
-		if s := text(m); strings.Contains(s, "Approve  ") || !containsAll(s, "▸ Close", "li has approved this") {
+		if s := text(m); strings.Contains(s, "Approve  ") ||
+			!containsAll(s, "▸ Close", "li has approved this") {
 			t.Errorf("a spent dialog offers:\n%s", s)
 		}
 		presses(m, keys...)
@@ -36,8 +37,17 @@ func emptyJob(t *testing.T, job *falconv1.Job) *Model {
 	t.Helper()
 	profile := colorprofile.TrueColor
 	at := newClock().now()
-	snap := &falconv1.SnapshotReply{Role: "approver", Job: job, Policy: &falconv1.Policy{Mode: "approve"}, Listening: "10.0.0.5:7440"}
-	m, err := New(&still{state: &feed.State{Snap: snap, Conn: feed.Live, Since: at, Received: at}}, Options{Theme: "dark", Profile: &profile, Now: newClock().now})
+	snap := &falconv1.SnapshotReply{
+		Role:      "approver",
+		Job:       job,
+		Policy:    &falconv1.Policy{Mode: "approve"},
+		Listening: "10.0.0.5:7440",
+	}
+	m, err := New(&still{state: &feed.State{Snap: snap, Conn: feed.Live, Since: at, Received: at}}, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     newClock().now,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +66,12 @@ func TestNoTestWithoutRanks(t *testing.T) {
 
 // A job that is lost does not train, and NOW says so.
 func TestNowSaysThatNothingTrains(t *testing.T) {
-	m := emptyJob(t, &falconv1.Job{Name: "j", State: "lost", World: 2, Dp: 2})
+	m := emptyJob(t, &falconv1.Job{
+		Name:  "j",
+		State: "lost",
+		World: 2,
+		Dp:    2,
+	})
 	if s := text(m); !strings.Contains(s, "nothing trains") {
 		t.Errorf("NOW of a lost job:\n%s", s)
 	}
@@ -64,10 +79,21 @@ func TestNowSaysThatNothingTrains(t *testing.T) {
 
 // The chart is about the rank that NOW names, also where another was worst before.
 func TestTheChartFollowsWhatNowNames(t *testing.T) {
-	m := screen(t, moment{"second", 54, 0, enginetest.Options{Second: true}}, key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		t,
+		moment{"second", 54, 0, enginetest.Options{Second: true}},
+		key.Overview,
+		120,
+		40,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	inc := m.work.state.Incident()
-	if want := inc.GetVerdict().GetRanks()[0]; m.work.state.Rank() != want || m.work.wantedData("").Rank != want {
-		t.Errorf("the chart is about rank %d, asked for is %d; %s names %d", m.work.state.Rank(), m.work.wantedData("").Rank, inc.Id, want)
+	want := inc.GetVerdict().GetRanks()[0]
+	if m.work.state.Rank() != want || m.work.wantedData("").Rank != want {
+		t.Errorf("the chart is about rank %d, asked for is %d; %s names %d",
+			m.work.state.Rank(), m.work.wantedData("").Rank, inc.Id, want)
 	}
 }
 
@@ -123,7 +149,11 @@ func TestFreezeAsks(t *testing.T) {
 
 // The bar is green for a job that runs as it should alone.
 func TestTheBarIsGreenForGoodNewsAlone(t *testing.T) {
-	hang := &falconv1.Hang{Culprits: []*falconv1.HangPart{{Ranks: []int32{2}}}, Waiting: 7, World: 8}
+	hang := &falconv1.Hang{
+		Culprits: []*falconv1.HangPart{{Ranks: []int32{2}}},
+		Waiting:  7,
+		World:    8,
+	}
 	for _, c := range []struct {
 		state string
 		hang  *falconv1.Hang
@@ -137,10 +167,17 @@ func TestTheBarIsGreenForGoodNewsAlone(t *testing.T) {
 		{"lost", nil, "✖ nothing trains, ranks are lost"},
 		{"steady", hang, "✖ stands still"},
 	} {
-		m := emptyJob(t, &falconv1.Job{Name: "j", State: c.state, World: 2, Dp: 2})
+		m := emptyJob(t, &falconv1.Job{
+			Name:  "j",
+			State: c.state,
+			World: 2,
+			Dp:    2,
+		})
 		m.work.live.Snap().Hang, m.work.live.Snap().AtUnixNs = c.hang, newClock().now().UnixNano()
 		m.screen.dirty = true
-		if s := text(m); !strings.Contains(s, " "+c.want) || strings.Contains(s, "● ") != strings.HasPrefix(c.want, "● ") {
+		s := text(m)
+		if !strings.Contains(s, " "+c.want) ||
+			strings.Contains(s, "● ") != strings.HasPrefix(c.want, "● ") {
 			t.Errorf("%s: want %q in\n%s", c.state, c.want, s)
 		}
 	}

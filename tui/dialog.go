@@ -43,12 +43,21 @@ type dialog struct {
 }
 
 func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialog {
-	d := &dialog{id: id, question: q, entry: q.Entry(), opened: now, focus: buttonCancel, pane: viewport.New()}
+	d := &dialog{
+		id:       id,
+		question: q,
+		entry:    q.Entry(),
+		opened:   now,
+		focus:    buttonCancel,
+		pane:     viewport.New(),
+	}
 	switch q.(type) {
-	case *decision.Veto, *decision.Freeze, *decision.EndTest: // the safe choice is to do it: nothing acts on the job
+	case *decision.Veto, *decision.Freeze, *decision.EndTest:
+		// the safe choice is to do it: nothing acts on the job
 		d.focus = buttonDo
 	}
-	d.word, d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax), newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
+	d.word, d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax),
+		newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
 	return d
 }
 
@@ -92,10 +101,14 @@ func (d *dialog) blockedBy(live *page.State) string {
 }
 
 // isSpent reports whether the question no longer fits what the engine shows: there is nothing left to decide.
-func (d *dialog) isSpent(live *page.State) bool { return !d.sending && d.question.Stale(live) != "" }
+func (d *dialog) isSpent(live *page.State) bool {
+	return !d.sending && d.question.Stale(live) != ""
+}
 
 // twoFields reports whether the dialog asks for a typed word and a reason.
-func (d *dialog) twoFields() bool { return d.entry.Word != "" && d.entry.Reason != decision.NoReason }
+func (d *dialog) twoFields() bool {
+	return d.entry.Word != "" && d.entry.Reason != decision.NoReason
+}
 
 // fieldCount is how many text entries the dialog has.
 func (d *dialog) fieldCount() int {
@@ -161,7 +174,9 @@ func (d *dialog) takeRequest() decision.Request {
 }
 
 // showRefusal shows why what was sent was not done.
-func (d *dialog) showRefusal(text string) { d.sending, d.err = false, text }
+func (d *dialog) showRefusal(text string) {
+	d.sending, d.err = false, text
+}
 
 // moveChoice scrolls what is asked, or moves the choice of a mode.
 func (d *dialog) moveChoice(by int) {
@@ -207,7 +222,10 @@ func (d *dialog) writeText(k tea.KeyPressMsg, live *page.State) {
 
 // pasteText is taken as a reason, never as a confirmation.
 func (d *dialog) pasteText(msg tea.PasteMsg, live *page.State) {
-	if d.sending || d.isSpent(live) || d.entry.Reason == decision.NoReason || d.twoFields() && d.focus != fieldReason {
+	if d.sending ||
+		d.isSpent(live) ||
+		d.entry.Reason == decision.NoReason ||
+		d.twoFields() && d.focus != fieldReason {
 		return
 	}
 	d.reason = enterText(d.reason, msg)

@@ -30,11 +30,19 @@ func pastLines(q decision.Question, live *page.State, w int) []page.Line {
 			continue
 		}
 		if named++; named <= pastMost {
-			out = append(out, wrapLines(themes.Warn, "It would run on "+page.DeviceHistory(live, c.GetDevice()), w)...)
+			out = append(out, wrapLines(
+				themes.Warn,
+				"It would run on "+page.DeviceHistory(live, c.GetDevice()),
+				w,
+			)...)
 		}
 	}
 	if more := named - pastMost; more > 0 {
-		out = append(out, wrapLines(themes.Warn, fmt.Sprintf("and on %d more devices that incidents have named", more), w)...)
+		out = append(out, wrapLines(
+			themes.Warn,
+			fmt.Sprintf("and on %d more devices that incidents have named", more),
+			w,
+		)...)
 	}
 	return out
 }

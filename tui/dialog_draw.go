@@ -21,7 +21,12 @@ import (
 const dialogW = 76
 
 // drawOver draws the dialog over the page; clicks on zones focus its buttons.
-func (d *dialog) drawOver(s *skin, live *page.State, g guardView, over widget.Rect) (*lipgloss.Layer, *tea.Cursor, []zone) {
+func (d *dialog) drawOver(
+	s *skin,
+	live *page.State,
+	g guardView,
+	over widget.Rect,
+) (*lipgloss.Layer, *tea.Cursor, []zone) {
 	title, do := dialogTitles(d.question)
 	w := min(dialogW, over.W-2)
 	lines := dialogLines(d.question, live, w-4)
@@ -39,10 +44,16 @@ func (d *dialog) drawOver(s *skin, live *page.State, g guardView, over widget.Re
 	}
 	rows = append(append(rows, message...), "", d.drawButtons(s, live, g, do))
 	for i, r := range rows {
-		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
+		rows[i] = lipgloss.PlaceHorizontal(
+			w-4,
+			lipgloss.Left,
+			ansi.Truncate(r, w-4, "…"),
+		)
 	}
 	zones, button := d.buttonZones(do, box.X+2, box.Y+len(rows))
-	return s.framedLayer(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows), cmp.Or(cursor, button), zones
+	return s.framedLayer(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows),
+		cmp.Or(cursor, button),
+		zones
 }
 
 // drawFields appends the text entries to the rows.
@@ -50,7 +61,13 @@ func (d *dialog) drawFields(s *skin, rows []string, box widget.Rect, w int) ([]s
 	var cursor *tea.Cursor
 	if d.entry.Word != "" {
 		var text string
-		text, cursor = s.drawField("type "+d.entry.Word+": ", &d.word, w, box.X+2, box.Y+1+len(rows))
+		text, cursor = s.drawField(
+			"type "+d.entry.Word+": ",
+			&d.word,
+			w,
+			box.X+2,
+			box.Y+1+len(rows),
+		)
 		rows = append(rows, text)
 	}
 	if d.entry.Reason == decision.NoReason {
@@ -96,7 +113,9 @@ func (d *dialog) message(live *page.State, g guardView) (themes.Role, string) {
 // drawButtons draws Cancel and the action; they look active when they can be pressed.
 func (d *dialog) drawButtons(s *skin, live *page.State, g guardView, do string) string {
 	if d.isSpent(live) {
-		return s.styled(themes.Focus, focusMark(true, "Close")) + "  " + s.styled(themes.Dim, "nothing can be decided here any more; enter or esc closes")
+		return s.styled(themes.Focus, focusMark(true, "Close")) +
+			"  " +
+			s.styled(themes.Dim, "nothing can be decided here any more; enter or esc closes")
 	}
 	out := ""
 	for i, label := range []string{"Cancel", do} {
@@ -104,7 +123,9 @@ func (d *dialog) drawButtons(s *skin, live *page.State, g guardView, do string) 
 		if i == d.focus {
 			role = themes.Focus
 		}
-		if g.why != keyguard.Counts || d.sending || i == buttonDo && d.blockedBy(live) != "" {
+		if g.why != keyguard.Counts ||
+			d.sending ||
+			i == buttonDo && d.blockedBy(live) != "" {
 			role = themes.Dim
 		}
 		out += s.styled(role, focusMark(i == d.focus, label)) + "  "
@@ -119,7 +140,8 @@ func (d *dialog) drawButtons(s *skin, live *page.State, g guardView, do string) 
 		out += s.styled(themes.Dim, "tab, then enter, approves; esc cancels")
 	case *decision.Freeze, *decision.EndTest, *decision.Veto:
 		out += s.styled(themes.Dim, "enter does it; esc cancels")
-	case *decision.Recovery, *decision.Demand, *decision.TakeBack, *decision.Unfreeze, *decision.Leave, *decision.SetMode, *decision.Test:
+	case *decision.Recovery, *decision.Demand, *decision.TakeBack, *decision.Unfreeze,
+		*decision.Leave, *decision.SetMode, *decision.Test:
 		out += s.styled(themes.Dim, "tab, then enter, does it; esc cancels")
 	}
 	return out

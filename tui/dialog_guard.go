@@ -174,7 +174,9 @@ func (d *decisions) closeDialog() {
 }
 
 // noteKey tells the guard of a key that no dialog takes.
-func (d *decisions) noteKey(kind keyguard.Kind) { d.guard.Press(d.keyTime(), kind) }
+func (d *decisions) noteKey(kind keyguard.Kind) {
+	d.guard.Press(d.keyTime(), kind)
+}
 
 // viewGuard is the guard as the dialog draws it.
 func (d *decisions) viewGuard() guardView {

@@ -22,7 +22,13 @@ import (
 // dialogLines are what a dialog says, in w columns: what has changed since it
 // opened and what happens without an answer, then what it asks.
 func dialogLines(q decision.Question, live *page.State, w int) []page.Line {
-	return slices.Concat(changedLines(q, live, w), countdownLines(q, live, w), approvalLines(q, live, w), pastLines(q, live, w), askedLines(q, live, w))
+	return slices.Concat(
+		changedLines(q, live, w),
+		countdownLines(q, live, w),
+		approvalLines(q, live, w),
+		pastLines(q, live, w),
+		askedLines(q, live, w),
+	)
 }
 
 // askedLines say what the dialog asks, as it was when it opened.
@@ -31,7 +37,13 @@ func askedLines(q decision.Question, live *page.State, w int) []page.Line {
 	case *decision.Approve:
 		return approveLines(q, w)
 	case *decision.Veto:
-		return append(planLines(&q.Proposal, w), wrapLines(themes.Text, "Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.", w)...)
+		return append(planLines(&q.Proposal, w),
+			wrapLines(
+				themes.Text,
+				"Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.",
+				w,
+			)...,
+		)
 	case *decision.Take:
 		return takeLines(q, w)
 	case *decision.TakeBack:
@@ -39,11 +51,24 @@ func askedLines(q decision.Question, live *page.State, w int) []page.Line {
 	case *decision.SetMode:
 		return modeLines(q, w)
 	case *decision.Freeze:
-		return wrapLines(themes.Text, "Nothing new is dispatched from now on, for everybody: countdowns stop, and what is approved waits. What is under way goes on.", w)
+		return wrapLines(
+			themes.Text,
+			"Nothing new is dispatched from now on, for everybody: countdowns stop, and what is approved waits. What is under way goes on.",
+			w,
+		)
 	case *decision.EndTest:
-		return wrapLines(themes.Text, "The ranks are let go and the job trains on at once. What was not measured yet stays unknown.", w)
+		return wrapLines(
+			themes.Text,
+			"The ranks are let go and the job trains on at once. What was not measured yet stays unknown.",
+			w,
+		)
 	case *decision.Unfreeze:
-		return wrapLines(themes.Text, "The engine may propose and dispatch actions again, in mode "+phrase.Mode(unfrozenPolicy(q.Policy))+".", w)
+		return wrapLines(
+			themes.Text,
+			"The engine may propose and dispatch actions again, in mode "+
+				phrase.Mode(unfrozenPolicy(q.Policy))+".",
+			w,
+		)
 	case *decision.Recovery:
 		return recoveryLines(q, live, w)
 	case *decision.Demand:
@@ -105,7 +130,15 @@ func countdownLines(q decision.Question, live *page.State, w int) []page.Line {
 	if !ok {
 		return nil
 	}
-	return wrapLines(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or "+live.Key(key.Global, key.Freeze)+" stops it ", w)
+	return wrapLines(
+		themes.Auto,
+		" AUTOMATIC: policy approves this in "+
+			phrase.Seconds(left)+
+			"; a veto or "+
+			live.Key(key.Global, key.Freeze)+
+			" stops it ",
+		w,
+	)
 }
 
 // questionAction is the action that a question is about, or nil.
@@ -125,7 +158,11 @@ func approvalLines(q decision.Question, live *page.State, w int) []page.Line {
 	case *decision.Veto:
 		now := q.Now(live)
 		if text := page.Standing(live, now); text != "" && now.GetId() == q.Action.Id {
-			return wrapLines(themes.Auto, " "+now.Rung+" is "+text+decision.FirstReason(now)+" ", w)
+			return wrapLines(
+				themes.Auto,
+				" "+now.Rung+" is "+text+decision.FirstReason(now)+" ",
+				w,
+			)
 		}
 	case *decision.Approve:
 		now := q.Now(live)
@@ -133,7 +170,11 @@ func approvalLines(q decision.Question, live *page.State, w int) []page.Line {
 			return nil
 		}
 		if phrase.Waits(now) {
-			text := " " + phrase.Approvers(now) + " has approved this" + decision.FirstReason(now) + "; your approval is the second "
+			text := " " +
+				phrase.Approvers(now) +
+				" has approved this" +
+				decision.FirstReason(now) +
+				"; your approval is the second "
 			return append(wrapLines(themes.Auto, text, w), undoLines(live, now.Rung, w)...)
 		}
 		return append(secondLines(live, now.Rung, w), undoLines(live, now.Rung, w)...)
@@ -147,7 +188,11 @@ func secondLines(live *page.State, rung string, w int) []page.Line {
 	if !decision.WantsTwo(live, rung) {
 		return nil
 	}
-	return wrapLines(themes.Warn, "Two people have to approve "+rung+": nothing happens until another person has approved it.", w)
+	return wrapLines(
+		themes.Warn,
+		"Two people have to approve "+rung+": nothing happens until another person has approved it.",
+		w,
+	)
 }
 
 func undoLines(live *page.State, rung string, w int) []page.Line {
@@ -155,13 +200,23 @@ func undoLines(live *page.State, rung string, w int) []page.Line {
 	if undo <= 0 {
 		return nil
 	}
-	return wrapLines(themes.Text, fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.", phrase.Seconds(undo), live.Key(key.Global, key.Veto)), w)
+	return wrapLines(
+		themes.Text,
+		fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.",
+			phrase.Seconds(undo), live.Key(key.Global, key.Veto)),
+		w,
+	)
 }
 
 // planLines describe what would be done to the job, and the prediction.
 func planLines(p *decision.Proposal, w int) []page.Line {
 	a := p.Action
-	out := wrapLines(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Does(a.Rung, a.Variant)), w)
+	out := wrapLines(
+		themes.Title,
+		fmt.Sprintf("%s for %s, plan %s: %s",
+			a.Rung, a.Incident, a.PlanHash, phrase.Does(a.Rung, a.Variant)),
+		w,
+	)
 	if p.What != "" {
 		out = append(out, wrapLines(themes.Text, "Plan: "+p.What, w)...)
 	}
@@ -171,7 +226,8 @@ func planLines(p *decision.Proposal, w int) []page.Line {
 	for _, l := range ladder.Preview(a.Preview) {
 		out = append(out, wrapLines(themes.Text, l, w)...)
 	}
-	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s)", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
+	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s)",
+		phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
 	if a.OverheadMs > 0 { // else the reason below says what is known of it
 		gain += ", switch costs " + phrase.Ms(a.OverheadMs)
 	}
@@ -202,21 +258,43 @@ func approveLines(q *decision.Approve, w int) []page.Line {
 	if q.Action.Why != "" {
 		out = append(out, wrapLines(themes.Text, "When proposed: "+q.Action.Why, w)...)
 	}
-	out = append(out, wrapLines(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+phrase.Confidence(q.Verdict), w)...)
+	out = append(out, wrapLines(
+		themes.Title,
+		"Evidence: "+phrase.Verdict(q.Verdict)+phrase.Confidence(q.Verdict),
+		w,
+	)...)
 	out = append(out, ladder.EvidenceLines(q.Verdict, w)...)
-	wrong := cmp.Or(q.IfWrong, "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too")
+	wrong := cmp.Or(q.IfWrong,
+		"the gain is measured; without one the plan is reverted by itself, and when the fault clears, too")
 	return append(out, wrapLines(themes.Text, "If wrong: "+wrong, w)...)
 }
 
 func takeLines(q *decision.Take, w int) []page.Line {
 	g := q.Rung
-	out := wrapLines(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Does(g.Rung, g.Variant), w)
+	out := wrapLines(
+		themes.Title,
+		phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Does(g.Rung, g.Variant),
+		w,
+	)
 	out = append(out, wrapLines(themes.Text, ladder.Explain(g, w), w)...)
 	if g.PredictedMs > 0 {
-		out = append(out, wrapLines(themes.Text, "Predicted: "+phrase.Ms(g.PredictedMs)+" an iteration, "+phrase.Ms(g.GainMs)+" less than now; it costs "+phrase.Ms(g.OverheadMs), w)...)
+		out = append(out, wrapLines(
+			themes.Text,
+			"Predicted: "+
+				phrase.Ms(g.PredictedMs)+
+				" an iteration, "+
+				phrase.Ms(g.GainMs)+
+				" less than now; it costs "+
+				phrase.Ms(g.OverheadMs),
+			w,
+		)...)
 	}
 	if decision.Restarts(g.Rung, g.Variant) {
-		out = append(out, wrapLines(themes.Warn, "All processes of the job end after a checkpoint and are started again.", w)...)
+		out = append(out, wrapLines(
+			themes.Warn,
+			"All processes of the job end after a checkpoint and are started again.",
+			w,
+		)...)
 	} else if g.Variant == string(falcon.VariantFence) {
 		out = append(out, wrapLines(themes.Warn, fenceImpact, w)...)
 	}
@@ -234,9 +312,11 @@ var modeTexts = [...]string{
 func modeLines(q *decision.SetMode, w int) []page.Line {
 	var out []page.Line
 	for i, o := range q.Options {
-		sign, role := "  ○ ", themes.Text
+		sign := "  ○ "
+		role := themes.Text
 		if i == q.Chosen {
-			sign, role = "▸ ● ", themes.Selected
+			sign = "▸ ● "
+			role = themes.Selected
 		}
 		text := fmt.Sprintf("%s%-10s %s", sign, phrase.Mode(unfrozenPolicy(o)), modeTexts[i])
 		if q.InForce(i) {
@@ -254,7 +334,8 @@ func recoveryModeLines(p *falconv1.Policy, w int) []page.Line {
 	switch {
 	case p.GetRecovery() == nil:
 		return nil
-	case p.GetMode() == string(falcon.ModeObserve) || p.GetRecovery().GetApproval() == falcon.ApprovalPerson:
+	case p.GetMode() == string(falcon.ModeObserve) ||
+		p.GetRecovery().GetApproval() == falcon.ApprovalPerson:
 		return wrapLines(themes.Text, "Recoveries of lost processes wait for a person too.", w)
 	}
 	return wrapLines(themes.Warn, "Recoveries of lost processes begin WITHOUT a person all the same.", w)
@@ -278,7 +359,11 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {
 	if now.GetId() != q.Recovery.Id {
 		now = q.Recovery
 	}
-	out := wrapLines(themes.Title, q.Recovery.Id+": "+phrase.Faults(q.Recovery.Faults), w)
+	out := wrapLines(
+		themes.Title,
+		q.Recovery.Id+": "+phrase.Faults(q.Recovery.Faults),
+		w,
+	)
 	if q.Recovery.Reason != "" {
 		out = append(out, wrapLines(themes.Warn, "It waits because "+q.Recovery.Reason, w)...)
 	}
@@ -296,7 +381,11 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {
 		sum += ms
 	}
 	if q.Verb == decision.VerbApprove && sum > 0 {
-		out = append(out, wrapLines(themes.Text, "Predicted: "+phrase.Ms(sum)+" until the job trains again.", w)...)
+		out = append(out, wrapLines(
+			themes.Text,
+			"Predicted: "+phrase.Ms(sum)+" until the job trains again.",
+			w,
+		)...)
 	}
 	return out
 }
@@ -304,18 +393,37 @@ func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {
 func demandLines(q *decision.Demand, live *page.State, w int) []page.Line {
 	switch q.Verb {
 	case decision.VerbLift:
-		return wrapLines(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
+		return wrapLines(
+			themes.Text,
+			"What "+q.Node+
+				" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.",
+			w,
+		)
 	case decision.VerbBar:
 		return barLines(q, live, w)
 	case decision.VerbUnbar:
 		return wrapLines(themes.Text, q.Node+" may be used as a spare again, by S4 and by recoveries.", w)
 	case decision.VerbRenew:
 		device := live.Roster.View(q.Ranks[0]).GetDevice()
-		return append(wrapLines(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is replaced", w),
-			wrapLines(themes.Text, "All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.", w)...)
+		return append(
+			wrapLines(
+				themes.Title,
+				"The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is replaced",
+				w,
+			),
+			wrapLines(
+				themes.Text,
+				"All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.",
+				w,
+			)...,
+		)
 	}
 	out := wrapLines(themes.Title, q.Node+" holds "+phrase.Ranks(q.Ranks, 6), w)
-	out = append(out, wrapLines(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are replaced on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
+	out = append(out, wrapLines(
+		themes.Text,
+		"Everything from the node is refused from now on; its processes end, and its ranks are replaced on a spare. All other ranks park meanwhile. No further approval is asked for.",
+		w,
+	)...)
 	out = append(out, suspicionLines(live, q.Node, w)...)
 	for _, x := range live.Feed.Recoveries.GetExposures() {
 		if x.GetDomain() == q.Node {
@@ -329,8 +437,13 @@ func demandLines(q *decision.Demand, live *page.State, w int) []page.Line {
 // have nothing: the node may be the wrong one.
 func suspicionLines(live *page.State, node string, w int) []page.Line {
 	for _, i := range live.Snap().GetIncidents() {
-		if i.GetState() == string(falcon.IncidentLocated) && names(i.GetVerdict(), falcon.Node(node)) {
-			return wrapLines(themes.Text, i.GetId()+" names it: "+phrase.Verdict(i.GetVerdict()), w)
+		if i.GetState() == string(falcon.IncidentLocated) &&
+			names(i.GetVerdict(), falcon.Node(node)) {
+			return wrapLines(
+				themes.Text,
+				i.GetId()+" names it: "+phrase.Verdict(i.GetVerdict()),
+				w,
+			)
 		}
 	}
 	return wrapLines(themes.Warn, "No open incident names "+node+": it may be healthy.", w)
@@ -356,8 +469,16 @@ func testLines(r *falconv1.ValidateRequest, world, w int) []page.Line {
 		what = testedText(r) + " of " + testedRanks(r.Ranks, world)
 	}
 	out := wrapLines(themes.Title, "Test "+what, w)
-	out = append(out, wrapLines(themes.Text, "The job runs on to an iteration boundary two or more iterations ahead and is held there while the tests run, usually well under a second; nothing trains meanwhile. Paused time is not counted as slow.", w)...)
-	return append(out, wrapLines(themes.Text, "If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.", w)...)
+	out = append(out, wrapLines(
+		themes.Text,
+		"The job runs on to an iteration boundary two or more iterations ahead and is held there while the tests run, usually well under a second; nothing trains meanwhile. Paused time is not counted as slow.",
+		w,
+	)...)
+	return append(out, wrapLines(
+		themes.Text,
+		"If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.",
+		w,
+	)...)
 }
 
 // namesMost is how many names a dialog lists before it only counts.

@@ -14,7 +14,11 @@ import (
 // undoQuestionLines say what is taken back, and what that costs.
 func undoQuestionLines(q *decision.TakeBack, live *page.State, w int) []page.Line {
 	a := q.Action
-	out := wrapLines(themes.Title, a.Rung+" for "+a.Incident+", plan "+a.PlanHash+": "+phrase.Does(a.Rung, a.Variant), w)
+	out := wrapLines(
+		themes.Title,
+		a.Rung+" for "+a.Incident+", plan "+a.PlanHash+": "+phrase.Does(a.Rung, a.Variant),
+		w,
+	)
 	out = append(out, wrapLines(themes.Text, phrase.Taken(a), w)...)
 	if back := phrase.Plan(a.MicroBatches, a.Previous, w-34); back != "" {
 		out = append(out, wrapLines(themes.Text, "Undone: micro-batches a replica "+back, w)...)
@@ -27,13 +31,20 @@ func undoQuestionLines(q *decision.TakeBack, live *page.State, w int) []page.Lin
 }
 
 func lasts(live *page.State, incident string) bool {
-	return slices.ContainsFunc(live.Snap().GetIncidents(), func(i *falconv1.Incident) bool { return i.GetId() == incident && page.Open(i) })
+	return slices.ContainsFunc(live.Snap().GetIncidents(), func(i *falconv1.Incident) bool {
+		return i.GetId() == incident && page.Open(i)
+	})
 }
 
 func undoCost(a *falconv1.Action, live *page.State) string {
 	t := "The rung is not proposed again for this incident, and every other one waits for a person."
 	if a.MeasuredMs > 0 && lasts(live, a.Incident) {
-		return "The fault lasts: expect about " + phrase.Ms(a.BeforeMs) + " an iteration again, " + phrase.Ms(a.MeasuredMs) + " with it. " + t
+		return "The fault lasts: expect about " +
+			phrase.Ms(a.BeforeMs) +
+			" an iteration again, " +
+			phrase.Ms(a.MeasuredMs) +
+			" with it. " +
+			t
 	}
 	return t
 }

@@ -30,7 +30,8 @@ func proposed(t *testing.T, opts Options) (*Model, *still, *clock) {
 	t.Helper()
 	clk := newClock()
 	src := &still{state: stateAt(t, moments[1].options, moments[1].iter, 0, wide)}
-	opts.Theme, opts.Now = "dark", clk.now
+	opts.Theme = "dark"
+	opts.Now = clk.now
 	return quiet(t, src, opts, 80, 24), src, clk
 }
 
@@ -117,7 +118,8 @@ func TestHelpIsSearched(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	send(m, "?")
 	typeIn(m, "/freeze")
-	if s := text(m); !containsAll(s, "KEYS with freeze", "Freeze: nothing new is dispatched", " /freeze") || strings.Contains(s, "Next theme.") {
+	if s := text(m); !containsAll(s, "KEYS with freeze", "Freeze: nothing new is dispatched", " /freeze") ||
+		strings.Contains(s, "Next theme.") {
 		t.Errorf("the search shows:\n%s", s)
 	}
 	send(m, "enter")
@@ -137,7 +139,8 @@ func TestHelpGoesToItsEnds(t *testing.T) {
 	send(m, "?")
 	top := text(m)
 	send(m, "G")
-	if s := text(m); strings.Contains(s, " more, j") || !strings.Contains(s, "End the search, then close the help.") {
+	if s := text(m); strings.Contains(s, " more, j") ||
+		!strings.Contains(s, "End the search, then close the help.") {
 		t.Errorf("the end shows:\n%s", s)
 	}
 	send(m, "g")
@@ -176,14 +179,18 @@ func TestBackRetracesTheWay(t *testing.T) {
 		send(m, k)
 		seen = append(seen, m.work.current)
 	}
-	if got := fmt.Sprint(seen); got != "[posterior ladder posterior ladder posterior ranks overview overview]" {
+	if got := fmt.Sprint(
+		seen,
+	); got != "[posterior ladder posterior ladder posterior ranks overview overview]" {
 		t.Errorf("went %s", got)
 	}
 }
 
 // Footer, bar, help and palette show the keys that work.
 func TestRemappedKeysAreShown(t *testing.T) {
-	table, err := key.Default().Remap(map[string]map[string][]string{"everywhere": {"approve": {"ctrl+x"}, "help": {"f1"}}})
+	table, err := key.Default().Remap(map[string]map[string][]string{
+		"everywhere": {"approve": {"ctrl+x"}, "help": {"f1"}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +255,9 @@ func TestMouseNeverDecides(t *testing.T) {
 	for range 4 {
 		on(t, m, "Approve  ")
 	}
-	if m.decisions.dialog == nil || m.decisions.dialog.focus != buttonDo || len(src.decides) != 0 {
+	if m.decisions.dialog == nil ||
+		m.decisions.dialog.focus != buttonDo ||
+		len(src.decides) != 0 {
 		t.Fatalf("focus %+v, decided %v", m.decisions.dialog, src.decides)
 	}
 	every := 1
@@ -258,7 +267,8 @@ func TestMouseNeverDecides(t *testing.T) {
 	for at := 0; at < 24*80; at += every {
 		mouseAt(m, at%80, at/80)
 	}
-	if len(src.decides)+len(src.words)+len(src.tests)+src.freezes != 0 || m.decisions.dialog == nil {
+	if len(src.decides)+len(src.words)+len(src.tests)+src.freezes != 0 ||
+		m.decisions.dialog == nil {
 		t.Errorf("a click decided: %v, %v, %v, %d freezes", src.decides, src.words, src.tests, src.freezes)
 	}
 }
@@ -287,7 +297,8 @@ func TestMouseIsLeftToTheTerminal(t *testing.T) {
 		t.Error("the mouse is not taken")
 	}
 	send(m, "M")
-	if m.View().MouseMode != tea.MouseModeNone || !strings.Contains(m.notes.text, "M turns it on") {
+	if m.View().MouseMode != tea.MouseModeNone ||
+		!strings.Contains(m.notes.text, "M turns it on") {
 		t.Errorf("mode %v, says %q", m.View().MouseMode, m.notes.text)
 	}
 	on(t, m, "5 ladder")
@@ -315,10 +326,15 @@ func TestCursorFollowsTheFocus(t *testing.T) {
 // column as asked, whatever lies over the page.
 func TestGeometryAtEverySize(t *testing.T) {
 	drawsAlone(t)
-	widths, heights := []int{1, 2, 7, 19, 41, 59, 60, 61, 79, 80, 97, 120, 159, 200, 220}, []int{1, 2, 5, 11, 15, 16, 17, 23, 24, 33, 40, 59, 60, 70}
+	widths := []int{1, 2, 7, 19, 41, 59, 60, 61, 79, 80, 97, 120, 159, 200, 220}
+	heights := []int{1, 2, 5, 11, 15, 16, 17, 23, 24, 33, 40, 59, 60, 70}
 	src := &still{state: stateAt(t, moments[1].options, moments[1].iter, 0, wide)}
 	profile := colorprofile.ANSI256
-	m, err := New(src, Options{Theme: "dark", Profile: &profile, Now: newClock().now})
+	m, err := New(src, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     newClock().now,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,14 +343,18 @@ func TestGeometryAtEverySize(t *testing.T) {
 			m.Update(tea.WindowSizeMsg{Width: w, Height: h})
 			m.work.current = key.Pages[(i+j)%len(key.Pages)]
 			for _, k := range []string{"", "z", ":", "?", "a", "c"} {
-				m.help, m.decisions.dialog, m.prompt = nil, nil, nil
+				m.help = nil
+				m.decisions.dialog = nil
+				m.prompt = nil
 				if k != "" {
 					m.Update(keyMsg(k)) // a dialog's guard is not waited for
 				}
 				m.screen.dirty = true
 				checkGeometry(t, m.View().Content, w, h)
 			}
-			m.help, m.decisions.dialog, m.prompt = nil, nil, nil
+			m.help = nil
+			m.decisions.dialog = nil
+			m.prompt = nil
 			m.Update(keyMsg("esc"))
 		}
 	}
@@ -343,12 +363,30 @@ func TestGeometryAtEverySize(t *testing.T) {
 // The summary of a small screen says what matters first.
 func TestSummaryTellsWhatMatters(t *testing.T) {
 	for _, s := range [][2]int{{59, 15}, {40, 8}, {30, 10}} {
-		m := screen(t, moments[1], key.Overview, s[0], s[1], "dark", colorprofile.ASCII, false)
+		m := screen(
+			t,
+			moments[1],
+			key.Overview,
+			s[0],
+			s[1],
+			"dark",
+			colorprofile.ASCII,
+			false,
+		)
 		if out := text(m); !containsAll(out, "gpt-lab", "S2 for INC-0001 WAITS", "enlarge to") {
 			t.Errorf("at %v:\n%s", s, out)
 		}
 	}
-	m := screen(t, moment{"lost", enginetest.Proposed, 0, enginetest.Options{}}, key.Overview, 12, 1, "dark", colorprofile.ASCII, false)
+	m := screen(
+		t,
+		moment{"lost", enginetest.Proposed, 0, enginetest.Options{}},
+		key.Overview,
+		12,
+		1,
+		"dark",
+		colorprofile.ASCII,
+		false,
+	)
 	if out := text(m); !strings.Contains(out, "S2") {
 		t.Errorf("one short row must name what waits: %q", out)
 	}
@@ -371,7 +409,8 @@ func TestClicksChooseWhatIsDrawn(t *testing.T) {
 		m.work.showPage(c.page)
 		on(t, m, c.what)
 		if m.work.state.Rank() != c.rank || m.work.current != c.page {
-			t.Errorf("%s: a click on %q chose rank %d on %s", c.page, c.what, m.work.state.Rank(), m.work.current)
+			t.Errorf("%s: a click on %q chose rank %d on %s",
+				c.page, c.what, m.work.state.Rank(), m.work.current)
 		}
 		on(t, m, c.what)
 		if m.work.current != c.opened {
@@ -388,7 +427,10 @@ func TestDragMovesTheHairline(t *testing.T) {
 	before := text(m)
 	m.Update(tea.MouseMotionMsg{X: 50, Y: 8, Button: tea.MouseLeft})
 	m.Update(pointedMsg{})
-	if after := text(m); !strings.Contains(before, "(hairline") || !strings.Contains(after, "(hairline") || before == after {
+	after := text(m)
+	if !strings.Contains(before, "(hairline") ||
+		!strings.Contains(after, "(hairline") ||
+		before == after {
 		t.Errorf("dragged:\n%s", after)
 	}
 }
@@ -402,7 +444,8 @@ func TestEveryPaneOfEveryPageFillsIt(t *testing.T) {
 		n := len(m.work.panesOfPage())
 		for i := range n {
 			send(m, "z")
-			if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) {
+			s := text(m)
+			if !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) {
 				t.Errorf("%s, pane %d:\n%s", p, i+1, s)
 			}
 			checkGeometry(t, m.View().Content, 80, 24)
@@ -422,7 +465,8 @@ func TestPaneFillsThePage(t *testing.T) {
 	n := len(m.work.panesOfPage())
 	for i := range n {
 		send(m, "z")
-		if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) || s == whole {
+		s := text(m)
+		if !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) || s == whole {
 			t.Errorf("pane %d:\n%s", i+1, s)
 		}
 	}
@@ -439,10 +483,20 @@ func TestPaneFillsThePage(t *testing.T) {
 
 // Pages of one pane say so; the others let it fill the page and come back.
 func TestEveryPageOfPanesZooms(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	for page, want := range map[key.Scope]string{
-		key.Ranks: "map: pane 1 of 1", key.Grid: "grid: pane 1 of 1", key.Events: "events: pane 1 of 2", key.Overview: "pane 1 of", key.Ladder: "pane 1 of",
+		key.Ranks:    "map: pane 1 of 1",
+		key.Grid:     "grid: pane 1 of 1",
+		key.Events:   "events: pane 1 of 2",
+		key.Overview: "pane 1 of",
+		key.Ladder:   "pane 1 of",
 	} {
 		m.work.showPage(page)
 		whole := text(m)

@@ -62,14 +62,17 @@ func (d *display) setDrawTime(now time.Time) {
 // holdPages keeps the pages on a copy of the present state.
 func (d *display) holdPages(now time.Time) {
 	held := *d.live
-	d.state, d.pausedAt = &held, now
+	d.state = &held
+	d.pausedAt = now
 }
 
 // resumePages lets the pages follow again. It returns the filter of the held ranks, to be applied.
 func (d *display) resumePages() (rankFilter string) {
-	d.live.Filter, d.live.Metric = d.state.Filter, d.state.Metric
+	d.live.Filter = d.state.Filter
+	d.live.Metric = d.state.Metric
 	rankFilter = d.state.RankFilter()
-	d.state, d.pausedAt = d.live, time.Time{}
+	d.state = d.live
+	d.pausedAt = time.Time{}
 	return rankFilter
 }
 
@@ -100,7 +103,9 @@ func (d *display) browseTo(id string, now time.Time) bool {
 }
 
 func (d *display) listedIndex(id string) int {
-	return slices.IndexFunc(d.live.Snap().Incidents, func(i *falconv1.Incident) bool { return i.GetId() == id })
+	return slices.IndexFunc(d.live.Snap().Incidents, func(i *falconv1.Incident) bool {
+		return i.GetId() == id
+	})
 }
 
 // takeFetched takes the answer about the incident looked at, and returns why there is none, or "".
@@ -135,7 +140,9 @@ func (d *display) renewLooked(now time.Time) bool {
 		return false
 	}
 	i := d.listedIndex(d.look.id)
-	if i < 0 || !page.Open(d.live.Snap().Incidents[i]) && !page.Open(d.look.reply.GetIncidents()[0]) || now.Sub(d.look.asked) < renewPeriod {
+	if i < 0 ||
+		!page.Open(d.live.Snap().Incidents[i]) && !page.Open(d.look.reply.GetIncidents()[0]) ||
+		now.Sub(d.look.asked) < renewPeriod {
 		return false
 	}
 	d.look.asked = now
@@ -156,7 +163,8 @@ func (d *display) stepFrom(by int) (id, why string) {
 	case to < 0:
 		return "", "this is the present incident; [ goes to older ones"
 	case to >= len(list):
-		return "", fmt.Sprintf("%s is the oldest that is listed; :open INC-… shows any", list[len(list)-1].GetId())
+		return "", fmt.Sprintf("%s is the oldest that is listed; :open INC-… shows any",
+			list[len(list)-1].GetId())
 	default:
 		return list[to].GetId(), ""
 	}
@@ -192,7 +200,8 @@ func (d *display) awaitedState(asked string) *page.State {
 
 // waitingElse lists the other incidents that wait for a decision, the next one first.
 func (d *display) waitingElse(asked string) []string {
-	list, own := d.live.Waiting(), d.subjectState(asked).Incident().GetId()
+	list := d.live.Waiting()
+	own := d.subjectState(asked).Incident().GetId()
 	if i := slices.Index(list, own); i >= 0 {
 		list = slices.Concat(list[i+1:], list[:i])
 	}
@@ -210,7 +219,9 @@ func (d *display) drawnState(on key.Scope) *page.State {
 	return d.state.Showing(d.look.reply)
 }
 
-func showsIncident(on key.Scope) bool { return on == key.Ladder || on == key.Overview }
+func showsIncident(on key.Scope) bool {
+	return on == key.Ladder || on == key.Overview
+}
 
 // readOnlyReason returns why nothing can be decided on the incident looked at, or "".
 func (d *display) readOnlyReason() string {
@@ -220,7 +231,8 @@ func (d *display) readOnlyReason() string {
 	if _, ok := d.live.About(d.look.id); ok {
 		return ""
 	}
-	return d.look.id + " is shown to read; " + d.live.Key(key.Global, key.Why) + " goes back to the present incident"
+	return d.look.id + " is shown to read; " + d.live.Key(key.Global, key.Why) +
+		" goes back to the present incident"
 }
 
 // lookedID is the incident looked at in the present one's place, or "".

@@ -10,25 +10,40 @@ import (
 
 func TestExportWritesTheReport(t *testing.T) {
 	files := map[string]string{}
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	withPast(src)
-	opts := Options{Theme: "dark", Now: newClock().now, Recording: "/state/tonight.rec", Save: func(name string, data []byte) (string, error) {
-		files[name] = string(data)
-		return "/state/" + name, nil
-	}}
+	opts := Options{
+		Theme:     "dark",
+		Now:       newClock().now,
+		Recording: "/state/tonight.rec",
+		Save: func(name string, data []byte) (string, error) {
+			files[name] = string(data)
+			return "/state/" + name, nil
+		},
+	}
 	m := quiet(t, src, opts, 120, 40)
 	drive(m, "5")
 	drive(m, "[")
 	drive(m, "e")
-	if !strings.Contains(files["INC-0007.md"], "# INC-0007: network_congestion at n5-n6") || !strings.Contains(files["INC-0007.md"], "tonight.rec") ||
-		!strings.Contains(files["INC-0007.json"], `"id": "INC-0007"`) || !containsAll(m.notes.text, "/state/INC-0007.md") {
+	if !strings.Contains(files["INC-0007.md"], "# INC-0007: network_congestion at n5-n6") ||
+		!strings.Contains(files["INC-0007.md"], "tonight.rec") ||
+		!strings.Contains(files["INC-0007.json"], `"id": "INC-0007"`) ||
+		!containsAll(m.notes.text, "/state/INC-0007.md") {
 		t.Errorf("toast %q, files %v", m.notes.text, files)
 	}
-	opts.Save, opts.SaveNote = nil, "over SSH no file is written here"
+	opts.Save = nil
+	opts.SaveNote = "over SSH no file is written here"
 	m = quiet(t, src, opts, 120, 40)
 	answer(m, m.work.openIncident("INC-0007"))
 	_, cmd := m.Update(m.exportReport()())
-	if cmd == nil || !containsAll(m.notes.text, "over SSH no file is written here", "terminal may ignore it") {
+	if cmd == nil ||
+		!containsAll(m.notes.text, "over SSH no file is written here", "terminal may ignore it") {
 		t.Errorf("toast %q", m.notes.text)
 	}
 	src.past = nil
@@ -47,7 +62,8 @@ func TestTheEventUnderTheCursorIsCopied(t *testing.T) {
 	_, older := m.work.underCursor()
 	list := m.work.state.Feed.Events
 	for i, got := range []string{newest, older} {
-		if e := list[len(list)-1-i]; got != eventText(e) || !strings.Contains(got, e.Text) {
+		e := list[len(list)-1-i]
+		if got != eventText(e) || !strings.Contains(got, e.Text) {
 			t.Errorf("%q instead of %q", got, e.Text)
 		}
 	}

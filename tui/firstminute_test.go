@@ -21,7 +21,9 @@ func TestFiveKeysForTheSituation(t *testing.T) {
 		change func(*falconv1.SnapshotReply, time.Time)
 		keys   string
 	}{
-		"all is well": {func(s *falconv1.SnapshotReply, at time.Time) { s.Job.IterationUnixNs = at.UnixNano() }, "2 4 8 : R"},
+		"all is well": {func(s *falconv1.SnapshotReply, at time.Time) {
+			s.Job.IterationUnixNs = at.UnixNano()
+		}, "2 4 8 : R"},
 		"a recovery waits": {func(s *falconv1.SnapshotReply, at time.Time) {
 			s.Job.State, s.Recovery = string(falcon.JobRecovering), lostNode(at, "proposed")
 		}, "a v 7 O R"},
@@ -29,17 +31,36 @@ func TestFiveKeysForTheSituation(t *testing.T) {
 			s.Job.State, s.Recovery = string(falcon.JobRecovering), lostNode(at, "suspend")
 		}, "7 O R F 8"},
 		"a hang": {func(s *falconv1.SnapshotReply, at time.Time) {
-			s.Hang = &falconv1.Hang{SinceUnixNs: at.UnixNano(), Culprits: []*falconv1.HangPart{{Ranks: []int32{5}}}}
+			s.Hang = &falconv1.Hang{
+				SinceUnixNs: at.UnixNano(),
+				Culprits:    []*falconv1.HangPart{{Ranks: []int32{5}}},
+			}
 		}, "O 7 R 2 8"},
 		"it failed": {func(s *falconv1.SnapshotReply, at time.Time) {
-			s.Job.State, s.Job.End = "lost", &falconv1.JobEnd{How: "failed", First: []int32{5}}
+			s.Job.State = "lost"
+			s.Job.End = &falconv1.JobEnd{How: "failed", First: []int32{5}}
 		}, "O 7 8 R e"},
 		"it was stopped": {stoppedJob(falcon.EndsStopped, ""), "a v 7 O R"},
 		"an action waits": {slowWith(func(time.Time) []*falconv1.Action {
-			return []*falconv1.Action{{Id: "INC-0002/S2/1", Incident: "INC-0002", Rung: "S2", State: "proposed", BeforeMs: 300, PredictedMs: 250}}
+			return []*falconv1.Action{{
+				Id:          "INC-0002/S2/1",
+				Incident:    "INC-0002",
+				Rung:        "S2",
+				State:       "proposed",
+				BeforeMs:    300,
+				PredictedMs: 250,
+			}}
 		}), "a v i R F"},
 		"an action counts down": {slowWith(func(at time.Time) []*falconv1.Action {
-			return []*falconv1.Action{{Id: "INC-0002/S2/1", Incident: "INC-0002", Rung: "S2", State: "proposed", BeforeMs: 300, PredictedMs: 250, DeadlineUnixNs: at.Add(time.Minute).UnixNano()}}
+			return []*falconv1.Action{{
+				Id:             "INC-0002/S2/1",
+				Incident:       "INC-0002",
+				Rung:           "S2",
+				State:          "proposed",
+				BeforeMs:       300,
+				PredictedMs:    250,
+				DeadlineUnixNs: at.Add(time.Minute).UnixNano(),
+			}}
 		}), "v F a i R"},
 		"an incident": {slowWith(func(time.Time) []*falconv1.Action { return nil }), "i R x A S"},
 	} {
@@ -48,11 +69,14 @@ func TestFiveKeysForTheSituation(t *testing.T) {
 		for _, b := range page.Situation(m.work.live, key.Overview) {
 			got = append(got, b.Help().Key)
 		}
-		if list := strings.Join(got, " "); list != c.keys || len(got) > page.SituationMost {
+		list := strings.Join(got, " ")
+		if list != c.keys || len(got) > page.SituationMost {
 			t.Errorf("%s: %s, want %s\n%s", name, list, c.keys, text(m))
 		}
 		presses(m, "?")
-		if s := text(m); !strings.Contains(s, "now: ") || strings.Index(s, "now: ") > strings.Index(s, "overview") && strings.Contains(s, "│ overview") {
+		s := text(m)
+		if !strings.Contains(s, "now: ") ||
+			strings.Index(s, "now: ") > strings.Index(s, "overview") && strings.Contains(s, "│ overview") {
 			t.Errorf("%s: the help begins with\n%s", name, s)
 		}
 	}
@@ -74,8 +98,11 @@ func TestTheKeysStandBesideTheList(t *testing.T) {
 func TestThePaletteKnowsOtherWords(t *testing.T) {
 	m := overviewOf(t, func(*falconv1.SnapshotReply, time.Time) {})
 	for typed, want := range map[string]string{
-		"unfence": "lift NODE WHY", "back": "lift NODE WHY", "drain": "fence NODE WHY", "uncordon": "lift NODE WHY", "ack": "ack", "mute": "mute", "silence": "snooze", "kill": "fence NODE WHY",
-		"logs": "show output", "rollback": "undo", "unfreeze": "freeze", "reject": "veto", "audit": "events", "exit": "quit",
+		"unfence": "lift NODE WHY", "back": "lift NODE WHY", "drain": "fence NODE WHY",
+		"uncordon": "lift NODE WHY", "ack": "ack", "mute": "mute", "silence": "snooze",
+		"kill": "fence NODE WHY",
+		"logs": "show output", "rollback": "undo", "unfreeze": "freeze",
+		"reject": "veto", "audit": "events", "exit": "quit",
 	} {
 		p := newPalette(m.keys, m.keyScopes(true), typed, 80)
 		list, _ := p.list.Window(6)
@@ -94,22 +121,34 @@ func TestKeysOfATask(t *testing.T) {
 	frozen := func(s *falconv1.SnapshotReply, _ time.Time) {
 		s.Policy = &falconv1.Policy{Mode: "approve", Frozen: true}
 	}
-	fenced := func(s *falconv1.SnapshotReply, _ time.Time) { s.Fenced = []string{"n1"} }
+	fenced := func(s *falconv1.SnapshotReply, _ time.Time) {
+		s.Fenced = []string{"n1"}
+	}
 	for _, c := range []struct {
 		change func(*falconv1.SnapshotReply, time.Time)
 		keys   []string
 		done   func(*still) bool
 	}{
-		{frozen, []string{"F", "tab", "enter"}, func(s *still) bool { return len(s.policies) == 1 && !s.policies[0].GetFrozen() }},
+		{
+			frozen,
+			[]string{"F", "tab", "enter"},
+			func(s *still) bool {
+				return len(s.policies) == 1 && !s.policies[0].GetFrozen()
+			},
+		},
 		{fenced, []string{"7", "u", "tab", "enter"}, func(s *still) bool {
-			return len(s.words) == 1 && s.words[0].GetVerb() == "lift" && s.words[0].GetNode() == "n1" && s.words[0].GetReason() != ""
+			return len(s.words) == 1 &&
+				s.words[0].GetVerb() == "lift" &&
+				s.words[0].GetNode() == "n1" &&
+				s.words[0].GetReason() != ""
 		}},
 	} {
 		e := enginetest.New(enginetest.Options{})
 		e.AdvanceTo(30)
 		s := pictureOf(t, e, feed.Want{Rank: -1, Columns: 80})
 		c.change(s.Snap, time.Unix(0, s.Snap.GetAtUnixNs()))
-		src, clk := &still{state: s}, newClock()
+		src := &still{state: s}
+		clk := newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 		for _, k := range c.keys {
 			presses(m, k)
@@ -134,9 +173,21 @@ func TestLocalTimeBesideUTC(t *testing.T) {
 		{nil, nil, false},
 		{time.FixedZone("CEST", 7200), time.FixedZone("CEST", 7200), false},
 	} {
-		m := quiet(t, &still{state: pictureOf(t, e, wide)}, Options{Theme: "dark", Now: newClock().now, Local: c.local, Zone: c.shown}, 120, 40)
+		m := quiet(
+			t,
+			&still{state: pictureOf(t, e, wide)},
+			Options{
+				Theme: "dark",
+				Now:   newClock().now,
+				Local: c.local,
+				Zone:  c.shown,
+			},
+			120,
+			40,
+		)
 		m.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
-		if row := strings.Split(text(m), "\n")[1]; strings.Contains(row, " = 16:00 CEST") != c.want {
+		row := strings.Split(text(m), "\n")[1]
+		if strings.Contains(row, " = 16:00 CEST") != c.want {
 			t.Errorf("%v beside %v: %s", c.local, c.shown, row)
 		}
 	}

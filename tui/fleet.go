@@ -97,8 +97,15 @@ func leaveJob(m *Model) tea.Cmd {
 func NewFleet(src FleetSource, opts Options) (*Fleet, error) {
 	opts.fill()
 	f := &Fleet{
-		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true}, mouse: !opts.NoMouse, pending: opts.Open,
-		alerts: alert.NewNotifier(opts.Mute, opts.Silent, opts.Price), exporter: exporter{save: opts.Save, why: opts.SaveNote},
+		src:      src,
+		opts:     opts,
+		now:      opts.Now,
+		keys:     opts.Keys,
+		screen:   frameCache{dirty: true},
+		mouse:    !opts.NoMouse,
+		pending:  opts.Open,
+		alerts:   alert.NewNotifier(opts.Mute, opts.Silent, opts.Price),
+		exporter: exporter{save: opts.Save, why: opts.SaveNote},
 	}
 	var err error
 	if f.themes, f.skin, err = opts.look(); err != nil {
@@ -172,7 +179,11 @@ func (f *Fleet) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return f, f.tellVisited(msg.msg)
 	case jobsMsg:
 		f.jobs, f.screen.dirty = f.src.Jobs(), true
-		return f, tea.Batch(f.waitForJobs(fleetPeriod), f.alertIfDue(), f.openPending())
+		return f, tea.Batch(
+			f.waitForJobs(fleetPeriod),
+			f.alertIfDue(),
+			f.openPending(),
+		)
 	case fleetTickMsg:
 		f.screen.dirty = true
 		return f, tea.Batch(nextFleetTick(), f.alertIfDue(), f.themes.watchFile())
@@ -293,19 +304,31 @@ func (f *Fleet) enterJob(name string, to *link.Target) tea.Cmd {
 		return nil
 	}
 	opts := f.opts
-	opts.Context, opts.Open, opts.Mute, opts.NoMouse, opts.Theme = name, to, f.alerts.Muted(), !f.mouse, f.themes.theme.Name
+	opts.Context, opts.Open, opts.Mute, opts.NoMouse, opts.Theme = name,
+		to,
+		f.alerts.Muted(),
+		!f.mouse,
+		f.themes.theme.Name
 	opts.Save = savePrefixed(f.opts.Save, name)
 	m, err := New(src, opts)
 	if err != nil {
 		f.say(themes.Warn, name+" can't be opened: "+err.Error())
-		return func() tea.Msg { closeIt(); return nil }
+		return func() tea.Msg {
+			closeIt()
+			return nil
+		}
 	}
 	f.opts.Hint = false // it is the first start's
 	f.visits++
 	f.visit = &visit{f.visits, name, m, closeIt}
 	f.table.Choose(name)
 	cmds := []tea.Cmd{ofVisit(f.visits, m.Init())}
-	for _, msg := range []tea.Msg{tea.WindowSizeMsg{Width: f.w, Height: f.h}, f.terminal.env, f.terminal.profile, f.terminal.background} {
+	for _, msg := range []tea.Msg{
+		tea.WindowSizeMsg{Width: f.w, Height: f.h},
+		f.terminal.env,
+		f.terminal.profile,
+		f.terminal.background,
+	} {
 		if msg != nil {
 			cmds = append(cmds, f.tellVisited(msg))
 		}
@@ -322,7 +345,10 @@ func (f *Fleet) leaveVisited() tea.Cmd {
 		f.alerts.Mute()
 	}
 	f.jobs = f.src.Jobs()
-	cmds := []tea.Cmd{func() tea.Msg { v.close(); return nil }}
+	cmds := []tea.Cmd{func() tea.Msg {
+		v.close()
+		return nil
+	}}
 	if name := v.model.themes.theme.Name; name != f.themes.theme.Name {
 		cmds = append(cmds, f.themes.chooseTheme(name))
 	}
@@ -337,7 +363,11 @@ func (f *Fleet) alertIfDue() tea.Cmd {
 	}
 	jobs := make([]alert.OfJob, len(f.jobs))
 	for i, j := range f.jobs {
-		jobs[i] = alert.OfJob{Name: j.Name, State: j.State, Quiet: j.Name == visited}
+		jobs[i] = alert.OfJob{
+			Name:  j.Name,
+			State: j.State,
+			Quiet: j.Name == visited,
+		}
 	}
 	if text := f.alerts.StepJobs(f.now(), jobs); text != "" {
 		return tea.Raw(text)

@@ -16,7 +16,12 @@ import (
 
 // body is where the table is drawn: between two rows above and two below.
 func (f *Fleet) body() widget.Rect {
-	return widget.Rect{X: 0, Y: headerRows, W: f.w, H: max(0, f.h-headerRows-footerRows)}
+	return widget.Rect{
+		X: 0,
+		Y: headerRows,
+		W: f.w,
+		H: max(0, f.h-headerRows-footerRows),
+	}
 }
 
 // composeFleet draws the list of jobs.
@@ -47,7 +52,8 @@ func (f *Fleet) composeFleet() (string, *tea.Cursor) {
 // emptyText says why there is no row, and what to do.
 func (f *Fleet) emptyText() string {
 	if len(f.jobs) > 0 {
-		return "no job matches " + f.table.Filter.Text() + "; " + f.keys.Name(key.Back, key.Fleet) + " shows all"
+		return "no job matches " + f.table.Filter.Text() + "; " + f.keys.Name(key.Back, key.Fleet) +
+			" shows all"
 	}
 	return "No engine is known here. Add one with falcon context add NAME ADDRESS, or start a lab with falcon lab run."
 }
@@ -57,7 +63,9 @@ func (f *Fleet) drawHeader() string {
 	base := f.skin.pal.Style(themes.Header)
 	bold := base.With(themes.Bold).Lipgloss()
 	s := f.sum
-	left := " " + bold.Render("FLEET") + fmt.Sprintf(" %s, %s ranks", counted(len(f.jobs), "job"), phrase.Count(int64(s.Ranks)))
+	left := " " +
+		bold.Render("FLEET") +
+		fmt.Sprintf(" %s, %s ranks", counted(len(f.jobs), "job"), phrase.Count(int64(s.Ranks)))
 	for _, part := range s.Parts() {
 		left += "  " + f.skin.styled(part.Role, part.Text)
 	}
@@ -66,7 +74,8 @@ func (f *Fleet) drawHeader() string {
 	if s.First != nil {
 		second = " " + f.skin.styled(themes.Accent, s.First.Name+": "+s.First.Waits[0].Text())
 		if s.Waiting > 1 {
-			second += fmt.Sprintf("  +%d more, %s", s.Waiting-1, f.keys.Name(key.Next, key.Fleet))
+			second += fmt.Sprintf("  +%d more, %s",
+				s.Waiting-1, f.keys.Name(key.Next, key.Fleet))
 		}
 	}
 	lost := fleet.Cost(s.Lost, s.PerHour) + " "
@@ -87,10 +96,13 @@ func counted(n int, what string) string {
 func (f *Fleet) drawStatus() string {
 	left := " " + f.skin.styled(themes.Dim, f.table.Order.String())
 	if text := f.table.Filter.Text(); text != "" {
-		left += "  " + f.skin.styled(themes.Urgent, fmt.Sprintf(" /%s: %d of %s ", text, len(f.rows), counted(len(f.jobs), "job")))
+		left += "  " +
+			f.skin.styled(themes.Urgent, fmt.Sprintf(" /%s: %d of %s ",
+				text, len(f.rows), counted(len(f.jobs), "job")))
 	}
 	right := ""
-	if from, to := f.table.Shown(f.rows, f.body().H); to-from+1 < len(f.rows) {
+	from, to := f.table.Shown(f.rows, f.body().H)
+	if to-from+1 < len(f.rows) {
 		right = f.skin.styled(themes.Dim, fmt.Sprintf("%d-%d of %d ", from, to, len(f.rows)))
 	}
 	return layoutRow(f.skin.blankStyle(), f.w, left, right, 1)

@@ -91,7 +91,9 @@ func (f *Fleet) perform(a key.Action) tea.Cmd {
 }
 
 // presentRows are the rows now: a key acts on what is known now, and on the job by its name.
-func (f *Fleet) presentRows() []fleet.Row { return f.table.Rows(f.jobs, f.now()) }
+func (f *Fleet) presentRows() []fleet.Row {
+	return f.table.Rows(f.jobs, f.now())
+}
 
 func (f *Fleet) toggleMute() {
 	if f.alerts.Mute() {
@@ -135,7 +137,11 @@ func (f *Fleet) copyJob(r *fleet.Row) tea.Cmd {
 		f.say(themes.Dim, "there is no job under the cursor to copy")
 		return nil
 	}
-	note, cmd := f.exporter.copyText("what is known of "+r.Name, "copied.txt", strings.Join(r.Lines(f.now(), f.opts.Zone), "\n")+"\n")
+	note, cmd := f.exporter.copyText(
+		"what is known of "+r.Name,
+		"copied.txt",
+		strings.Join(r.Lines(f.now(), f.opts.Zone), "\n")+"\n",
+	)
 	f.say(themes.Good, note)
 	return cmd
 }
@@ -148,7 +154,10 @@ func (f *Fleet) handleMouse(msg tea.MouseMsg) tea.Cmd {
 	}
 	switch msg.(type) {
 	case tea.MouseWheelMsg:
-		notch := map[tea.MouseButton]key.Action{tea.MouseWheelUp: key.Up, tea.MouseWheelDown: key.Down}[at.Button]
+		notch := map[tea.MouseButton]key.Action{
+			tea.MouseWheelUp:   key.Up,
+			tea.MouseWheelDown: key.Down,
+		}[at.Button]
 		if f.help == nil {
 			f.table.Act(notch, f.presentRows(), 0)
 		} else if notch == key.Up {
@@ -158,7 +167,10 @@ func (f *Fleet) handleMouse(msg tea.MouseMsg) tea.Cmd {
 		}
 	case tea.MouseClickMsg:
 		to := f.targets.At(at.X, at.Y-headerRows)
-		if at.Button != tea.MouseLeft || f.help != nil || to.Kind != widget.TargetRow || int(to.N) >= len(f.rows) {
+		if at.Button != tea.MouseLeft ||
+			f.help != nil ||
+			to.Kind != widget.TargetRow ||
+			int(to.N) >= len(f.rows) {
 			return nil
 		}
 		name := f.rows[to.N].Name // as it was drawn: rows may have moved since
@@ -199,7 +211,9 @@ func (f *Fleet) jobNamed(name string) *fleet.Job {
 		switch {
 		case j.Name == name:
 			return j
-		case found == nil && j.State.Conn == feed.Live && j.State.Snap.GetJob().GetName() == name:
+		case found == nil &&
+			j.State.Conn == feed.Live &&
+			j.State.Snap.GetJob().GetName() == name:
 			found = j
 		}
 	}
@@ -231,7 +245,8 @@ func savePrefixed(save Saver, job string) Saver {
 		return nil
 	}
 	safe := strings.Map(func(r rune) rune {
-		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-') {
+		if r < 128 &&
+			(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-') {
 			return r
 		}
 		return '-'

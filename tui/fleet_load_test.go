@@ -34,7 +34,13 @@ func fleetEngines(t testing.TB, n, hung int) []fleet.Target {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	var out []fleet.Target
 	for i := range n {
-		e := enginetest.New(enginetest.Options{TP: 4, DP: 125, PP: 2, Healthy: i%7 != 0, Job: fmt.Sprintf("job-%03d", i)})
+		e := enginetest.New(enginetest.Options{
+			TP:      4,
+			DP:      125,
+			PP:      2,
+			Healthy: i%7 != 0,
+			Job:     fmt.Sprintf("job-%03d", i),
+		})
 		e.AdvanceTo(int64(40 + i%13))
 		path := filepath.Join(dir, fmt.Sprintf("%d.sock", i))
 		lis, err := net.Listen("unix", path)
@@ -42,10 +48,18 @@ func fleetEngines(t testing.TB, n, hung int) []fleet.Target {
 			t.Fatal(err)
 		}
 		t.Cleanup(e.Serve(lis).Close)
-		out = append(out, fleet.Target{Name: fmt.Sprintf("prod-%03d", i), Address: path, Dial: func() (*grpc.ClientConn, error) { return feed.Dial(path) }})
+		out = append(out, fleet.Target{
+			Name:    fmt.Sprintf("prod-%03d", i),
+			Address: path,
+			Dial:    func() (*grpc.ClientConn, error) { return feed.Dial(path) },
+		})
 	}
 	for i := range hung {
-		out = append(out, fleet.Target{Name: fmt.Sprintf("hung-%03d", i), Address: "mem", Dial: hungEngine(t)})
+		out = append(out, fleet.Target{
+			Name:    fmt.Sprintf("hung-%03d", i),
+			Address: "mem",
+			Dial:    hungEngine(t),
+		})
 	}
 	return out
 }
@@ -64,10 +78,15 @@ func hungEngine(t testing.TB) func() (*grpc.ClientConn, error) {
 			go func() { _, _ = io.Copy(io.Discard, c) }()
 		}
 	}()
-	t.Cleanup(func() { _ = lis.Close(); <-ended })
+	t.Cleanup(func() {
+		_ = lis.Close()
+		<-ended
+	})
 	return func() (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///hung", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return lis.DialContext(ctx)
+			}))
 	}
 }
 
@@ -75,7 +94,13 @@ func hungEngine(t testing.TB) func() (*grpc.ClientConn, error) {
 func BenchmarkFleetCompose100(b *testing.B) {
 	for _, size := range [][2]int{{80, 24}, {120, 40}, {200, 60}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
-			f := quietFleet(b, hundred(b, 100), Options{Theme: "dark"}, size[0], size[1])
+			f := quietFleet(
+				b,
+				hundred(b, 100),
+				Options{Theme: "dark"},
+				size[0],
+				size[1],
+			)
 			b.ReportAllocs()
 			for b.Loop() {
 				f.screen.dirty = true
@@ -103,10 +128,17 @@ func startFleet(t testing.TB, targets []fleet.Target, w, h int) *realFleet {
 	}
 	x := &realFleet{model: f, out: &counter{wrote: make(chan struct{}, 1)}}
 	in, keys := io.Pipe()
-	x.prog = newProgram(context.Background(), f, Terminal{In: in, Out: x.out, Env: []string{"TERM=xterm-256color"}},
+	x.prog = newProgram(context.Background(), f, Terminal{
+		In:  in,
+		Out: x.out,
+		Env: []string{"TERM=xterm-256color"},
+	},
 		tea.WithWindowSize(w, h), tea.WithColorProfile(profile), tea.WithoutSignals())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _, _ = x.prog.Run() }()
+	go func() {
+		defer close(ended)
+		_, _ = x.prog.Run()
+	}()
 	x.stop = func() {
 		x.prog.Kill()
 		_ = keys.Close()
@@ -124,7 +156,9 @@ func startFleet(t testing.TB, targets []fleet.Target, w, h int) *realFleet {
 
 // settledBut reports whether all engines but those of a kind have answered.
 func settledBut(src *fleet.Fleet, kind string) bool {
-	return !slices.ContainsFunc(src.Jobs(), func(j *fleet.Job) bool { return j.Name[:len(kind)] != kind && j.State.Received.IsZero() })
+	return !slices.ContainsFunc(src.Jobs(), func(j *fleet.Job) bool {
+		return j.Name[:len(kind)] != kind && j.State.Received.IsZero()
+	})
 }
 
 // From a key to the first byte of what it changes, on the list of 100 jobs of 1,000 ranks whose
@@ -189,7 +223,10 @@ func TestMemoryOfAFleet(t *testing.T) {
 		}
 		after := heap() - before
 		runtime.KeepAlive(f)
-		t.Logf("a console of 100 jobs and 100,000 ranks holds %.1f MB (both ends of its connections, which are in this process, among it), after three visits %.1f MB", float64(list)/1e6, float64(after)/1e6)
+		t.Logf(
+			"a console of 100 jobs and 100,000 ranks holds %.1f MB (both ends of its connections, which are in this process, among it), after three visits %.1f MB",
+			float64(list)/1e6, float64(after)/1e6,
+		)
 		if after-list > fleetBytes/4 {
 			t.Errorf("visits leave %d bytes behind", after-list)
 		}
@@ -207,17 +244,21 @@ func TestHungEnginesSlowNoKey(t *testing.T) {
 	defer src.Close()
 	f := quietFleet(t, src, Options{Theme: "dark", Now: time.Now}, 100, 30)
 	until := time.Now().Add(patience)
-	for src.Jobs()[0].State.Received.IsZero() || src.Client("hung-007") == nil || src.Client("hung-003") == nil {
+	for src.Jobs()[0].State.Received.IsZero() ||
+		src.Client("hung-007") == nil ||
+		src.Client("hung-003") == nil {
 		if time.Now().After(until) {
 			t.Fatal("the one engine that answers is not shown")
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	f.Update(jobsMsg{})
-	if !containsAll(stripped(f), "prod-000", "1 training", "hung-007") && !containsAll(stripped(f), "prod-000", "1 slow", "hung-007") {
+	if !containsAll(stripped(f), "prod-000", "1 training", "hung-007") &&
+		!containsAll(stripped(f), "prod-000", "1 slow", "hung-007") {
 		t.Errorf("\n%s", stripped(f))
 	}
-	const most = 2500 * time.Millisecond // far above what keys cost; one that waited for a pull would take 3 s
+	// far above what keys cost; one that waited for a pull would take 3 s
+	const most = 2500 * time.Millisecond
 	start := time.Now()
 	f.table.Choose("hung-003")
 	for range 5 {

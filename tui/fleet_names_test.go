@@ -30,7 +30,11 @@ func TestAlertsNameTheJob(t *testing.T) {
 	}
 	worse := func(name string) {
 		broken := &standing{}
-		j := broken.add(t, name, scriptedJob("x", enginetest.Proposed+4, enginetest.Options{}))
+		j := broken.add(
+			t,
+			name,
+			scriptedJob("x", enginetest.Proposed+4, enginetest.Options{}),
+		)
 		i := slices.IndexFunc(s.jobs, func(x *fleet.Job) bool { return x.Name == name })
 		s.jobs[i] = j
 		f.jobs = s.Jobs()
@@ -40,7 +44,8 @@ func TestAlertsNameTheJob(t *testing.T) {
 	if cmd == nil {
 		t.Fatal("nothing rings for prod-b")
 	}
-	if raw := fmt.Sprint(cmd()); !strings.Contains(raw, "Falcon prod-b: ") || !strings.Contains(raw, "\a") {
+	raw := fmt.Sprint(cmd())
+	if !strings.Contains(raw, "Falcon prod-b: ") || !strings.Contains(raw, "\a") {
 		t.Errorf("%q", raw)
 	}
 	pass := func() { // and pictures go on coming
@@ -57,7 +62,11 @@ func TestAlertsNameTheJob(t *testing.T) {
 		t.Errorf("the list rings for the job that is visited: %q", fmt.Sprint(cmd()))
 	}
 	next := &still{state: s.sources["prod-a"].state}
-	next.state = pictureOf(t, scriptedJob("llama", enginetest.Proposed+4, enginetest.Options{}), wide)
+	next.state = pictureOf(
+		t,
+		scriptedJob("llama", enginetest.Proposed+4, enginetest.Options{}),
+		wide,
+	)
 	f.visit.model.alertIfDue() // primes
 	f.Update(jobMsg{f.visit.number, updateMsg{next.state}})
 	pressAll(f, "0")
@@ -71,7 +80,13 @@ func TestAlertsNameTheJob(t *testing.T) {
 func TestVisitedAlertsNameTheJob(t *testing.T) {
 	clk := newClock()
 	src := &still{state: stateAt(t, enginetest.Options{Healthy: true}, 40, 0, wide)}
-	m := quiet(t, src, Options{Theme: "dark", Now: clk.now, Context: "prod-a"}, 100, 30)
+	m := quiet(
+		t,
+		src,
+		Options{Theme: "dark", Now: clk.now, Context: "prod-a"},
+		100,
+		30,
+	)
 	m.Update(tea.EnvMsg{"TERM=xterm-kitty", "KITTY_WINDOW_ID=1"})
 	m.Update(tea.BlurMsg{})
 	m.alertIfDue()
@@ -108,7 +123,8 @@ func TestLinksNameTheJob(t *testing.T) {
 		t.Fatalf("a link from one job to another: %+v", f.visit)
 	}
 	f.visit.model.Update(updateMsg{s.sources["prod-b"].state})
-	if w := f.visit.model.work; w.current != key.Ranks || w.state.Rank() != 3 {
+	w := f.visit.model.work
+	if w.current != key.Ranks || w.state.Rank() != 3 {
 		t.Errorf("it shows %s, rank %d", w.current, w.state.Rank())
 	}
 	cmd = f.visit.model.work.openTyped("rank/3?job=nobody")
@@ -116,17 +132,31 @@ func TestLinksNameTheJob(t *testing.T) {
 	if f.visit == nil || !strings.Contains(stripped(f), "no job here is called nobody") {
 		t.Errorf("\n%s", stripped(f))
 	}
-	m := quiet(t, s.sources["prod-b"], Options{Theme: "dark", Now: newClock().now}, 100, 30)
-	if m.work.openTyped("rank/3?job=other") != nil || !strings.Contains(text(m), "this console shows qwen-moe") {
+	m := quiet(
+		t,
+		s.sources["prod-b"],
+		Options{Theme: "dark", Now: newClock().now},
+		100,
+		30,
+	)
+	if m.work.openTyped("rank/3?job=other") != nil ||
+		!strings.Contains(text(m), "this console shows qwen-moe") {
 		t.Errorf("\n%s", text(m))
 	}
 }
 
 // Files that are written in a job carry its name, whatever characters it has.
 func TestExportsNameTheJob(t *testing.T) {
-	for job, want := range map[string]string{"prod-a": "prod-a-INC-0001.md", "../../x y/é": "x-y---INC-0001.md", "..": "-INC-0001.md"} {
+	for job, want := range map[string]string{
+		"prod-a":      "prod-a-INC-0001.md",
+		"../../x y/é": "x-y---INC-0001.md",
+		"..":          "-INC-0001.md",
+	} {
 		got := ""
-		_, _ = savePrefixed(func(name string, _ []byte) (string, error) { got = name; return name, nil }, job)("INC-0001.md", nil)
+		_, _ = savePrefixed(func(name string, _ []byte) (string, error) {
+			got = name
+			return name, nil
+		}, job)("INC-0001.md", nil)
 		if got != want {
 			t.Errorf("%q: %q, want %q", job, got, want)
 		}

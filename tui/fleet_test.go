@@ -40,8 +40,12 @@ type standing struct {
 func (s *standing) Jobs() []*fleet.Job       { return slices.Clone(s.jobs) }
 func (s *standing) Changed() <-chan struct{} { return nil }
 func (s *standing) Done() <-chan struct{}    { return nil }
-func (s *standing) Blur(away bool)           { s.blurred = away }
-func (s *standing) Pull(name string)         { s.pulled = append(s.pulled, name) }
+func (s *standing) Blur(away bool) {
+	s.blurred = away
+}
+func (s *standing) Pull(name string) {
+	s.pulled = append(s.pulled, name)
+}
 
 func (s *standing) Open(name string) (feed.Source, func(), error) {
 	src := s.sources[name]
@@ -59,8 +63,15 @@ func (s *standing) add(t interface{ Fatal(...any) }, name string, e *enginetest.
 	}
 	at := newClock().now()
 	j := &fleet.Job{
-		Name: name, Address: "/run/falcon/" + name + ".sock", Revision: int(r.GetBrief().GetRevision()),
-		State: &feed.State{Snap: proto.CloneOf(r), Conn: feed.Live, Since: at, Received: at},
+		Name:     name,
+		Address:  "/run/falcon/" + name + ".sock",
+		Revision: int(r.GetBrief().GetRevision()),
+		State: &feed.State{
+			Snap:     proto.CloneOf(r),
+			Conn:     feed.Live,
+			Since:    at,
+			Received: at,
+		},
 	}
 	s.jobs = append(s.jobs, j)
 	if s.sources == nil {
@@ -84,9 +95,28 @@ func scriptedJob(job string, iter int64, o enginetest.Options) *enginetest.Engin
 func mixed(t interface{ Fatal(...any) }) *standing {
 	s := &standing{}
 	at := newClock().now()
-	s.add(t, "prod-a", scriptedJob("llama-70b", enginetest.Proposed+4, enginetest.Options{TP: 4, DP: 16, PP: 8}))
-	s.add(t, "prod-b", scriptedJob("qwen-moe", enginetest.Proposed+4, enginetest.Options{TP: 8, DP: 16, PP: 1, Role: "viewer", Second: true}))
-	s.add(t, "prod-c", scriptedJob("mixtral-8x22b-pretraining-of-november", 40, enginetest.Options{DP: 64, TP: 8, PP: 4, Healthy: true}))
+	s.add(
+		t,
+		"prod-a",
+		scriptedJob("llama-70b", enginetest.Proposed+4, enginetest.Options{
+			TP: 4,
+			DP: 16,
+			PP: 8,
+		}),
+	)
+	s.add(t, "prod-b", scriptedJob("qwen-moe", enginetest.Proposed+4, enginetest.Options{
+		TP:     8,
+		DP:     16,
+		PP:     1,
+		Role:   "viewer",
+		Second: true,
+	}))
+	s.add(t, "prod-c", scriptedJob("mixtral-8x22b-pretraining-of-november", 40, enginetest.Options{
+		DP:      64,
+		TP:      8,
+		PP:      4,
+		Healthy: true,
+	}))
 	hang := scriptedJob("dbrx", 40, enginetest.Options{Healthy: true})
 	hang.Hang(true)
 	s.add(t, "prod-d", hang)
@@ -96,15 +126,33 @@ func mixed(t interface{ Fatal(...any) }) *standing {
 	back := scriptedJob("falcon-7b", 30, enginetest.Options{Healthy: true})
 	back.Lose(falcon.RecoveryReplace)
 	s.add(t, "staging-2", back)
-	auto := s.add(t, "auto", scriptedJob("phi", enginetest.Proposed+1, enginetest.Options{Auto: true}))
-	auto.State.Snap.GetLadder().GetProposal().DeadlineUnixNs = auto.State.Snap.AtUnixNs + int64(42*time.Second)
+	auto := s.add(
+		t,
+		"auto",
+		scriptedJob("phi", enginetest.Proposed+1, enginetest.Options{Auto: true}),
+	)
+	auto.State.Snap.GetLadder().GetProposal().DeadlineUnixNs = auto.State.Snap.AtUnixNs +
+		int64(42*time.Second)
 	s.add(t, "new", scriptedJob("olmo", 5, enginetest.Options{}))
 	s.add(t, "done", scriptedJob("gpt-2", enginetest.End, enginetest.Options{}))
 	s.add(t, "old", scriptedJob("bert", 40, enginetest.Options{Healthy: true})).Revision = 0
-	lost := s.add(t, "away-since", scriptedJob("opt-175b", 40, enginetest.Options{Healthy: true}))
-	lost.State.Conn, lost.State.Err, lost.State.Since = feed.Lost, "dial unix /run/falcon/away-since.sock: connect: connection refused", at.Add(-4*time.Minute)
-	lost.State.Received, lost.Retry, lost.Tries = at.Add(-5*time.Minute), at.Add(12*time.Second), 7
-	s.jobs = append(s.jobs, &fleet.Job{Name: "lab-1", Found: true, Address: "/tmp/falcon-lab-0/run-1/falcon.sock", State: &feed.State{Snap: &falconv1.SnapshotReply{}, Since: at}})
+	lost := s.add(
+		t,
+		"away-since",
+		scriptedJob("opt-175b", 40, enginetest.Options{Healthy: true}),
+	)
+	lost.State.Conn = feed.Lost
+	lost.State.Err = "dial unix /run/falcon/away-since.sock: connect: connection refused"
+	lost.State.Since = at.Add(-4 * time.Minute)
+	lost.State.Received = at.Add(-5 * time.Minute)
+	lost.Retry = at.Add(12 * time.Second)
+	lost.Tries = 7
+	s.jobs = append(s.jobs, &fleet.Job{
+		Name:    "lab-1",
+		Found:   true,
+		Address: "/tmp/falcon-lab-0/run-1/falcon.sock",
+		State:   &feed.State{Snap: &falconv1.SnapshotReply{}, Since: at},
+	})
 	return s
 }
 
@@ -189,7 +237,11 @@ var fleetScenes = []struct {
 	{"help", mixed, []string{"?"}},
 	{"name", mixed, []string{"o", "j"}},
 	{"empty", func(interface{ Fatal(...any) }) *standing { return &standing{} }, nil},
-	{"hundred", func(t interface{ Fatal(...any) }) *standing { return hundred(t, 100) }, strings.Fields("n n ctrl+d")},
+	{
+		"hundred",
+		func(t interface{ Fatal(...any) }) *standing { return hundred(t, 100) },
+		strings.Fields("n n ctrl+d"),
+	},
 }
 
 // sceneSources are the scenes' fleets, made once: a hundred take a while.
@@ -199,7 +251,12 @@ var sceneSources = map[int]*standing{}
 func hundred(t interface{ Fatal(...any) }, n int) *standing {
 	s := &standing{}
 	for i := range n {
-		o := enginetest.Options{TP: 4, DP: 125, PP: 2, Healthy: i%7 != 0}
+		o := enginetest.Options{
+			TP:      4,
+			DP:      125,
+			PP:      2,
+			Healthy: i%7 != 0,
+		}
 		e := enginetest.New(o)
 		e.AdvanceTo(int64(40 + i%13))
 		s.add(t, fmt.Sprintf("job-%03d", i), e)
@@ -213,7 +270,13 @@ func fleetScreen(t *testing.T, i, w, h int, theme string, profile colorprofile.P
 	if sceneSources[i] == nil {
 		sceneSources[i] = x.src(t)
 	}
-	f := quietFleet(t, sceneSources[i], Options{Theme: theme, Profile: &profile, ASCII: ascii}, w, h)
+	f := quietFleet(
+		t,
+		sceneSources[i],
+		Options{Theme: theme, Profile: &profile, ASCII: ascii},
+		w,
+		h,
+	)
 	pressAll(f, x.keys...)
 	f.screen.dirty = true
 	return f
@@ -226,8 +289,20 @@ func TestGoldenFleet(t *testing.T) {
 	var digests strings.Builder
 	for i, x := range fleetScenes {
 		for _, s := range sizes {
-			f := fleetScreen(t, i, s[0], s[1], "dark", colorprofile.TrueColor, false)
-			golden(t, fmt.Sprintf("text/fleet-%s-%dx%d.txt", x.name, s[0], s[1]), fleetText(f))
+			f := fleetScreen(
+				t,
+				i,
+				s[0],
+				s[1],
+				"dark",
+				colorprofile.TrueColor,
+				false,
+			)
+			golden(
+				t,
+				fmt.Sprintf("text/fleet-%s-%dx%d.txt", x.name, s[0], s[1]),
+				fleetText(f),
+			)
 			for _, profile := range themes.Profiles {
 				for _, theme := range []string{"dark", "light"} {
 					view := fleetScreen(t, i, s[0], s[1], theme, profile, false).View().Content
@@ -235,7 +310,8 @@ func TestGoldenFleet(t *testing.T) {
 						checkGeometry(t, view, s[0], s[1])
 					}
 					checkColours(t, view, profile)
-					fmt.Fprintf(&digests, "%s %dx%d %s %s %x\n", x.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
+					fmt.Fprintf(&digests, "%s %dx%d %s %s %x\n",
+						x.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
 				}
 			}
 		}
@@ -282,7 +358,9 @@ func TestEnterAndBack(t *testing.T) {
 		t.Fatal("esc leaves the job while there is a page to go back to")
 	}
 	pressAll(f, "esc")
-	if f.visit != nil || !slices.Equal(s.closed, []string{name}) || f.table.Chosen(f.presentRows()).Name != name {
+	if f.visit != nil ||
+		!slices.Equal(s.closed, []string{name}) ||
+		f.table.Chosen(f.presentRows()).Name != name {
 		t.Fatalf("esc does not come back: %v closed", s.closed)
 	}
 	pressAll(f, "enter", "2", "5", "0")
@@ -301,14 +379,21 @@ func TestNothingToEnter(t *testing.T) {
 	s := mixed(t)
 	f := quietFleet(t, s, Options{Theme: "dark"}, 120, 40)
 	f.table.Choose("lab-1")
-	if pressAll(f, "enter"); f.visit != nil || !strings.Contains(stripped(f), "lab-1 can't be opened: its engine is not connected yet") {
+	if pressAll(f, "enter"); f.visit != nil ||
+		!strings.Contains(stripped(f), "lab-1 can't be opened: its engine is not connected yet") {
 		t.Errorf("\n%s", stripped(f))
 	}
 	pressAll(f, "r")
 	if !slices.Equal(s.pulled, []string{"lab-1"}) {
 		t.Errorf("pulled %v", s.pulled)
 	}
-	m := quiet(t, s.sources["prod-a"], Options{Theme: "dark", Now: newClock().now}, 80, 24)
+	m := quiet(
+		t,
+		s.sources["prod-a"],
+		Options{Theme: "dark", Now: newClock().now},
+		80,
+		24,
+	)
 	m.Update(keyMsg("0"))
 	m.Update(keyMsg("esc"))
 	if !strings.Contains(text(m), "falcon console --all") {
@@ -341,7 +426,9 @@ func TestDialogStaysInItsJob(t *testing.T) {
 	f := quietFleet(t, s, Options{Theme: "dark", Now: clk.now}, 120, 40)
 	f.table.Choose("prod-a")
 	pressAll(f, "enter", "a", "0", "tab")
-	if f.visit == nil || f.visit.name != "prod-a" || f.visit.model.decisions.dialog == nil {
+	if f.visit == nil ||
+		f.visit.name != "prod-a" ||
+		f.visit.model.decisions.dialog == nil {
 		t.Fatal("0 left the job with its dialog open")
 	}
 	_, last := f.Update(jobMsg{f.visit.number, leaveMsg{}}) // however it comes about
@@ -369,7 +456,9 @@ func TestLateAnswersAreDropped(t *testing.T) {
 	f.table.Choose("prod-a")
 	pressAll(f, "enter")
 	old := f.visit.number
-	cmd := ofVisit(old, tea.Batch(func() tea.Msg { return answerMsg{done: "S2 is approved"} }, func() tea.Msg { return leaveMsg{} }))
+	cmd := ofVisit(old, tea.Batch(func() tea.Msg {
+		return answerMsg{done: "S2 is approved"}
+	}, func() tea.Msg { return leaveMsg{} }))
 	pressAll(f, "0")
 	f.table.Choose("auto")
 	pressAll(f, "enter")
@@ -380,7 +469,9 @@ func TestLateAnswersAreDropped(t *testing.T) {
 	for _, c := range batch {
 		f.Update(c())
 	}
-	if f.visit == nil || f.visit.name != "auto" || strings.Contains(stripped(f), "approved") {
+	if f.visit == nil ||
+		f.visit.name != "auto" ||
+		strings.Contains(stripped(f), "approved") {
 		t.Errorf("an answer of prod-a reached auto:\n%s", stripped(f))
 	}
 }
@@ -388,7 +479,8 @@ func TestLateAnswersAreDropped(t *testing.T) {
 // Messages of the library are the program's: they are not marked.
 func TestLibrarysMessagesPass(t *testing.T) {
 	for _, cmd := range []tea.Cmd{tea.Quit, tea.Raw("x"), tea.SetClipboard("x"), tea.RequestBackgroundColor} {
-		if msg := ofVisit(3, cmd)(); fmt.Sprintf("%T", msg) != fmt.Sprintf("%T", cmd()) {
+		msg := ofVisit(3, cmd)()
+		if fmt.Sprintf("%T", msg) != fmt.Sprintf("%T", cmd()) {
 			t.Errorf("%T became %T", cmd(), msg)
 		}
 	}
@@ -406,7 +498,13 @@ func TestNoApprovalReachesAnotherJob(t *testing.T) {
 	sent := 0
 	base := map[string]*feed.State{}
 	for i, name := range []string{"a", "b", "c"} {
-		state := stateAt(t, enginetest.Options{Job: "job-" + name}, enginetest.Proposed+2, 0, wide)
+		state := stateAt(
+			t,
+			enginetest.Options{Job: "job-" + name},
+			enginetest.Proposed+2,
+			0,
+			wide,
+		)
 		state.Snap = proto.CloneOf(state.Snap)
 		state.Snap.GetLadder().GetProposal().PlanHash = "plan-" + name
 		for _, x := range state.Snap.GetLadder().GetActions() {
@@ -422,12 +520,21 @@ func TestNoApprovalReachesAnotherJob(t *testing.T) {
 		s := &standing{sources: map[string]*still{}}
 		for _, name := range []string{"a", "b", "c"} {
 			s.sources[name] = &still{state: base[name]}
-			s.jobs = append(s.jobs, &fleet.Job{Name: name, Revision: 1, State: base[name]})
+			s.jobs = append(s.jobs, &fleet.Job{
+				Name:     name,
+				Revision: 1,
+				State:    base[name],
+			})
 		}
 		f := quietFleet(t, s, Options{Theme: "dark", Now: clk.now}, 100, 30)
 		for range rapid.IntRange(1, 80).Draw(t, "n") {
-			k := rapid.SampledFrom([]string{"enter", "enter", "a", "a", "a", "tab", "tab", "esc", "0", "j", "k", "n", "v", "x", "F", "5", "left", "right", "down", "y"}).Draw(t, "key")
-			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 500, 1600}).Draw(t, "ms")) * time.Millisecond)
+			k := rapid.SampledFrom([]string{
+				"enter", "enter", "a", "a", "a", "tab", "tab", "esc", "0", "j", "k", "n", "v", "x",
+				"F", "5", "left", "right", "down", "y",
+			}).Draw(t, "key")
+			clk.pass(
+				time.Duration(rapid.SampledFrom([]int{0, 50, 500, 1600}).Draw(t, "ms")) * time.Millisecond,
+			)
 			at, may := "", false
 			if f.visit != nil {
 				at, may = f.visit.name, fullPath(f.visit.model, k)

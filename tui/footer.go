@@ -66,7 +66,8 @@ func bindingWidth(b key.Binding) int {
 
 // draw returns the footer from column x of row y on in w columns, and where it can be tapped.
 func (f *footer) draw(skin *skin, x, y, w int) (string, []zone) {
-	text, zones := skin.shortHelp(w, f.page), footerZones(f.page, x, y, w)
+	text := skin.shortHelp(w, f.page)
+	zones := footerZones(f.page, x, y, w)
 	if !f.cut {
 		return text, zones
 	}

@@ -21,14 +21,32 @@ func lastRow(m *Model) string {
 
 // Every page, at every size: help, freeze and quit are in the footer, and can be clicked.
 func TestFooterKeepsHelpFreezeQuit(t *testing.T) {
-	for _, size := range [][2]int{{minWidth, minHeight}, {72, 20}, {80, 24}, {100, 30}, {120, 40}, {160, 50}, {200, 60}} {
+	for _, size := range [][2]int{
+		{minWidth, minHeight},
+		{72, 20},
+		{80, 24},
+		{100, 30},
+		{120, 40},
+		{160, 50},
+		{200, 60},
+	} {
 		for _, p := range key.Pages {
 			for _, mo := range moments {
-				m := screen(t, mo, p, size[0], size[1], "dark", colorprofile.TrueColor, false)
+				m := screen(
+					t,
+					mo,
+					p,
+					size[0],
+					size[1],
+					"dark",
+					colorprofile.TrueColor,
+					false,
+				)
 				row := lastRow(m)
 				for _, want := range []string{"? help", "F freeze", "q quit"} {
 					if !strings.Contains(row, want) {
-						t.Errorf("page %s, %s, %d×%d: %q lacks %q", p, mo.name, size[0], size[1], row, want)
+						t.Errorf("page %s, %s, %d×%d: %q lacks %q",
+							p, mo.name, size[0], size[1], row, want)
 					}
 				}
 			}
@@ -39,7 +57,16 @@ func TestFooterKeepsHelpFreezeQuit(t *testing.T) {
 // A key in the footer is tapped where it is shown, behind the mark of what was left out too.
 func TestFooterTapsWhatItShows(t *testing.T) {
 	for _, w := range []int{60, 80, 120, 200} {
-		m := screen(t, moments[1], key.Ranks, w, 24, "dark", colorprofile.TrueColor, false)
+		m := screen(
+			t,
+			moments[1],
+			key.Ranks,
+			w,
+			24,
+			"dark",
+			colorprofile.TrueColor,
+			false,
+		)
 		row := lastRow(m)
 		at := strings.Index(row, "? help")
 		cells := len([]rune(row[:at]))
@@ -56,8 +83,24 @@ func TestFooterCutsTheLastFirst(t *testing.T) {
 	list := key.Default().Footer(key.Ranks, key.Global)
 	for w := minWidth - 2; w < 150; w++ {
 		f := fitFooter(list, w)
-		text, _ := f.draw(screen(t, moment{"x", 54, 0, enginetest.Options{}}, key.Ranks, 80, 24, "dark", colorprofile.ASCII, false).skin, 0, 0, w)
-		own := slices.DeleteFunc(slices.Clone(list), func(b key.Binding) bool { return f.cut && slices.Contains(alwaysShown, b.Action) })
+		text, _ := f.draw(
+			screen(
+				t,
+				moment{"x", 54, 0, enginetest.Options{}},
+				key.Ranks,
+				80,
+				24,
+				"dark",
+				colorprofile.ASCII,
+				false,
+			).skin,
+			0,
+			0,
+			w,
+		)
+		own := slices.DeleteFunc(slices.Clone(list), func(b key.Binding) bool {
+			return f.cut && slices.Contains(alwaysShown, b.Action)
+		})
 		for i, b := range f.page {
 			if b.Action != own[i].Action {
 				t.Fatalf("%d columns: %s in the place of %s", w, b.Action, own[i].Action)

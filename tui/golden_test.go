@@ -59,13 +59,33 @@ func containsAll(s string, parts ...string) bool {
 	return true
 }
 
-func text(m *Model) string { return ansi.Strip(m.View().Content) }
+func text(m *Model) string {
+	return ansi.Strip(m.View().Content)
+}
 
 // screen composes one page of one moment.
-func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profile colorprofile.Profile, ascii bool) *Model {
+func screen(
+	t testing.TB,
+	mo moment,
+	p key.Scope,
+	w, h int,
+	theme string,
+	profile colorprofile.Profile,
+	ascii bool,
+) *Model {
 	t.Helper()
-	src := &still{state: stateAt(t, mo.options, mo.iter, mo.approve, feed.Want{Rank: -1, Columns: int32(w), RunLengths: 128, Recent: 60})}
-	m, err := New(src, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
+	src := &still{state: stateAt(t, mo.options, mo.iter, mo.approve, feed.Want{
+		Rank:       -1,
+		Columns:    int32(w),
+		RunLengths: 128,
+		Recent:     60,
+	})}
+	m, err := New(src, Options{
+		Theme:   theme,
+		Profile: &profile,
+		Now:     newClock().now,
+		ASCII:   ascii,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +130,28 @@ func TestGoldenText(t *testing.T) {
 	for _, p := range key.Pages {
 		for _, mo := range moments {
 			m := screen(t, mo, p, 80, 24, "dark", colorprofile.TrueColor, false)
-			golden(t, fmt.Sprintf("text/%s-%s-80x24.txt", p, mo.name), trimRows(text(m)))
+			golden(
+				t,
+				fmt.Sprintf("text/%s-%s-80x24.txt", p, mo.name),
+				trimRows(text(m)),
+			)
 		}
 		for _, s := range sizes[1:] {
-			m := screen(t, moments[1], p, s[0], s[1], "dark", colorprofile.TrueColor, false)
-			golden(t, fmt.Sprintf("text/%s-proposed-%dx%d.txt", p, s[0], s[1]), trimRows(text(m)))
+			m := screen(
+				t,
+				moments[1],
+				p,
+				s[0],
+				s[1],
+				"dark",
+				colorprofile.TrueColor,
+				false,
+			)
+			golden(
+				t,
+				fmt.Sprintf("text/%s-proposed-%dx%d.txt", p, s[0], s[1]),
+				trimRows(text(m)),
+			)
 		}
 		m := screen(t, moments[1], p, 80, 24, "dark", colorprofile.ASCII, true)
 		golden(t, fmt.Sprintf("text/%s-proposed-80x24-ascii.txt", p), trimRows(text(m)))
@@ -135,7 +172,8 @@ func TestGoldenStyled(t *testing.T) {
 						view := m.View().Content
 						checkGeometry(t, view, s[0], s[1])
 						checkColours(t, view, profile)
-						fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n", p, mo.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
+						fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n",
+							p, mo.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
 					}
 				}
 			}
@@ -144,7 +182,11 @@ func TestGoldenStyled(t *testing.T) {
 	golden(t, "styled.sums", digests.String())
 	for _, profile := range themes.Profiles {
 		m := screen(t, moments[1], key.Overview, 80, 24, "dark", profile, false)
-		golden(t, fmt.Sprintf("styled/overview-proposed-80x24-%s.ansi", strings.ToLower(profile.String())), m.View().Content+"\n")
+		golden(
+			t,
+			fmt.Sprintf("styled/overview-proposed-80x24-%s.ansi", strings.ToLower(profile.String())),
+			m.View().Content+"\n",
+		)
 	}
 }
 
@@ -183,7 +225,8 @@ func richness(params []string) colorprofile.Profile {
 		case (n == 38 || n == 48) && i+1 < len(params) && params[i+1] == "2":
 			return colorprofile.TrueColor
 		case n == 38 || n == 48:
-			most, i = max(most, colorprofile.ANSI256), i+2
+			most = max(most, colorprofile.ANSI256)
+			i += 2
 		case n >= 30 && n <= 47 || n >= 90 && n <= 107:
 			most = max(most, colorprofile.ANSI)
 		}
@@ -230,7 +273,8 @@ func (l look) digest(t *testing.T, m *Model, name string) string {
 	t.Helper()
 	view := m.View().Content
 	checkColours(t, view, l.profile)
-	return fmt.Sprintf("%s %dx%d %s %s %x\n", name, m.w, m.h, l.profile, l.theme, sha256.Sum256([]byte(view)))
+	return fmt.Sprintf("%s %dx%d %s %s %x\n",
+		name, m.w, m.h, l.profile, l.theme, sha256.Sum256([]byte(view)))
 }
 
 // Dialogs, help, prompt and the small summary.
@@ -239,24 +283,55 @@ func TestGoldenOverlays(t *testing.T) {
 	for _, o := range overlays {
 		for _, s := range sizes {
 			for look := range looks() {
-				m := screen(t, moments[1], key.Overview, s[0], s[1], look.theme, look.profile, false)
+				m := screen(
+					t,
+					moments[1],
+					key.Overview,
+					s[0],
+					s[1],
+					look.theme,
+					look.profile,
+					false,
+				)
 				for _, k := range o.keys {
 					m.Update(keyMsg(k))
 				}
 				digests.WriteString(look.digest(t, m, o.name))
 				if look == plainLook && s[0] < 200 {
-					golden(t, fmt.Sprintf("text/overlay-%s-%dx%d.txt", o.name, s[0], s[1]), trimRows(text(m)))
+					golden(
+						t,
+						fmt.Sprintf("text/overlay-%s-%dx%d.txt", o.name, s[0], s[1]),
+						trimRows(text(m)),
+					)
 				}
 			}
 		}
-		m := screen(t, moments[1], key.Overview, 80, 24, "dark", colorprofile.ASCII, true)
+		m := screen(
+			t,
+			moments[1],
+			key.Overview,
+			80,
+			24,
+			"dark",
+			colorprofile.ASCII,
+			true,
+		)
 		for _, k := range o.keys {
 			m.Update(keyMsg(k))
 		}
 		golden(t, "text/overlay-"+o.name+"-80x24-ascii.txt", trimRows(text(m)))
 	}
 	golden(t, "overlays.sums", digests.String())
-	m := screen(t, moments[1], key.Overview, 50, 12, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		t,
+		moments[1],
+		key.Overview,
+		50,
+		12,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	golden(t, "text/summary-50x12.txt", trimRows(text(m)))
 }
 
@@ -279,7 +354,16 @@ func TestEverySizeIsExact(t *testing.T) {
 }
 
 func TestViewIsCached(t *testing.T) {
-	m := screen(t, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		t,
+		moments[1],
+		key.Overview,
+		120,
+		40,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	m.View()
 	n := m.screen.drawn
 	for range 100 {
@@ -293,7 +377,16 @@ func TestViewIsCached(t *testing.T) {
 }
 
 func BenchmarkCompose120x40(b *testing.B) {
-	m := screen(b, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		b,
+		moments[1],
+		key.Overview,
+		120,
+		40,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	b.ReportAllocs()
 	for b.Loop() {
 		m.screen.dirty = true
@@ -302,7 +395,16 @@ func BenchmarkCompose120x40(b *testing.B) {
 }
 
 func BenchmarkComposeDialog120x40(b *testing.B) {
-	m := screen(b, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		b,
+		moments[1],
+		key.Overview,
+		120,
+		40,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	m.Update(keyMsg("a"))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -22,7 +22,9 @@ type stride struct {
 	by   time.Duration
 }
 
-func (s *stride) now() time.Time { return s.from().Add(s.by) }
+func (s *stride) now() time.Time {
+	return s.from().Add(s.by)
+}
 
 // pacePerson gives a model's keys a person's pace.
 func pacePerson(m *Model) {

@@ -29,7 +29,12 @@ type helpBox struct {
 
 func newHelpBox(table *key.Map, s ...key.Scope) *helpBox {
 	rest := []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}
-	return &helpBox{searchPane: newSearchPane(table), scopes: s, rest: rest, title: "KEYS"}
+	return &helpBox{
+		searchPane: newSearchPane(table),
+		scopes:     s,
+		rest:       rest,
+		title:      "KEYS",
+	}
 }
 
 // handleKey handles a key on a screen of w columns and reports whether to close the help.
@@ -54,7 +59,10 @@ func (h *helpBox) helpLines(w int) []page.Line {
 		for _, b := range h.now { // a row each: the page's own keys are to be seen too
 			name := b.Help().Key
 			text := "  " + name + blankText(helpKeyW-widget.Width(name)-1) + page.InShort(b)
-			out = append(out, page.Line{Text: widget.Cut(text, w), Role: themes.Text})
+			out = append(out, page.Line{
+				Text: widget.Cut(text, w),
+				Role: themes.Text,
+			})
 		}
 	}
 	for _, s := range slices.Concat(h.scopes, h.rest) {
@@ -66,7 +74,11 @@ func (h *helpBox) helpLines(w int) []page.Line {
 		out = append(out, keyLines(list, w)...)
 	}
 	if len(out) == 0 {
-		out = wrapLines(themes.Dim, "No key here has "+fmt.Sprintf("%q", h.wanted)+" in its name or sentence.", w)
+		out = wrapLines(
+			themes.Dim,
+			"No key here has "+fmt.Sprintf("%q", h.wanted)+" in its name or sentence.",
+			w,
+		)
 	}
 	return out
 }
@@ -80,7 +92,10 @@ func keyLines(list []key.Binding, w int) []page.Line {
 			if i == 0 {
 				name = b.Help().Key
 			}
-			out = append(out, page.Line{Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
+			out = append(out, page.Line{
+				Text: "  " + name + blankText(helpKeyW-widget.Width(name)-1) + l,
+				Role: themes.Text,
+			})
 		}
 	}
 	return out
@@ -90,7 +105,8 @@ func keyLines(list []key.Binding, w int) []page.Line {
 func openHelp(m *Model) {
 	m.help = newHelpBox(m.keys, m.keyScopes(false)...)
 	x := page.First(m.work.live)
-	m.help.now, m.help.first = m.offeredKeys(page.Situation(m.work.live, m.work.current)), page.Say(m.work.live, &x)
+	m.help.now, m.help.first = m.offeredKeys(page.Situation(m.work.live, m.work.current)),
+		page.Say(m.work.live, &x)
 }
 
 // foundBindings are the bindings of a scope that have a key and hold what is wanted.
@@ -99,14 +115,17 @@ func (h *helpBox) foundBindings(s key.Scope) []key.Binding {
 	want := strings.ToLower(strings.TrimSpace(h.wanted))
 	for _, b := range h.table.In(s) {
 		text := strings.ToLower(b.Help().Desc + " " + b.Sentence + " " + actionName(b.Action))
-		if len(b.Keys()) > 0 && (strings.Contains(text, want) || b.Help().Key == strings.TrimSpace(h.wanted)) {
+		if len(b.Keys()) > 0 &&
+			(strings.Contains(text, want) || b.Help().Key == strings.TrimSpace(h.wanted)) {
 			out = append(out, b)
 		}
 	}
 	return out
 }
 
-func blankText(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
+func blankText(n int) string {
+	return fmt.Sprintf("%*s", max(1, n), "")
+}
 
 // drawOver draws the help over the page; its bottom edge counts the hidden lines.
 func (h *helpBox) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
@@ -116,5 +135,11 @@ func (h *helpBox) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
 	if h.wanted != "" {
 		title = widget.Cut(title+" with "+h.wanted, box.W-8)
 	}
-	return s.framedLayer(box, title, moreBelow(&h.pane, h.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
+	return s.framedLayer(
+		box,
+		title,
+		moreBelow(&h.pane, h.table.Name(key.Down, key.Help)+" ↓"),
+		themes.Accent,
+		rows,
+	)
 }

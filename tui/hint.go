@@ -17,7 +17,8 @@ type hint struct {
 // hintText is the hint in the words of the key table.
 func (h *hint) hintText(keys *key.Map, mouse bool) string {
 	name := func(a key.Action) string { return keys.Name(a, key.Global) }
-	text := fmt.Sprintf("New here? %s shows the keys, %s finds anything, %s-%s pages", name(key.ShowHelp), name(key.Command), name(key.ShowOverview), name(key.ShowEvents))
+	text := fmt.Sprintf("New here? %s shows the keys, %s finds anything, %s-%s pages",
+		name(key.ShowHelp), name(key.Command), name(key.ShowOverview), name(key.ShowEvents))
 	if mouse {
 		text += ", " + name(key.Mouse) + " frees the mouse"
 	}
@@ -33,5 +34,8 @@ func (h *hint) markSeen() tea.Cmd {
 	if h.seen == nil {
 		return nil
 	}
-	return func() tea.Msg { h.seen(); return nil }
+	return func() tea.Msg {
+		h.seen()
+		return nil
+	}
 }

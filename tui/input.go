@@ -56,6 +56,7 @@ func showInput(in *textinput.Model, w, x, y int) (string, *tea.Cursor) {
 	in.SetCursor(in.Position()) // lays the text out for the width
 	before := lipgloss.Width(string([]rune(in.Value())[:in.Position()]))
 	at := in.Cursor()
-	at.X, at.Y = x+min(before, w-1), y
+	at.X = x + min(before, w-1)
+	at.Y = y
 	return in.View(), at
 }

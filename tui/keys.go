@@ -87,12 +87,22 @@ func (m *Model) handleSmallKey(k tea.KeyPressMsg) tea.Cmd {
 
 // hasOverlay reports whether something lies over the page and owns keys and mouse.
 func (m *Model) hasOverlay() bool {
-	return m.help != nil || m.output != nil || m.decisions.dialog != nil || m.prompt != nil || m.work.marks.asks != ""
+	return m.help != nil ||
+		m.output != nil ||
+		m.decisions.dialog != nil ||
+		m.prompt != nil ||
+		m.work.marks.asks != ""
 }
 
 var shows = map[key.Action]key.Scope{
-	key.ShowOverview: key.Overview, key.ShowRanks: key.Ranks, key.ShowGrid: key.Grid,
-	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowRecovery: key.Recovery, key.ShowEvents: key.Events,
+	key.ShowOverview:  key.Overview,
+	key.ShowRanks:     key.Ranks,
+	key.ShowGrid:      key.Grid,
+	key.ShowPosterior: key.Posterior,
+	key.ShowLadder:    key.Ladder,
+	key.ShowValidate:  key.Validate,
+	key.ShowRecovery:  key.Recovery,
+	key.ShowEvents:    key.Events,
 }
 
 func (m *Model) perform(a key.Action) tea.Cmd {
@@ -118,7 +128,11 @@ func (m *Model) perform(a key.Action) tea.Cmd {
 	case key.Copy:
 		return m.copyUnderCursor()
 	case key.CopyLink:
-		return m.copyText("link "+m.work.linkToHere().String(), "link.txt", m.work.linkToHere().String()+"\n")
+		return m.copyText(
+			"link "+m.work.linkToHere().String(),
+			"link.txt",
+			m.work.linkToHere().String()+"\n",
+		)
 	case key.Mute:
 		m.toggleMute()
 	case key.Command:
@@ -360,9 +374,15 @@ func (m *Model) runCommand(words []string) tea.Cmd {
 	switch words[0] {
 	case commandTest:
 		return m.openTestDialog(words[1:])
-	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift), string(decision.VerbBar), string(decision.VerbUnbar):
-		return m.decisions.askDemand(m.whoDecides(), decision.Verb(words[0]), words[1:])
-	case decision.SayAck, decision.SaySnooze, decision.SayWake, decision.SayAssign, decision.SayNote, decision.SayHandOver:
+	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift),
+		string(decision.VerbBar), string(decision.VerbUnbar):
+		return m.decisions.askDemand(
+			m.whoDecides(),
+			decision.Verb(words[0]),
+			words[1:],
+		)
+	case decision.SayAck, decision.SaySnooze, decision.SayWake, decision.SayAssign,
+		decision.SayNote, decision.SayHandOver:
 		return m.decisions.say(m.whoDecides(), words[0], words[1:])
 	case "mute":
 		m.toggleMute()
@@ -383,7 +403,10 @@ func (m *Model) runCommand(words []string) tea.Cmd {
 	case "q", "quit":
 		return m.askToQuit()
 	default:
-		m.notes.showNote(themes.Warn, "no command "+strconv.Quote(words[0])+"; "+m.keys.Name(key.Command, key.Global)+" lists them all")
+		m.notes.showNote(
+			themes.Warn,
+			"no command "+strconv.Quote(words[0])+"; "+m.keys.Name(key.Command, key.Global)+" lists them all",
+		)
 	}
 	return nil
 }

@@ -21,9 +21,22 @@ func TestGoldenLadder(t *testing.T) {
 		{"automatic", enginetest.Proposed + 4, 0, enginetest.Options{Auto: true}},
 	} {
 		for _, s := range sizes {
-			m := screen(t, mo, key.Ladder, s[0], s[1], "dark", colorprofile.TrueColor, false)
+			m := screen(
+				t,
+				mo,
+				key.Ladder,
+				s[0],
+				s[1],
+				"dark",
+				colorprofile.TrueColor,
+				false,
+			)
 			checkGeometry(t, m.View().Content, s[0], s[1])
-			golden(t, fmt.Sprintf("text/ladder-%s-%dx%d.txt", mo.name, s[0], s[1]), trimRows(text(m)))
+			golden(
+				t,
+				fmt.Sprintf("text/ladder-%s-%dx%d.txt", mo.name, s[0], s[1]),
+				trimRows(text(m)),
+			)
 		}
 		m := screen(t, mo, key.Ladder, 80, 24, "dark", colorprofile.ASCII, true)
 		golden(t, fmt.Sprintf("text/ladder-%s-80x24-ascii.txt", mo.name), trimRows(text(m)))
@@ -46,7 +59,9 @@ func TestAutomaticIsSaidInWords(t *testing.T) {
 		t.Errorf("the bar:\n%s", s)
 	}
 	presses(m, "5")
-	if s := text(m); !containsAll(s, "AUTOMATIC UP TO S2: S2 in 19 s unless vetoed; 2 of 3 S2 actions this hour") {
+	if s := text(
+		m,
+	); !containsAll(s, "AUTOMATIC UP TO S2: S2 in 19 s unless vetoed; 2 of 3 S2 actions this hour") {
 		t.Errorf("the ladder:\n%s", s)
 	}
 	src.state.Snap.Policy.Frozen = true
@@ -64,11 +79,32 @@ func TestARungThatWasTakenSaysHowItStands(t *testing.T) {
 		want           []string
 	}{
 		{enginetest.Proposed + 2, 0, []string{waits}},
-		{enginetest.Proposed + 2, enginetest.Proposed + 1, []string{"S2 (shift micro-batches) approved by maria; the ranks are agreeing on an iteration"}},
-		{enginetest.Proposed + 5, enginetest.Proposed + 1, []string{"In force since iteration 53, approved by maria; its gain is being measured. If wrong:"}},
-		{enginetest.Proposed + 12, enginetest.Proposed + 1, []string{"In force since iteration 53, approved by maria, and kept: 400 ms → 262 ms measured", "It is undone when the fault clears"}},
+		{
+			enginetest.Proposed + 2,
+			enginetest.Proposed + 1,
+			[]string{"S2 (shift micro-batches) approved by maria; the ranks are agreeing on an iteration"},
+		},
+		{
+			enginetest.Proposed + 5,
+			enginetest.Proposed + 1,
+			[]string{"In force since iteration 53, approved by maria; its gain is being measured. If wrong:"},
+		},
+		{
+			enginetest.Proposed + 12,
+			enginetest.Proposed + 1,
+			[]string{
+				"In force since iteration 53, approved by maria, and kept: 400 ms → 262 ms measured",
+				"It is undone when the fault clears",
+			},
+		},
 	} {
-		src := &still{state: stateAt(t, enginetest.Options{}, c.iter, c.approved, wide)}
+		src := &still{state: stateAt(
+			t,
+			enginetest.Options{},
+			c.iter,
+			c.approved,
+			wide,
+		)}
 		m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
 		for _, k := range []string{"5", "k", "k", "k", "k", "j"} { // onto S2
 			send(m, k)

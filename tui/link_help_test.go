@@ -33,7 +33,8 @@ type line struct {
 }
 
 func (l *line) start() {
-	l.in, l.ended = make(chan []byte, 1<<16), make(chan struct{})
+	l.in = make(chan []byte, 1<<16)
+	l.ended = make(chan struct{})
 	type parcel struct {
 		b   []byte
 		due time.Time
@@ -92,17 +93,33 @@ type farTerm struct {
 }
 
 // startFar plays one console in a bubble; a test runs within it.
-func startFar(t *testing.T, state *feed.State, p key.Scope, down, up line, draws bool, test func(x *farTerm)) {
+func startFar(
+	t *testing.T,
+	state *feed.State,
+	p key.Scope,
+	down, up line,
+	draws bool,
+	test func(x *farTerm),
+) {
 	t.Helper()
 	startSignals()
 	synctest.Test(t, func(t *testing.T) {
-		x := &farTerm{src: newScript(), ended: make(chan struct{}), down: &down, up: &up}
+		x := &farTerm{
+			src:   newScript(),
+			ended: make(chan struct{}),
+			down:  &down,
+			up:    &up,
+		}
 		state.Received = time.Now()
 		x.src.latest.Store(state)
 		if draws {
 			x.emu = vt.NewEmulator(80, 24)
 			drained := make(chan struct{})
-			go func() { defer close(drained); _, _ = io.Copy(io.Discard, x.emu) }() // it is asked beside it
+			// it is asked beside it
+			go func() {
+				defer close(drained)
+				_, _ = io.Copy(io.Discard, x.emu)
+			}()
 			defer func() {
 				if pipe, ok := x.emu.InputPipe().(io.Closer); ok {
 					_ = pipe.Close()
@@ -111,7 +128,11 @@ func startFar(t *testing.T, state *feed.State, p key.Scope, down, up line, draws
 			}()
 		}
 		profile := colorprofile.ASCII
-		m, err := New(x.src, Options{Theme: "dark", Profile: &profile, QuitNote: "the job ends too"})
+		m, err := New(x.src, Options{
+			Theme:    "dark",
+			Profile:  &profile,
+			QuitNote: "the job ends too",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,14 +140,22 @@ func startFar(t *testing.T, state *feed.State, p key.Scope, down, up line, draws
 		m.work.showPage(p)
 		x.model = m
 		in, keys := io.Pipe()
-		x.up.from, x.down.from = time.Now(), time.Now()
+		x.up.from = time.Now()
+		x.down.from = time.Now()
 		x.up.to = func(b []byte) { _, _ = keys.Write(b) }
 		x.down.to = x.show
 		x.up.start()
 		x.down.start()
-		x.prog = newProgram(t.Context(), m, Terminal{In: in, Out: x, Env: []string{"TERM=xterm-256color"}},
+		x.prog = newProgram(t.Context(), m, Terminal{
+			In:  in,
+			Out: x,
+			Env: []string{"TERM=xterm-256color"},
+		},
 			tea.WithWindowSize(80, 24), tea.WithColorProfile(profile), tea.WithoutSignals())
-		go func() { defer close(x.ended); _, _ = x.prog.Run() }()
+		go func() {
+			defer close(x.ended)
+			_, _ = x.prog.Run()
+		}()
 		time.Sleep(time.Second)
 		test(x)
 		close(x.src.done)
@@ -162,7 +191,9 @@ func (x *farTerm) show(b []byte) {
 		return
 	}
 	screen := ansi.Strip(x.emu.Render())
-	if !slices.ContainsFunc(x.wants, func(s string) bool { return !strings.Contains(screen, s) }) {
+	if !slices.ContainsFunc(x.wants, func(s string) bool {
+		return !strings.Contains(screen, s)
+	}) {
 		x.shown = time.Now()
 	}
 }
@@ -199,7 +230,9 @@ func (x *farTerm) types(text []byte, speed int) {
 	}
 }
 
-func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
+func pick[T any](r *rand.Rand, list []T) T {
+	return list[r.IntN(len(list))]
+}
 
 // take takes one byte: positions and questions for them are followed, and all is drawn where
 // the terminal draws.
@@ -209,7 +242,10 @@ func (x *farTerm) take(c byte) {
 	if i := bytes.LastIndexByte(p.seq, 0x1b); i > 0 {
 		p.seq = append(p.seq[:0], p.seq[i:]...)
 	}
-	if !bytes.HasPrefix(p.seq, []byte("\x1b[")) || c < 0x40 || c > 0x7e || c == '[' {
+	if !bytes.HasPrefix(p.seq, []byte("\x1b[")) ||
+		c < 0x40 ||
+		c > 0x7e ||
+		c == '[' {
 		return
 	}
 	switch {

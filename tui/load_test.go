@@ -35,7 +35,11 @@ func heap() int64 {
 func loaded(t testing.TB, src feed.Source) *Model {
 	t.Helper()
 	profile := colorprofile.TrueColor
-	m, err := New(src, Options{Theme: "dark", Profile: &profile, Now: newClock().now})
+	m, err := New(src, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     newClock().now,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,9 +129,11 @@ func TestMemoryOfASession(t *testing.T) {
 	each := (heap() - before) / more
 	runtime.KeepAlive(models)
 	runtime.KeepAlive(one)
-	t.Logf("a console of its own holds %.1f MB, one more session of a hub %d kB", float64(alone)/1e6, each/1000)
+	t.Logf("a console of its own holds %.1f MB, one more session of a hub %d kB",
+		float64(alone)/1e6, each/1000)
 	if alone > sessionBytes || each > sessionBytes/8 {
-		t.Errorf("a console of its own holds %d bytes, one more session of a hub %d; want at most %d and %d", alone, each, sessionBytes, sessionBytes/8)
+		t.Errorf("a console of its own holds %d bytes, one more session of a hub %d; want at most %d and %d",
+			alone, each, sessionBytes, sessionBytes/8)
 	}
 }
 
@@ -142,8 +148,13 @@ func prepared(b *testing.B) (*enginetest.Engine, [2]*feed.State) {
 	var states [2]*feed.State
 	for i := range states {
 		e.Advance(1)
-		states[i] = pictureOf(b, e, feed.Want{Rank: -1, Columns: 120, RunLengths: 64})
-		states[i].Columns, states[i].Snap.Ranks = columns.Of(len(states[i].Snap.Ranks), states[i].Snap.Ranks), nil
+		states[i] = pictureOf(b, e, feed.Want{
+			Rank:       -1,
+			Columns:    120,
+			RunLengths: 64,
+		})
+		states[i].Columns, states[i].Snap.Ranks = columns.Of(len(states[i].Snap.Ranks), states[i].Snap.Ranks),
+			nil
 		states[i].Memo = &feed.Memo{}
 		page.Prepare(states[i], filter.Filter{})
 	}
@@ -235,7 +246,12 @@ func BenchmarkComposeCharts100k(b *testing.B) {
 			for i := range 24 * 60 * 60 {
 				at := time.Unix(0, snap.GetAtUnixNs()).Add(time.Duration(i-24*60*60) * time.Second)
 				for k := range page.Measures {
-					m.work.live.Course.Of(k).AddSpread(at, 100, 150+float64(i%50), 210)
+					m.work.live.Course.Of(k).AddSpread(
+						at,
+						100,
+						150+float64(i%50),
+						210,
+					)
 				}
 			}
 			m.work.showPage(key.Posterior)

@@ -32,7 +32,10 @@ type place struct {
 // askForMark waits for the letter; with no marks there is nowhere to go.
 func (v *workspace) askForMark(a key.Action) {
 	if a == key.GoMark && len(v.marks.at) == 0 {
-		v.showNote(themes.Dim, "there are no marks yet; "+v.keys.Name(key.SetMark, key.Global)+" and a letter marks a place")
+		v.showNote(
+			themes.Dim,
+			"there are no marks yet; "+v.keys.Name(key.SetMark, key.Global)+" and a letter marks a place",
+		)
 		return
 	}
 	v.marks.asks = a
@@ -63,9 +66,18 @@ func (v *workspace) setMarkAt(letter rune) {
 	if v.marks.at == nil {
 		v.marks.at = map[rune]place{}
 	}
-	x := place{where: v.linkToHere(), pane: v.zoomed[v.current], following: v.state.Following(), incident: v.lookedID()}
+	x := place{
+		where:     v.linkToHere(),
+		pane:      v.zoomed[v.current],
+		following: v.state.Following(),
+		incident:  v.lookedID(),
+	}
 	v.marks.at[letter] = x
-	v.showNote(themes.Good, "marked as "+string(letter)+": "+x.where.String()+"; "+v.keys.Name(key.GoMark, key.Global)+" "+string(letter)+" comes back")
+	v.showNote(
+		themes.Good,
+		"marked as "+string(letter)+": "+x.where.String()+"; "+v.keys.Name(key.GoMark, key.Global)+
+			" "+string(letter)+" comes back",
+	)
 }
 
 // goToMark shows a marked place as it was left.
@@ -114,7 +126,11 @@ func (k *marks) drawList(s *skin, over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, w, len(rows)+2)
 	rows = rows[:min(len(rows), box.H-2)]
 	for i, r := range rows {
-		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
+		rows[i] = lipgloss.PlaceHorizontal(
+			w-4,
+			lipgloss.Left,
+			ansi.Truncate(r, w-4, "…"),
+		)
 	}
 	return s.framedLayer(box, title, "", themes.Accent, rows)
 }

@@ -24,8 +24,16 @@ func TestAMarkComesBack(t *testing.T) {
 		t.Fatalf("the list:\n%s", s)
 	}
 	send(m, "x")
-	if m.work.current != key.Ranks || m.work.state.Rank() != rank || len(m.work.state.Picks()) != picks || m.work.zoomed[key.Ranks] != 1 || m.work.look == nil || m.work.look.id != "INC-0001" || m.work.state.Following() {
-		t.Errorf("back on %s, rank %d, %d picks, pane %d, %+v", m.work.current, m.work.state.Rank(), len(m.work.state.Picks()), m.work.zoomed[key.Ranks], m.work.look)
+	if m.work.current != key.Ranks ||
+		m.work.state.Rank() != rank ||
+		len(m.work.state.Picks()) != picks ||
+		m.work.zoomed[key.Ranks] != 1 ||
+		m.work.look == nil ||
+		m.work.look.id != "INC-0001" ||
+		m.work.state.Following() {
+		t.Errorf("back on %s, rank %d, %d picks, pane %d, %+v",
+			m.work.current, m.work.state.Rank(), len(m.work.state.Picks()),
+			m.work.zoomed[key.Ranks], m.work.look)
 	}
 }
 
@@ -35,8 +43,11 @@ func TestAMarkOfThePresentFollowsIt(t *testing.T) {
 	for _, k := range []string{"5", "b", "p", "[", "2", "l", "'", "p"} {
 		send(m, k)
 	}
-	if m.work.current != key.Ladder || m.work.look != nil || !m.work.state.Following() {
-		t.Errorf("on %s, %+v, following %v", m.work.current, m.work.look, m.work.state.Following())
+	if m.work.current != key.Ladder ||
+		m.work.look != nil ||
+		!m.work.state.Following() {
+		t.Errorf("on %s, %+v, following %v",
+			m.work.current, m.work.look, m.work.state.Following())
 	}
 }
 
@@ -50,7 +61,11 @@ func TestAMarksLetterIsNoCommand(t *testing.T) {
 	for _, k := range []string{"b", "a", "'", "v", "'", "F", "b", "esc", "'", "enter"} {
 		send(m, k)
 	}
-	if m.decisions.dialog != nil || src.freezes != 0 || len(m.work.marks.at) != 1 || m.work.marks.asks != "" {
-		t.Errorf("%v, %d freezes, %d marks", m.decisions.dialog, src.freezes, len(m.work.marks.at))
+	if m.decisions.dialog != nil ||
+		src.freezes != 0 ||
+		len(m.work.marks.at) != 1 ||
+		m.work.marks.asks != "" {
+		t.Errorf("%v, %d freezes, %d marks",
+			m.decisions.dialog, src.freezes, len(m.work.marks.at))
 	}
 }

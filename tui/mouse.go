@@ -57,7 +57,9 @@ func (p *pointer) turnWheel(button tea.MouseButton) tea.Cmd {
 
 // dragTo notes where the mouse was dragged to.
 func (p *pointer) dragTo(x, y int) tea.Cmd {
-	p.x, p.y, p.dragged = x, y, true
+	p.x = x
+	p.y = y
+	p.dragged = true
 	return p.gatherMore()
 }
 
@@ -76,12 +78,16 @@ func (p *pointer) takeGathered() (notches int, to widget.Target) {
 		to = p.targetAt(p.x, p.y)
 	}
 	notches = max(-maxNotches, min(maxNotches, p.notches))
-	p.notches, p.dragged, p.waiting = 0, false, false
+	p.notches = 0
+	p.dragged = false
+	p.waiting = false
 	return notches, to
 }
 
 // targetAt is what of the page is at a place of the screen.
-func (p *pointer) targetAt(x, y int) widget.Target { return p.targets.At(x, y-headerRows) }
+func (p *pointer) targetAt(x, y int) widget.Target {
+	return p.targets.At(x, y-headerRows)
+}
 
 // zoneAt is what around the page is at a place of the screen.
 func (p *pointer) zoneAt(x, y int) (zone, bool) {
@@ -95,9 +101,13 @@ func (p *pointer) zoneAt(x, y int) (zone, bool) {
 
 // wheels are what a notch does on a page, up and down.
 var wheels = map[key.Scope][2]key.Action{
-	key.Ranks: {key.Up, key.Down}, key.Grid: {key.Up, key.Down}, key.Posterior: {key.Left, key.Right},
-	key.Ladder: {key.PageUp, key.PageDown}, key.Validate: {key.PageUp, key.PageDown},
-	key.Recovery: {key.PageUp, key.PageDown}, key.Events: {key.Up, key.Down},
+	key.Ranks:     {key.Up, key.Down},
+	key.Grid:      {key.Up, key.Down},
+	key.Posterior: {key.Left, key.Right},
+	key.Ladder:    {key.PageUp, key.PageDown},
+	key.Validate:  {key.PageUp, key.PageDown},
+	key.Recovery:  {key.PageUp, key.PageDown},
+	key.Events:    {key.Up, key.Down},
 }
 
 // handleMouse handles the mouse's messages.
@@ -201,7 +211,9 @@ func footerZones(list []key.Binding, x, y, w int) []zone {
 		if x+width > end {
 			break
 		}
-		out = append(out, zone{widget.Rect{X: x, Y: y, W: width, H: 1}, func(m *Model) tea.Cmd { return m.tapBinding(b) }})
+		out = append(out, zone{widget.Rect{X: x, Y: y, W: width, H: 1}, func(m *Model) tea.Cmd {
+			return m.tapBinding(b)
+		}})
 		x += width + footerGap
 	}
 	return out
@@ -215,7 +227,17 @@ func proposalZones(keys *key.Map, bar string, y int) []zone {
 		b := keys.ForAction(key.Global, a)
 		label := b.Help().Key + " " + b.Help().Desc
 		if i := strings.LastIndex(text, label); i >= 0 {
-			out = append(out, zone{widget.Rect{X: widget.Width(text[:i]), Y: y, W: widget.Width(label), H: 1}, func(m *Model) tea.Cmd { return m.tapBinding(b) }})
+			out = append(out, zone{
+				widget.Rect{
+					X: widget.Width(text[:i]),
+					Y: y,
+					W: widget.Width(label),
+					H: 1,
+				},
+				func(m *Model) tea.Cmd {
+					return m.tapBinding(b)
+				},
+			})
 		}
 	}
 	return out

@@ -41,7 +41,9 @@ func TestNewUserApprovesInUnderTenKeys(t *testing.T) {
 		u.follow("esc close", tea.KeyEscape)
 		u.follow("2 ranks", '2')
 		u.until("the slow rank under the cursor", func(s string) bool {
-			return strings.Contains(s, "rank 2") && strings.Contains(s, "n1.g0") && strings.Contains(s, "culprit")
+			return strings.Contains(s, "rank 2") &&
+				strings.Contains(s, "n1.g0") &&
+				strings.Contains(s, "culprit")
 		})
 		u.follow("i why", 'i')
 		u.until("the evidence", func(s string) bool {
@@ -57,12 +59,14 @@ func TestNewUserApprovesInUnderTenKeys(t *testing.T) {
 
 		e.Advance(12)
 		u.shows("kept")
-		if d := e.Decides(); len(d) != 1 || !d[0].Approve || d[0].PlanHash != "9f2c41d0" {
+		d := e.Decides()
+		if len(d) != 1 || !d[0].Approve || d[0].PlanHash != "9f2c41d0" {
 			t.Errorf("decisions: %v", d)
 		}
 		if n := len(u.pressed); n >= 10 {
 			t.Errorf("%d keys: %v", n, u.pressed)
 		}
-		t.Logf("%d × %d: %d keys: %s", size[0], size[1], len(u.pressed), strings.Join(u.pressed, " · "))
+		t.Logf("%d × %d: %d keys: %s",
+			size[0], size[1], len(u.pressed), strings.Join(u.pressed, " · "))
 	}
 }

@@ -40,7 +40,9 @@ func (n *notes) showClaim(role themes.Role, text string, c *claim, live *page.St
 }
 
 // clearNote takes the message away.
-func (n *notes) clearNote() { n.text = "" }
+func (n *notes) clearNote() {
+	n.text = ""
+}
 
 // checkClaim takes away a message that the picture contradicts, and reports whether it did.
 func (n *notes) checkClaim(live *page.State) bool {
@@ -77,34 +79,48 @@ func (c *claim) holds(live *page.State) bool {
 }
 
 func policyClaim(p *falconv1.Policy) *claim {
-	return &claim{after: phrase.Mode(p), read: func(live *page.State) string { return phrase.Mode(live.Snap().GetPolicy()) }}
+	return &claim{
+		after: phrase.Mode(p),
+		read: func(live *page.State) string {
+			return phrase.Mode(live.Snap().GetPolicy())
+		},
+	}
 }
 
 func actionClaim(a *falconv1.Action) *claim {
-	return &claim{after: a.GetState(), read: func(live *page.State) string {
-		for _, x := range live.LadderOf(a.GetIncident()).GetActions() {
-			if x.GetId() == a.GetId() {
-				return x.GetState()
+	return &claim{
+		after: a.GetState(),
+		read: func(live *page.State) string {
+			for _, x := range live.LadderOf(a.GetIncident()).GetActions() {
+				if x.GetId() == a.GetId() {
+					return x.GetState()
+				}
 			}
-		}
-		return ""
-	}}
+			return ""
+		},
+	}
 }
 
 func recoveryClaim(r *falconv1.Recovery) *claim {
-	return &claim{after: r.GetState(), read: func(live *page.State) string {
-		if now := live.Snap().GetRecovery(); now.GetId() == r.GetId() {
-			return now.GetState()
-		}
-		return ""
-	}}
+	return &claim{
+		after: r.GetState(),
+		read: func(live *page.State) string {
+			if now := live.Snap().GetRecovery(); now.GetId() == r.GetId() {
+				return now.GetState()
+			}
+			return ""
+		},
+	}
 }
 
 func testClaim(v *falconv1.Validation) *claim {
-	return &claim{after: v.GetState(), read: func(live *page.State) string {
-		if now := live.Snap().GetValidation(); now.GetId() == v.GetId() {
-			return now.GetState()
-		}
-		return ""
-	}}
+	return &claim{
+		after: v.GetState(),
+		read: func(live *page.State) string {
+			if now := live.Snap().GetValidation(); now.GetId() == v.GetId() {
+				return now.GetState()
+			}
+			return ""
+		},
+	}
 }

@@ -40,7 +40,10 @@ func markReport(q keyguard.Report) tea.Cmd {
 
 // askReport asks the terminal where the cursor is, at a cell of our choice, and puts it back.
 func askReport(q keyguard.Report) tea.Cmd {
-	return tea.Raw(ansi.SaveCursor + ansi.CursorPosition(q.X+1, q.Y+1) + ansi.RequestCursorPositionReport + ansi.RestoreCursor)
+	return tea.Raw(
+		ansi.SaveCursor + ansi.CursorPosition(q.X+1, q.Y+1) + ansi.RequestCursorPositionReport +
+			ansi.RestoreCursor,
+	)
 }
 
 // Write writes all but the marks.

@@ -73,8 +73,11 @@ func openOutput(m *Model) tea.Cmd {
 func openOutputOf(m *Model, rank int32) tea.Cmd {
 	m.notes.clearNote() // its row shows how to leave
 	m.output = &outputPane{
-		searchPane: newSearchPane(m.keys), src: m.src, zone: m.work.state.Zone, rank: rank,
-		node: roster.NodeOf(m.work.state.Roster.View(rank).GetDevice()),
+		searchPane: newSearchPane(m.keys),
+		src:        m.src,
+		zone:       m.work.state.Zone,
+		rank:       rank,
+		node:       roster.NodeOf(m.work.state.Roster.View(rank).GetDevice()),
 	}
 	return m.output.request(false)
 }
@@ -97,10 +100,19 @@ func outputRank(v *workspace) int32 {
 // request asks the node's agent; sure also where the rank does not stand still.
 func (o *outputPane) request(sure bool) tea.Cmd {
 	o.asked++
-	o.waiting, o.got, o.failed = true, nil, ""
+	o.waiting = true
+	o.got = nil
+	o.failed = ""
 	o.pane.GotoTop()
-	what, n, src := outputKinds[o.kind].what, o.asked, o.src
-	q := &falconv1.PeekRequest{What: what, Rank: o.rank, Lines: outputLines, Sure: sure}
+	what := outputKinds[o.kind].what
+	n := o.asked
+	src := o.src
+	q := &falconv1.PeekRequest{
+		What:  what,
+		Rank:  o.rank,
+		Lines: outputLines,
+		Sure:  sure,
+	}
 	if what == "kernel" {
 		q.Rank, q.Node = 0, o.node
 	}
@@ -185,11 +197,18 @@ func (o *outputPane) exportLines(x exporter) (string, tea.Cmd) {
 func (o *outputPane) lines(w int) []page.Line {
 	switch {
 	case o.waiting:
-		return []page.Line{{Text: "asking the agent of " + o.node + " …", Role: themes.Dim}}
+		return []page.Line{{
+			Text: "asking the agent of " + o.node + " …",
+			Role: themes.Dim,
+		}}
 	case o.failed != "":
 		out := wrapLines(themes.Warn, o.failed, w)
 		if outputKinds[o.kind].what == "stack" && o.mayInsist {
-			out = append(out, wrapLines(themes.Dim, o.table.Name(key.Anyway, key.Output)+" asks all the same.", w)...)
+			out = append(out, wrapLines(
+				themes.Dim,
+				o.table.Name(key.Anyway, key.Output)+" asks all the same.",
+				w,
+			)...)
 		}
 		return out
 	case o.got == nil:
@@ -222,7 +241,10 @@ func (o *outputPane) partLines(p report.PeekPart, w int) []page.Line {
 		}
 	}
 	if held == 0 && len(p.Lines) > 0 {
-		out = append(out, page.Line{Text: fmt.Sprintf("  none of %d lines holds %q", len(p.Lines), o.wanted), Role: themes.Dim})
+		out = append(out, page.Line{
+			Text: fmt.Sprintf("  none of %d lines holds %q", len(p.Lines), o.wanted),
+			Role: themes.Dim,
+		})
 	}
 	return out
 }
@@ -252,7 +274,13 @@ func (o *outputPane) drawOver(s *skin, over widget.Rect) *lipgloss.Layer {
 		o.pane.GotoBottom()
 		rows = s.scrolledRows(&o.pane, lines, box.W-4, box.H-2)
 	}
-	return s.framedLayer(box, widget.Cut(o.title(), box.W-8), moreBelow(&o.pane, o.table.Name(key.Down, key.Output)+" ↓"), themes.Accent, rows)
+	return s.framedLayer(
+		box,
+		widget.Cut(o.title(), box.W-8),
+		moreBelow(&o.pane, o.table.Name(key.Down, key.Output)+" ↓"),
+		themes.Accent,
+		rows,
+	)
 }
 
 // outputFooter are the keys that the footer shows: asking all the same only where that is refused.

@@ -33,15 +33,33 @@ func TestGoldenOutput(t *testing.T) {
 	for _, o := range []struct {
 		name string
 		keys []string
-	}{{"log", []string{"O"}}, {"kernel", []string{"O", "tab"}}, {"stack", []string{"O", "tab", "tab"}}, {"search", []string{"O", "/", "n", "c", "c", "l"}}} {
+	}{
+		{"log", []string{"O"}},
+		{"kernel", []string{"O", "tab"}},
+		{"stack", []string{"O", "tab", "tab"}},
+		{"search", []string{"O", "/", "n", "c", "c", "l"}},
+	} {
 		for _, s := range append(slices.Clone(sizes), [2]int{60, 16}) {
 			for look := range looks() {
-				m := screen(t, moments[1], key.Ranks, s[0], s[1], look.theme, look.profile, false)
+				m := screen(
+					t,
+					moments[1],
+					key.Ranks,
+					s[0],
+					s[1],
+					look.theme,
+					look.profile,
+					false,
+				)
 				opensOutput(m, o.keys...)
 				digests.WriteString(look.digest(t, m, o.name))
 				if look == plainLook {
 					checkGeometry(t, m.View().Content, s[0], s[1])
-					golden(t, fmt.Sprintf("text/output-%s-%dx%d.txt", o.name, s[0], s[1]), trimRows(text(m)))
+					golden(
+						t,
+						fmt.Sprintf("text/output-%s-%dx%d.txt", o.name, s[0], s[1]),
+						trimRows(text(m)),
+					)
 				}
 			}
 		}
@@ -76,7 +94,12 @@ func TestOutputByKeys(t *testing.T) {
 	x.press(tea.KeyEscape)
 	x.gone("STACK")
 	x.shows("INC-0001 located")
-	want := []falconv1.PeekRequest{{What: "log"}, {What: "kernel"}, {What: "stack"}, {What: "stack", Sure: true}}
+	want := []falconv1.PeekRequest{
+		{What: "log"},
+		{What: "kernel"},
+		{What: "stack"},
+		{What: "stack", Sure: true},
+	}
 	got := e.Peeked()
 	if len(got) != len(want) {
 		t.Fatalf("asked %v", got)
@@ -112,7 +135,16 @@ func TestOutputRefusedAndHostile(t *testing.T) {
 // Copying writes no file: the lines may hold secrets. Writing is asked for by another key.
 func TestOutputCopyAndWrite(t *testing.T) {
 	var names []string
-	m := screen(t, moments[1], key.Ranks, 120, 40, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		t,
+		moments[1],
+		key.Ranks,
+		120,
+		40,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	m.exporter.save = func(name string, data []byte) (string, error) {
 		names = append(names, name)
 		if !strings.Contains(string(data), "Traceback") {
@@ -125,7 +157,9 @@ func TestOutputCopyAndWrite(t *testing.T) {
 		t.Errorf("copying wrote %v", names)
 	}
 	opensOutput(m, "e")
-	if len(names) != 1 || !strings.HasPrefix(names[0], "rank-") || !strings.Contains(text(m), "/x/rank-") {
+	if len(names) != 1 ||
+		!strings.HasPrefix(names[0], "rank-") ||
+		!strings.Contains(text(m), "/x/rank-") {
 		t.Errorf("wrote %v:\n%s", names, text(m))
 	}
 }

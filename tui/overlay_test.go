@@ -20,7 +20,16 @@ func TestNoHolesInTheBackground(t *testing.T) {
 	open := [][]string{nil, {"tab"}, {"p"}, {"?"}, {":", "r"}, {"a"}, {"v", "x"}, {"c"}}
 	for _, keys := range open {
 		for _, theme := range themes.Names() {
-			m := screen(t, moments[1], key.Overview, 100, 30, theme, colorprofile.TrueColor, false)
+			m := screen(
+				t,
+				moments[1],
+				key.Overview,
+				100,
+				30,
+				theme,
+				colorprofile.TrueColor,
+				false,
+			)
 			for _, k := range keys {
 				m.Update(keyMsg(k))
 			}
@@ -28,7 +37,8 @@ func TestNoHolesInTheBackground(t *testing.T) {
 			for y := range 30 {
 				for x := range 100 {
 					if c := cells.CellAt(x, y); c == nil || c.Style.Bg == nil && c.Width > 0 {
-						t.Fatalf("%s after %v: no background at %d, %d in row\n%s", theme, keys, x, y, strings.Split(text(m), "\n")[y])
+						t.Fatalf("%s after %v: no background at %d, %d in row\n%s",
+							theme, keys, x, y, strings.Split(text(m), "\n")[y])
 					}
 				}
 			}
@@ -79,7 +89,13 @@ func TestNoPasteIntoTheConfirmation(t *testing.T) {
 	}
 	clk := newClock()
 	state := stateAt(t, enginetest.Options{Rung: "S4"}, 54, 0, wide)
-	m := quiet(t, &still{state: state}, Options{Theme: "dark", Now: clk.now}, 80, 24)
+	m := quiet(
+		t,
+		&still{state: state},
+		Options{Theme: "dark", Now: clk.now},
+		80,
+		24,
+	)
 	send(m, "a")
 	clk.pass(decision.Guard)
 	if m.decisions.dialog == nil || m.decisions.dialog.entry.Word == "" {
@@ -92,7 +108,16 @@ func TestNoPasteIntoTheConfirmation(t *testing.T) {
 }
 
 func TestPromptIsEditedWithinItsRow(t *testing.T) {
-	m := screen(t, moments[1], key.Events, 80, 24, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		t,
+		moments[1],
+		key.Events,
+		80,
+		24,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	for _, k := range []string{"/", "b", "left", "日", "end", "c"} {
 		send(m, k)
 	}
@@ -108,7 +133,8 @@ func TestPromptIsEditedWithinItsRow(t *testing.T) {
 	}
 	checkGeometry(t, m.View().Content, 80, 24)
 	last := strings.Split(text(m), "\n")[23]
-	if !strings.Contains(last, " /"+m.prompt.input.Value()) || !strings.Contains(last, "esc cancel") {
+	if !strings.Contains(last, " /"+m.prompt.input.Value()) ||
+		!strings.Contains(last, "esc cancel") {
 		t.Errorf("not all that is typed is seen, or not the way out: %q", last)
 	}
 	send(m, "enter")
@@ -120,10 +146,20 @@ func TestPromptIsEditedWithinItsRow(t *testing.T) {
 // However small the screen, a dialog shows its buttons and that there is more
 // to read above them.
 func TestDialogScrollsOnASmallScreen(t *testing.T) {
-	m := screen(t, moments[1], key.Overview, minWidth, minHeight, "dark", colorprofile.TrueColor, false)
+	m := screen(
+		t,
+		moments[1],
+		key.Overview,
+		minWidth,
+		minHeight,
+		"dark",
+		colorprofile.TrueColor,
+		false,
+	)
 	pacePerson(m)
 	send(m, "a")
-	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "without a gain") {
+	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") ||
+		strings.Contains(s, "without a gain") {
 		t.Fatalf("the dialog at %d × %d:\n%s", minWidth, minHeight, s)
 	}
 	pass(m, decision.Guard)

@@ -46,7 +46,8 @@ var (
 
 // readShown reads it off the screen: title and first line must agree.
 func readShown(screen string) shown {
-	title, line := shownIncident.FindStringSubmatch(screen), shownPlan.FindStringSubmatch(screen)
+	title := shownIncident.FindStringSubmatch(screen)
+	line := shownPlan.FindStringSubmatch(screen)
 	if title == nil || line == nil || title[1] != line[1] {
 		return shown{}
 	}
@@ -78,7 +79,13 @@ func kindOf(d *dialog) kind {
 var startsOnDo = map[kind]bool{kindVeto: true}
 
 func begin(d *dialog, now time.Time, other bool) *path {
-	p := &path{id: d.id, kind: kindOf(d), opened: now, ring: 2, other: other}
+	p := &path{
+		id:     d.id,
+		kind:   kindOf(d),
+		opened: now,
+		ring:   2,
+		other:  other,
+	}
 	switch q := d.question.(type) {
 	case *decision.Approve:
 		p.plan, p.s4 = true, q.Action.Rung == "S4"
@@ -185,7 +192,8 @@ type scene struct {
 	now, other             *feed.State
 	nowTurned, otherTurned *feed.State
 	closed                 falcon.Rung // can't be approved here
-	busy                   bool        // nor can another: the engine refuses what comes before an approval has gone out
+	// nor can another: the engine refuses what comes before an approval has gone out
+	busy bool
 }
 
 // bars reports whether nobody may approve a rung here; "" is the one proposed.
@@ -275,7 +283,12 @@ func pairOf(s *feed.State) scene {
 	if r := other.Snap.Recovery; r != nil {
 		r.PlanHash = "other"
 	}
-	return scene{now: s, other: &other, nowTurned: turned(s), otherTurned: turned(&other)}
+	return scene{
+		now:         s,
+		other:       &other,
+		nowTurned:   turned(s),
+		otherTurned: turned(&other),
+	}
 }
 
 // moves of a session: every key of the table, text, and what else can happen.
@@ -332,7 +345,11 @@ func play(t failer, all []scene, moves []byte) int {
 }
 
 func replayed(t failer, all []scene, moves []byte) *session {
-	s := &session{t: t, clk: newClock(), scene: all[int(moves[0])%len(all)]}
+	s := &session{
+		t:     t,
+		clk:   newClock(),
+		scene: all[int(moves[0])%len(all)],
+	}
 	s.src = &still{state: s.scene.now}
 	s.m = quiet(t, s.src, Options{Theme: "dark", Now: s.clk.now}, 80, 24)
 	for i := 1; i+1 < min(len(moves), playedBytes); i += 2 {
@@ -402,7 +419,8 @@ func (s *session) check(may bool, what string) {
 		if !d.Approve {
 			s.vetoes++
 		}
-		if got := (shown{d.Incident, d.PlanHash}); s.way == nil || got != s.way.shown {
+		got := (shown{d.Incident, d.PlanHash})
+		if s.way == nil || got != s.way.shown {
 			s.t.Fatalf("%q decided on %v; the dialog showed another incident or plan (%+v)", what, d, s.way)
 		}
 	}
@@ -412,7 +430,10 @@ func (s *session) check(may bool, what string) {
 		}
 		s.done++
 	}
-	s.src.decides, s.src.tests, s.src.words, s.src.policies = nil, nil, nil, nil
+	s.src.decides = nil
+	s.src.tests = nil
+	s.src.words = nil
+	s.src.policies = nil
 	switch d := s.m.decisions.dialog; {
 	case d == nil:
 		s.way = nil

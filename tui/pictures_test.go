@@ -35,20 +35,67 @@ type screenshot struct {
 
 func screenshots() []screenshot {
 	var out []screenshot
-	at := map[key.Scope]string{key.Ranks: "50", key.Grid: "50", key.Events: "200"}
+	at := map[key.Scope]string{
+		key.Ranks:  "50",
+		key.Grid:   "50",
+		key.Events: "200",
+	}
 	for _, p := range key.Pages {
-		s := screenshot{name: string(p), page: p, w: 120, h: 40, theme: "dark", at: "120"}
+		s := screenshot{
+			name:  string(p),
+			page:  p,
+			w:     120,
+			h:     40,
+			theme: "dark",
+			at:    "120",
+		}
 		if at[p] != "" {
 			s.at = at[p]
 		}
 		out = append(out, s)
 	}
 	return append(out,
-		screenshot{name: "overview-80x24", page: key.Overview, w: 80, h: 24, theme: "dark", at: "120"},
-		screenshot{name: "light", page: key.Overview, w: 120, h: 40, theme: "light", at: "120"},
-		screenshot{name: "deuteranopia", page: key.Posterior, w: 120, h: 40, theme: "deuteranopia", at: "120"},
-		screenshot{name: "approve", page: key.Ladder, w: 120, h: 40, theme: "dark", keys: "a"},
-		screenshot{name: "ranks-100k", page: key.Ranks, w: 120, h: 40, theme: "dark", big: true, keys: "+"},
+		screenshot{
+			name:  "overview-80x24",
+			page:  key.Overview,
+			w:     80,
+			h:     24,
+			theme: "dark",
+			at:    "120",
+		},
+		screenshot{
+			name:  "light",
+			page:  key.Overview,
+			w:     120,
+			h:     40,
+			theme: "light",
+			at:    "120",
+		},
+		screenshot{
+			name:  "deuteranopia",
+			page:  key.Posterior,
+			w:     120,
+			h:     40,
+			theme: "deuteranopia",
+			at:    "120",
+		},
+		screenshot{
+			name:  "approve",
+			page:  key.Ladder,
+			w:     120,
+			h:     40,
+			theme: "dark",
+			keys:  "a",
+		},
+		screenshot{
+			name:  "ranks-100k",
+			page:  key.Ranks,
+			w:     120,
+			h:     40,
+			theme: "dark",
+			big:   true,
+			keys:  "+",
+		},
 	)
 }
 
@@ -80,7 +127,11 @@ func (s screenshot) view(t *testing.T, r *record.Recording) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := record.NewPlayer(r, record.PlayerOptions{Speed: 1, Paused: true, From: place})
+	p, err := record.NewPlayer(r, record.PlayerOptions{
+		Speed:  1,
+		Paused: true,
+		From:   place,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,17 +186,28 @@ func scripted(t *testing.T, big bool) oneState {
 	t.Helper()
 	o := enginetest.Options{}
 	if big {
-		o.TP, o.DP, o.PP = 8, 1250, 10
+		o.TP = 8
+		o.DP = 1250
+		o.PP = 10
 	}
 	e := enginetest.New(o)
 	e.AdvanceTo(enginetest.Proposed + 2)
-	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: feed.WorstRank, Columns: 240, RunLengths: 128})
+	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{
+		Rank:       feed.WorstRank,
+		Columns:    240,
+		RunLengths: 128,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := time.Unix(0, snap.AtUnixNs).UTC()
 	return oneState{state: &feed.State{
-		Snap: snap, Events: snap.Events, Conn: feed.Live, Since: at, Received: at, Memo: &feed.Memo{},
+		Snap:       snap,
+		Events:     snap.Events,
+		Conn:       feed.Live,
+		Since:      at,
+		Received:   at,
+		Memo:       &feed.Memo{},
 		Recoveries: &falconv1.RecoveriesReply{},
 	}}
 }

@@ -16,7 +16,9 @@ import (
 
 // openPending goes where Options.Open points as soon as there is something to see.
 func (v *workspace) openPending() tea.Cmd {
-	if v.pending == nil || v.live.Feed.Conn != feed.Live || v.live.Roster.World() == 0 {
+	if v.pending == nil ||
+		v.live.Feed.Conn != feed.Live ||
+		v.live.Roster.World() == 0 {
 		return nil
 	}
 	to := *v.pending
@@ -26,7 +28,8 @@ func (v *workspace) openPending() tea.Cmd {
 
 // openTyped is the command "open".
 func (v *workspace) openTyped(text string) tea.Cmd {
-	if up := strings.ToUpper(text); strings.HasPrefix(up, "INC-") || strings.HasPrefix(up, "REC-") {
+	up := strings.ToUpper(text)
+	if strings.HasPrefix(up, "INC-") || strings.HasPrefix(up, "REC-") {
 		text = strings.ToLower(text[:3]) + "/" + text
 	}
 	to, err := link.Parse(text)
@@ -39,21 +42,25 @@ func (v *workspace) openTyped(text string) tea.Cmd {
 
 // goToTarget shows a place. It moves what the operator looks at and nothing else.
 func (v *workspace) goToTarget(to link.Target) tea.Cmd {
-	if here := v.state.Snap().GetJob().GetName(); to.Job != "" && to.Job != here && to.Job != v.context {
+	here := v.state.Snap().GetJob().GetName()
+	if to.Job != "" && to.Job != here && to.Job != v.context {
 		return v.goElsewhere(to, here)
 	}
-	view, cmd := to.View, tea.Cmd(nil)
+	view := to.View
+	cmd := tea.Cmd(nil)
 	switch to.Kind {
 	case link.Page:
 	case link.Incident:
-		view, cmd = cmp.Or(view, key.Ladder), v.openIncident(to.ID)
+		view = cmp.Or(view, key.Ladder)
+		cmd = v.openIncident(to.ID)
 	case link.Recovery:
 		view = cmp.Or(view, key.Recovery)
 		v.chooseRecovery(to.ID)
 	case link.Rank:
 		view = cmp.Or(view, key.Ranks)
 		if !v.state.Select(to.Rank) {
-			v.showNote(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d", to.Rank, v.state.Roster.World()-1))
+			v.showNote(themes.Warn, fmt.Sprintf("there is no rank %d; they go from 0 to %d",
+				to.Rank, v.state.Roster.World()-1))
 		}
 	case link.Link:
 		view = cmp.Or(view, key.Validate)
@@ -115,7 +122,8 @@ func (v *workspace) linkToHere() link.Target {
 	switch v.current {
 	case key.Overview, key.Ladder:
 		if id := v.shownIncident(); id != "" {
-			t.Kind, t.ID = link.Incident, id
+			t.Kind = link.Incident
+			t.ID = id
 		}
 	case key.Recovery:
 		if p, ok := v.pages[key.Recovery].(page.Chooser); ok && p.Chosen(v.state) != "" {

@@ -16,22 +16,53 @@ import (
 
 // past adds closed incidents to a state, and an answer about the first.
 func withPast(src *still) {
-	old := &falconv1.Incident{Id: "INC-0007", State: "closed", OnsetIteration: 3, RelievedIteration: 9, HealthyMs: 100, SlowMs: 150, Verdict: &falconv1.Verdict{Cause: "network_congestion", Links: []string{"n5-n6"}}}
-	src.state.Snap.Incidents = append(src.state.Snap.Incidents, old, &falconv1.Incident{Id: "INC-0006", State: "closed", RelievedIteration: 2})
+	old := &falconv1.Incident{
+		Id:                "INC-0007",
+		State:             "closed",
+		OnsetIteration:    3,
+		RelievedIteration: 9,
+		HealthyMs:         100,
+		SlowMs:            150,
+		Verdict:           &falconv1.Verdict{Cause: "network_congestion", Links: []string{"n5-n6"}},
+	}
+	src.state.Snap.Incidents = append(src.state.Snap.Incidents, old, &falconv1.Incident{
+		Id:                "INC-0006",
+		State:             "closed",
+		RelievedIteration: 2,
+	})
 	src.past = &falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{old},
 		Ladders: []*falconv1.Ladder{{
 			Incident: "INC-0007",
-			Rungs:    []*falconv1.RungView{{Rung: "S1", Applicable: true}, {Rung: "S3", Applicable: true, PlanHash: "old"}},
-			Proposal: &falconv1.Action{Id: "INC-0007/S3/1", Rung: "S3", State: "proposed", PlanHash: "old"},
-			Actions:  []*falconv1.Action{{Id: "INC-0007/S3/1", Rung: "S3", State: "reverted", DecidedBy: "otto"}},
+			Rungs: []*falconv1.RungView{
+				{Rung: "S1", Applicable: true},
+				{Rung: "S3", Applicable: true, PlanHash: "old"},
+			},
+			Proposal: &falconv1.Action{
+				Id:       "INC-0007/S3/1",
+				Rung:     "S3",
+				State:    "proposed",
+				PlanHash: "old",
+			},
+			Actions: []*falconv1.Action{{
+				Id:        "INC-0007/S3/1",
+				Rung:      "S3",
+				State:     "reverted",
+				DecidedBy: "otto",
+			}},
 		}},
 	}
 }
 
 func proposedWithPast(t *testing.T) (*Model, *still) {
 	t.Helper()
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	withPast(src)
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
 	return m, src
@@ -62,7 +93,8 @@ func TestOlderIncidentIsShownToRead(t *testing.T) {
 	if !containsAll(s, "LADDER INC-0007", "n5-n6", "INC-0007 (2 of 3), to read only", "otto") {
 		t.Fatalf("the older incident:\n%s", s)
 	}
-	if !containsAll(strings.Join(strings.Split(s, "\n")[:2], ""), "INC-0001") || !containsAll(s, "S2 PROPOSED") {
+	if !containsAll(strings.Join(strings.Split(s, "\n")[:2], ""), "INC-0001") ||
+		!containsAll(s, "S2 PROPOSED") {
 		t.Errorf("header and bar must stay with the present incident:\n%s", s)
 	}
 	drive(m, "x")
@@ -74,7 +106,9 @@ func TestOlderIncidentIsShownToRead(t *testing.T) {
 		t.Errorf("what is not on screen can be approved: %v", m.decisions.dialog)
 	}
 	drive(m, "v") // the safe direction stays at hand
-	if m.decisions.dialog == nil || m.decisions.dialog.incidentID() != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
+	if m.decisions.dialog == nil ||
+		m.decisions.dialog.incidentID() != "INC-0001" ||
+		!containsAll(text(m), "INC-0001: VETO S2?") {
 		t.Errorf("v decides on %v", m.decisions.dialog)
 	}
 	drive(m, "esc")
@@ -97,7 +131,9 @@ func TestEndsOfTheListAndUnknownIncidents(t *testing.T) {
 	drive(m, "[")
 	drive(m, "[")
 	drive(m, "[")
-	if m.work.look == nil || m.work.look.id != "INC-0006" || !containsAll(text(m), "INC-0006 is the oldest") {
+	if m.work.look == nil ||
+		m.work.look.id != "INC-0006" ||
+		!containsAll(text(m), "INC-0006 is the oldest") {
 		t.Errorf("past the oldest, at %+v:\n%s", m.work.look, text(m))
 	}
 	answer(m, m.work.openTyped("inc/99"))
@@ -113,7 +149,9 @@ func TestShowingSharesNothingThatIsChanged(t *testing.T) {
 	if shown.Proposal() != nil || src.past.Ladders[0].Proposal == nil {
 		t.Error("the proposal of a past incident is offered, or the answer was changed")
 	}
-	if m.work.state.Proposal() == nil || m.work.state.Incident().Id != "INC-0001" || shown.Incident().Id != "INC-0007" {
+	if m.work.state.Proposal() == nil ||
+		m.work.state.Incident().Id != "INC-0001" ||
+		shown.Incident().Id != "INC-0007" {
 		t.Error("the present state was changed")
 	}
 }
@@ -121,16 +159,31 @@ func TestShowingSharesNothingThatIsChanged(t *testing.T) {
 func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 	full := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	for text, ok := range map[string]func(*Model) bool{
-		"inc/INC-0001":     func(m *Model) bool { return m.work.current == key.Ladder && m.work.look == nil },
-		"rank/5":           func(m *Model) bool { return m.work.current == key.Ranks && m.work.state.Rank() == 5 },
-		"rank/5?view=grid": func(m *Model) bool { return m.work.current == key.Grid && m.work.state.Rank() == 5 },
-		"events?filter=S2": func(m *Model) bool { return m.work.current == key.Events && m.work.state.Filter == "S2" },
-		"ranks?sel=1,3":    func(m *Model) bool { return len(m.work.state.Picks()) == 2 },
-		"rec/REC-0001":     func(m *Model) bool { return m.work.current == key.Recovery },
-		"link/n1-n3":       func(m *Model) bool { return m.work.current == key.Validate && len(m.work.state.Picks()) == 4 },
-		"rank/99999":       func(m *Model) bool { return containsAll(m.notes.text, "there is no rank 99999") },
+		"inc/INC-0001": func(m *Model) bool {
+			return m.work.current == key.Ladder && m.work.look == nil
+		},
+		"rank/5": func(m *Model) bool {
+			return m.work.current == key.Ranks && m.work.state.Rank() == 5
+		},
+		"rank/5?view=grid": func(m *Model) bool {
+			return m.work.current == key.Grid && m.work.state.Rank() == 5
+		},
+		"events?filter=S2": func(m *Model) bool {
+			return m.work.current == key.Events && m.work.state.Filter == "S2"
+		},
+		"ranks?sel=1,3": func(m *Model) bool {
+			return len(m.work.state.Picks()) == 2
+		},
+		"rec/REC-0001": func(m *Model) bool { return m.work.current == key.Recovery },
+		"link/n1-n3": func(m *Model) bool {
+			return m.work.current == key.Validate && len(m.work.state.Picks()) == 4
+		},
+		"rank/99999": func(m *Model) bool {
+			return containsAll(m.notes.text, "there is no rank 99999")
+		},
 		"rank/2?view=posterior&at=41": func(m *Model) bool {
-			return m.work.current == key.Posterior && strings.Contains(m.work.linkToHere().String(), "at=41")
+			return m.work.current == key.Posterior &&
+				strings.Contains(m.work.linkToHere().String(), "at=41")
 		},
 	} {
 		to, err := link.Parse(text)
@@ -138,14 +191,21 @@ func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 			t.Fatal(err)
 		}
 		src := &still{state: &feed.State{Snap: &falconv1.SnapshotReply{}}}
-		m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Open: &to}, 120, 40)
+		m := quiet(
+			t,
+			src,
+			Options{Theme: "dark", Now: newClock().now, Open: &to},
+			120,
+			40,
+		)
 		m.Update(tickMsg{})
 		if m.work.pending == nil {
 			t.Fatalf("%s was opened before there was data", text)
 		}
 		m.Update(updateMsg{full})
 		if !ok(m) || m.work.pending != nil {
-			t.Errorf("%s: page %s, rank %d, toast %q", text, m.work.current, m.work.state.Rank(), m.notes.text)
+			t.Errorf("%s: page %s, rank %d, toast %q",
+				text, m.work.current, m.work.state.Rank(), m.notes.text)
 		}
 		m.View()
 	}
@@ -154,13 +214,33 @@ func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 // What the console says of the place where it stands leads there.
 func TestHereLeadsBack(t *testing.T) {
 	full := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
-	for _, keys := range [][]string{{}, {"2", "l", "+"}, {"3", "j"}, {"4", "h", "h"}, {"5"}, {"6", "space", "l", "space"}, {"8"}} {
-		a := quiet(t, &still{state: full}, Options{Theme: "dark", Now: newClock().now}, 120, 40)
+	for _, keys := range [][]string{
+		{},
+		{"2", "l", "+"},
+		{"3", "j"},
+		{"4", "h", "h"},
+		{"5"},
+		{"6", "space", "l", "space"},
+		{"8"},
+	} {
+		a := quiet(
+			t,
+			&still{state: full},
+			Options{Theme: "dark", Now: newClock().now},
+			120,
+			40,
+		)
 		for _, k := range keys {
 			send(a, k)
 		}
 		to := a.work.linkToHere()
-		b := quiet(t, &still{state: full}, Options{Theme: "dark", Now: newClock().now, Open: &to}, 120, 40)
+		b := quiet(
+			t,
+			&still{state: full},
+			Options{Theme: "dark", Now: newClock().now, Open: &to},
+			120,
+			40,
+		)
 		b.Update(updateMsg{full})
 		if got := b.work.linkToHere(); got.String() != to.String() {
 			t.Errorf("%v: %s leads to %s", keys, to, got)

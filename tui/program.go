@@ -50,7 +50,11 @@ func Run(ctx context.Context, src feed.Source, t Terminal, opts Options) error {
 func newProgram(ctx context.Context, m tea.Model, t Terminal, more ...tea.ProgramOption) *tea.Program {
 	out := &outlet{to: t.Out}
 	options := []tea.ProgramOption{
-		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(out),
+		tea.WithContext(ctx),
+		tea.WithoutSignalHandler(),
+		tea.WithFPS(framesPerSecond),
+		tea.WithInput(t.In),
+		tea.WithOutput(out),
 	}
 	if t.Env != nil {
 		options = append(options, tea.WithEnvironment(t.Env))

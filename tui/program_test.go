@@ -39,7 +39,9 @@ type clock struct {
 	t  time.Time
 }
 
-func newClock() *clock { return &clock{t: time.Date(2026, 11, 21, 14, 0, 30, 0, time.UTC)} }
+func newClock() *clock {
+	return &clock{t: time.Date(2026, 11, 21, 14, 0, 30, 0, time.UTC)}
+}
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
@@ -117,8 +119,13 @@ func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 		t.Fatal(err)
 	}
 	x := &term{
-		t: t, engine: e, clock: newClock(), emu: newEmulator(w, h),
-		wrote: make(chan struct{}, 1), ended: make(chan error, 1), raw: &lockedBuffer{},
+		t:      t,
+		engine: e,
+		clock:  newClock(),
+		emu:    newEmulator(w, h),
+		wrote:  make(chan struct{}, 1),
+		ended:  make(chan error, 1),
+		raw:    &lockedBuffer{},
 	}
 	f := feed.New(falconv1.NewConsoleClient(cc), nil)
 	m, err := New(f, Options{Theme: "dark", Now: x.clock.now})
@@ -128,14 +135,21 @@ func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 	x.hands = newClock()
 	m.decisions.keyTime = x.hands.now
 	in, keys := io.Pipe()
-	x.prog = newProgram(context.Background(), asked{m}, Terminal{In: in, Out: screenWriter{x}, Env: []string{"TERM=xterm-256color"}},
+	x.prog = newProgram(context.Background(), asked{m}, Terminal{
+		In:  in,
+		Out: screenWriter{x},
+		Env: []string{"TERM=xterm-256color"},
+	},
 		tea.WithWindowSize(w, h), tea.WithColorProfile(colorprofile.TrueColor), tea.WithoutSignals())
 	drained := make(chan struct{})
 	go func() { // the terminal's replies come back as input
 		defer close(drained)
 		_, _ = io.Copy(keys, x.emu)
 	}()
-	go func() { _, err := x.prog.Run(); x.ended <- err }()
+	go func() {
+		_, err := x.prog.Run()
+		x.ended <- err
+	}()
 	t.Cleanup(func() {
 		x.prog.Kill()
 		_ = keys.Close()
@@ -151,7 +165,9 @@ func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 	return x
 }
 
-func (x *term) screen() string { return ansi.Strip(x.emu.Render()) }
+func (x *term) screen() string {
+	return ansi.Strip(x.emu.Render())
+}
 
 // until waits for the screen to satisfy ok; it looks after every write.
 func (x *term) until(what string, ok func(string) bool) string {
@@ -171,12 +187,16 @@ func (x *term) until(what string, ok func(string) bool) string {
 
 func (x *term) shows(text string) string {
 	x.t.Helper()
-	return x.until(text, func(s string) bool { return strings.Contains(s, text) })
+	return x.until(text, func(s string) bool {
+		return strings.Contains(s, text)
+	})
 }
 
 func (x *term) gone(text string) {
 	x.t.Helper()
-	x.until("no more "+text, func(s string) bool { return !strings.Contains(s, text) })
+	x.until("no more "+text, func(s string) bool {
+		return !strings.Contains(s, text)
+	})
 }
 
 func (x *term) press(code rune) {
@@ -238,7 +258,9 @@ func (x *term) armed() {
 		if time.Now().After(end) {
 			x.t.Fatal("the terminal has not told that the dialog is drawn")
 		}
-		x.ask(func(m *Model) { why, _ = m.decisions.guard.Block(x.hands.now()) })
+		x.ask(func(m *Model) {
+			why, _ = m.decisions.guard.Block(x.hands.now())
+		})
 	}
 	x.hands.pass(decision.Guard + time.Millisecond)
 }
@@ -250,7 +272,12 @@ func TestApprovePath(t *testing.T) {
 	x.shows("S2 PROPOSED")
 	x.press('a')
 	s := x.shows("APPROVE S2?")
-	for _, want := range []string{"Plan: micro-batches a replica 8,8,8,8 → 9,9,5,9", "400 ms → 262 ms", "reverted after", "self time 20.1 ms"} {
+	for _, want := range []string{
+		"Plan: micro-batches a replica 8,8,8,8 → 9,9,5,9",
+		"400 ms → 262 ms",
+		"reverted after",
+		"self time 20.1 ms",
+	} {
 		if !strings.Contains(s, want) {
 			t.Errorf("the dialog lacks %q:\n%s", want, s)
 		}
@@ -265,7 +292,11 @@ func TestApprovePath(t *testing.T) {
 	e.Advance(10)
 	x.shows("kept: 400 ms → 262 ms measured")
 	d := e.Decides()
-	if len(d) != 1 || !d[0].Approve || d[0].Action != "INC-0001/S2/1" || d[0].PlanHash != "9f2c41d0" || d[0].JobEpoch != 1 {
+	if len(d) != 1 ||
+		!d[0].Approve ||
+		d[0].Action != "INC-0001/S2/1" ||
+		d[0].PlanHash != "9f2c41d0" ||
+		d[0].JobEpoch != 1 {
 		t.Errorf("decisions: %v", d)
 	}
 }
@@ -284,7 +315,8 @@ func TestVetoPathWithReason(t *testing.T) {
 	x.gone("VETO S2?")
 	e.Advance(20)
 	x.shows("vetoed by maria: maintenance at ten")
-	if d := e.Decides(); len(d) != 1 || d[0].Approve || d[0].Reason != "maintenance at ten" {
+	d := e.Decides()
+	if len(d) != 1 || d[0].Approve || d[0].Reason != "maintenance at ten" {
 		t.Errorf("decisions: %v", d)
 	}
 }
@@ -424,7 +456,11 @@ func TestLeavingRestoresTheTerminal(t *testing.T) {
 		t.Fatal("q does not leave")
 	}
 	raw := x.raw.String()
-	for _, seq := range []string{ansi.ResetModeAltScreenSaveCursor, ansi.SetModeTextCursorEnable, ansi.ResetModeBracketedPaste} {
+	for _, seq := range []string{
+		ansi.ResetModeAltScreenSaveCursor,
+		ansi.SetModeTextCursorEnable,
+		ansi.ResetModeBracketedPaste,
+	} {
 		if strings.LastIndex(raw, seq) < len(raw)/2 {
 			t.Errorf("the terminal is not restored: %q is missing at the end", seq)
 		}
@@ -466,9 +502,13 @@ func TestEngineLossIsSaidWithoutBlocking(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
-	feedUntil(t, m, f, func(s *feed.State) bool { return s.Conn == feed.Live })
+	feedUntil(t, m, f, func(s *feed.State) bool {
+		return s.Conn == feed.Live
+	})
 	srv.Close()
-	feedUntil(t, m, f, func(s *feed.State) bool { return s.Conn == feed.Lost })
+	feedUntil(t, m, f, func(s *feed.State) bool {
+		return s.Conn == feed.Lost
+	})
 	s := ansi.Strip(m.View().Content)
 	if !strings.Contains(s, "engine unreachable since") || !strings.Contains(s, "INC-0001") {
 		t.Errorf("a lost engine must be said over the last picture:\n%s", s)

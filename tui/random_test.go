@@ -36,8 +36,10 @@ type still struct {
 func (s *still) Latest() *feed.State      { return s.state }
 func (s *still) Changed() <-chan struct{} { return nil }
 func (s *still) Done() <-chan struct{}    { return nil }
-func (s *still) Ask(w feed.Want)          { s.want = w }
-func (s *still) Blur(bool)                {}
+func (s *still) Ask(w feed.Want) {
+	s.want = w
+}
+func (s *still) Blur(bool) {}
 
 func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
 	s.mu.Lock()
@@ -69,7 +71,14 @@ func (s *still) Peek(_ context.Context, q *falconv1.PeekRequest) (*falconv1.Peek
 
 func (s *still) Triage(_ context.Context, r *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
 	s.said = append(s.said, r)
-	return &falconv1.TriageReply{Triage: []*falconv1.Triage{{Incident: "INC-0001", Owner: r.To, AckedBy: "maria", AckedUnixNs: 1}}}, s.err
+	return &falconv1.TriageReply{
+		Triage: []*falconv1.Triage{{
+			Incident:    "INC-0001",
+			Owner:       r.To,
+			AckedBy:     "maria",
+			AckedUnixNs: 1,
+		}},
+	}, s.err
 }
 
 func (s *still) Incidents(_ context.Context, id string) (*falconv1.IncidentsReply, error) {
@@ -95,11 +104,20 @@ func (s *still) Freeze(context.Context) (*falconv1.Policy, error) {
 
 // stateAt is the scripted engine's picture at an iteration, approved at
 // approve (0 = not).
-func stateAt(t interface{ Fatal(...any) }, o enginetest.Options, iter, approve int64, w feed.Want) *feed.State {
+func stateAt(
+	t interface{ Fatal(...any) },
+	o enginetest.Options,
+	iter, approve int64,
+	w feed.Want,
+) *feed.State {
 	e := enginetest.New(o)
 	if approve > 0 {
 		e.AdvanceTo(approve)
-		_, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
+		_, err := e.Decide(context.Background(), &falconv1.DecideRequest{
+			Action:   "INC-0001/S2/1",
+			PlanHash: "9f2c41d0",
+			Approve:  true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,16 +128,30 @@ func stateAt(t interface{ Fatal(...any) }, o enginetest.Options, iter, approve i
 
 // pictureOf is what a console holds of an engine, recoveries included.
 func pictureOf(t interface{ Fatal(...any) }, e *enginetest.Engine, w feed.Want) *feed.State {
-	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Recent: w.Recent})
+	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{
+		Rank:       w.Rank,
+		Columns:    w.Columns,
+		RunLengths: w.RunLengths,
+		Recent:     w.Recent,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := e.Recoveries(context.Background(), &falconv1.RecoveriesRequest{Map: !feed.Recovering(snap.Recovery)})
+	list, err := e.Recoveries(context.Background(), &falconv1.RecoveriesRequest{
+		Map: !feed.Recovering(snap.Recovery),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := newClock().now()
-	return &feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live, Since: at, Received: at, Recoveries: list}
+	return &feed.State{
+		Snap:       snap,
+		Events:     snap.Events,
+		Conn:       feed.Live,
+		Since:      at,
+		Received:   at,
+		Recoveries: list,
+	}
 }
 
 // run runs a key's command to its end, and hands its answer back.
@@ -180,7 +212,9 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 			if r.Approve && !may {
 				t.Fatalf("%q approved without the full path", s.key)
 			}
-			if r.PlanHash != "9f2c41d0" || r.JobEpoch != 1 || (r.Action == "") == (r.Rung == "") {
+			if r.PlanHash != "9f2c41d0" ||
+				r.JobEpoch != 1 ||
+				(r.Action == "") == (r.Rung == "") {
 				t.Fatalf("a decision lacks what was seen: %v", r)
 			}
 		}
@@ -197,15 +231,19 @@ func drawSession(t *rapid.T, keys []string, open string) []step {
 	var out []step
 	for range rapid.IntRange(1, 60).Draw(t, "n") {
 		out = append(out, step{
-			key:  rapid.SampledFrom(keys).Draw(t, "key"),
-			pass: time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1600}).Draw(t, "ms")) * time.Millisecond,
+			key: rapid.SampledFrom(keys).Draw(t, "key"),
+			pass: time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1600}).Draw(t, "ms")) *
+				time.Millisecond,
 		})
 		if rapid.IntRange(0, 9).Draw(t, "path") > 0 {
 			continue
 		}
 		for _, k := range []string{"esc", open, "tab", "enter"} {
 			ms := rapid.SampledFrom([]int{390, 410, 1600, 1700}).Draw(t, "path's ms")
-			out = append(out, step{key: k, pass: time.Duration(ms) * time.Millisecond})
+			out = append(out, step{
+				key:  k,
+				pass: time.Duration(ms) * time.Millisecond,
+			})
 		}
 	}
 	return out
@@ -214,8 +252,12 @@ func drawSession(t *rapid.T, keys []string, open string) []step {
 // fullPath reports whether this key, now, is the last step of the whole path.
 func fullPath(m *Model, k string) bool {
 	d := m.decisions.dialog
-	return m.help == nil && (kindOf(d) == kindApprove || kindOf(d) == kindTake) && k == "enter" && d.focus == buttonDo &&
-		!d.sending && m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
+	return m.help == nil &&
+		(kindOf(d) == kindApprove || kindOf(d) == kindTake) &&
+		k == "enter" &&
+		d.focus == buttonDo &&
+		!d.sending &&
+		m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
 }
 
 // sessionKeys are every key of the table, some text and a paste; the keys of
@@ -246,13 +288,28 @@ func send(m *Model, k string) {
 }
 
 var named = map[string]tea.Key{
-	"space": {Code: tea.KeySpace, Text: " "}, "tab": {Code: tea.KeyTab}, "shift+tab": {Code: tea.KeyTab, Mod: tea.ModShift}, "enter": {Code: tea.KeyEnter},
-	"esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "left": {Code: tea.KeyLeft},
-	"right": {Code: tea.KeyRight}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd}, "pgup": {Code: tea.KeyPgUp},
-	"pgdown": {Code: tea.KeyPgDown}, "backspace": {Code: tea.KeyBackspace}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
-	"ctrl+u": {Code: 'u', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+h": {Code: 'h', Mod: tea.ModCtrl},
-	"ctrl+w": {Code: 'w', Mod: tea.ModCtrl}, "ctrl+a": {Code: 'a', Mod: tea.ModCtrl}, "ctrl+e": {Code: 'e', Mod: tea.ModCtrl},
-	"ctrl+v": {Code: 'v', Mod: tea.ModCtrl},
+	"space":     {Code: tea.KeySpace, Text: " "},
+	"tab":       {Code: tea.KeyTab},
+	"shift+tab": {Code: tea.KeyTab, Mod: tea.ModShift},
+	"enter":     {Code: tea.KeyEnter},
+	"esc":       {Code: tea.KeyEscape},
+	"up":        {Code: tea.KeyUp},
+	"down":      {Code: tea.KeyDown},
+	"left":      {Code: tea.KeyLeft},
+	"right":     {Code: tea.KeyRight},
+	"home":      {Code: tea.KeyHome},
+	"end":       {Code: tea.KeyEnd},
+	"pgup":      {Code: tea.KeyPgUp},
+	"pgdown":    {Code: tea.KeyPgDown},
+	"backspace": {Code: tea.KeyBackspace},
+	"ctrl+c":    {Code: 'c', Mod: tea.ModCtrl},
+	"ctrl+u":    {Code: 'u', Mod: tea.ModCtrl},
+	"ctrl+d":    {Code: 'd', Mod: tea.ModCtrl},
+	"ctrl+h":    {Code: 'h', Mod: tea.ModCtrl},
+	"ctrl+w":    {Code: 'w', Mod: tea.ModCtrl},
+	"ctrl+a":    {Code: 'a', Mod: tea.ModCtrl},
+	"ctrl+e":    {Code: 'e', Mod: tea.ModCtrl},
+	"ctrl+v":    {Code: 'v', Mod: tea.ModCtrl},
 }
 
 func keyMsg(k string) tea.KeyPressMsg {
@@ -314,7 +371,17 @@ func TestChangedPlanBlocksTheDialog(t *testing.T) {
 func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 	open := func(iter int64) *Model {
 		src := &still{state: stateAt(t, enginetest.Options{}, iter, 0, wide)}
-		return quiet(t, src, Options{Theme: "dark", Now: newClock().now, QuitNote: "the engine stops too"}, 80, 24)
+		return quiet(
+			t,
+			src,
+			Options{
+				Theme:    "dark",
+				Now:      newClock().now,
+				QuitNote: "the engine stops too",
+			},
+			80,
+			24,
+		)
 	}
 	m := open(30)
 	send(m, "q")
@@ -337,9 +404,25 @@ func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 // What can't be seen can't be decided: a screen too small for the dialog takes
 // no approval, and still lets the operator leave.
 func TestSmallScreenDecidesNothing(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	clk := newClock()
-	m := quiet(t, src, Options{Theme: "dark", Now: clk.now, QuitNote: "the engine stops too"}, 80, 24)
+	m := quiet(
+		t,
+		src,
+		Options{
+			Theme:    "dark",
+			Now:      clk.now,
+			QuitNote: "the engine stops too",
+		},
+		80,
+		24,
+	)
 	send(m, "a")
 	m.Update(tea.WindowSizeMsg{Width: 40, Height: 10})
 	for _, k := range []string{"tab", "enter", "F", "esc", "a", "v", "c"} {

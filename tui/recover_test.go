@@ -19,7 +19,8 @@ import (
 // losses are the moments of a recovery that are worth a picture; "" is before
 // anything failed.
 var losses = []falcon.RecoveryState{
-	"", falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryRejoin, falcon.RecoveryFailed, falcon.RecoveryResumed,
+	"", falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace,
+	falcon.RecoveryRejoin, falcon.RecoveryFailed, falcon.RecoveryResumed,
 }
 
 func lossName(s falcon.RecoveryState) string {
@@ -30,7 +31,14 @@ func lossName(s falcon.RecoveryState) string {
 }
 
 // lossScreen composes a page while a rank is lost.
-func lossScreen(t testing.TB, o enginetest.Options, state falcon.RecoveryState, p key.Scope, w, h int, ascii bool) *Model {
+func lossScreen(
+	t testing.TB,
+	o enginetest.Options,
+	state falcon.RecoveryState,
+	p key.Scope,
+	w, h int,
+	ascii bool,
+) *Model {
 	t.Helper()
 	e := enginetest.New(o)
 	e.AdvanceTo(30)
@@ -41,7 +49,12 @@ func lossScreen(t testing.TB, o enginetest.Options, state falcon.RecoveryState, 
 	if ascii {
 		profile = colorprofile.ASCII
 	}
-	m, err := New(&still{state: pictureOf(t, e, wide)}, Options{Theme: "dark", Profile: &profile, Now: newClock().now, ASCII: ascii})
+	m, err := New(&still{state: pictureOf(t, e, wide)}, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     newClock().now,
+		ASCII:   ascii,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,16 +67,52 @@ func lossScreen(t testing.TB, o enginetest.Options, state falcon.RecoveryState, 
 func TestGoldenRecovery(t *testing.T) {
 	for _, state := range losses {
 		for _, s := range sizes[:2] {
-			m := lossScreen(t, enginetest.Options{}, state, key.Recovery, s[0], s[1], false)
+			m := lossScreen(
+				t,
+				enginetest.Options{},
+				state,
+				key.Recovery,
+				s[0],
+				s[1],
+				false,
+			)
 			checkGeometry(t, m.View().Content, s[0], s[1])
-			golden(t, fmt.Sprintf("text/loss-%s-%dx%d.txt", lossName(state), s[0], s[1]), trimRows(text(m)))
+			golden(
+				t,
+				fmt.Sprintf("text/loss-%s-%dx%d.txt", lossName(state), s[0], s[1]),
+				trimRows(text(m)),
+			)
 		}
 	}
-	m := lossScreen(t, enginetest.Options{}, falcon.RecoveryReplace, key.Recovery, 80, 24, true)
+	m := lossScreen(
+		t,
+		enginetest.Options{},
+		falcon.RecoveryReplace,
+		key.Recovery,
+		80,
+		24,
+		true,
+	)
 	golden(t, "text/loss-replace-80x24-ascii.txt", trimRows(text(m)))
-	m = lossScreen(t, enginetest.Options{TP: 8, DP: 64, PP: 36}, falcon.RecoverySuspend, key.Recovery, 80, 24, false)
+	m = lossScreen(
+		t,
+		enginetest.Options{TP: 8, DP: 64, PP: 36},
+		falcon.RecoverySuspend,
+		key.Recovery,
+		80,
+		24,
+		false,
+	)
 	golden(t, "text/loss-suspend-18432-80x24.txt", trimRows(text(m)))
-	m = lossScreen(t, enginetest.Options{}, falcon.RecoveryReplace, key.Overview, 80, 24, false)
+	m = lossScreen(
+		t,
+		enginetest.Options{},
+		falcon.RecoveryReplace,
+		key.Overview,
+		80,
+		24,
+		false,
+	)
 	golden(t, "text/overview-replace-80x24.txt", trimRows(text(m)))
 }
 
@@ -75,7 +124,10 @@ func TestRecoveryIsExactAtEverySize(t *testing.T) {
 			for w := 20; w < 140; w += 20 {
 				for h := 8; h < 50; h += 8 {
 					m := lossScreen(t, world, state, key.Recovery, w, h, false)
-					for _, k := range []string{"", "j", "l", "ctrl+d", "n", "N", "k", "h", "[", "]", "f", "esc", "r", "esc", "X", "esc", "a"} {
+					for _, k := range []string{
+						"", "j", "l", "ctrl+d", "n", "N", "k", "h", "[", "]", "f", "esc", "r",
+						"esc", "X", "esc", "a",
+					} {
 						if k != "" {
 							m.Update(keyMsg(k))
 						}
@@ -90,8 +142,17 @@ func TestRecoveryIsExactAtEverySize(t *testing.T) {
 // A mark of several ranks shows the one that is least far: one lost rank among
 // 18,432 is seen.
 func TestOneLostRankIsSeenAmongMany(t *testing.T) {
-	m := lossScreen(t, enginetest.Options{TP: 8, DP: 64, PP: 36}, falcon.RecoveryReplace, key.Recovery, 80, 24, false)
-	if s := text(m); strings.Count(s, "▲") != 3 || !containsAll(s, "least far of", "rank 16 ▲ starting", "■ 18431 parked") {
+	m := lossScreen(
+		t,
+		enginetest.Options{TP: 8, DP: 64, PP: 36},
+		falcon.RecoveryReplace,
+		key.Recovery,
+		80,
+		24,
+		false,
+	)
+	s := text(m)
+	if strings.Count(s, "▲") != 3 || !containsAll(s, "least far of", "rank 16 ▲ starting", "■ 18431 parked") {
 		t.Errorf("one mark, one in the tally and one in the detail should show the rank that starts:\n%s", s)
 	}
 }
@@ -107,7 +168,15 @@ func TestRecoveryShowsOnEveryPage(t *testing.T) {
 			t.Errorf("page %s does not ask:\n%s", p, s)
 		}
 	}
-	m := lossScreen(t, enginetest.Options{}, falcon.RecoveryProposed, key.Overview, 50, 12, false)
+	m := lossScreen(
+		t,
+		enginetest.Options{},
+		falcon.RecoveryProposed,
+		key.Overview,
+		50,
+		12,
+		false,
+	)
 	if s := text(m); !containsAll(s, "REC-0001 WAITS for an approver") {
 		t.Errorf("the small summary says nothing of the recovery:\n%s", s)
 	}
@@ -139,7 +208,10 @@ func TestApproveRecovery(t *testing.T) {
 	x.press(tea.KeyEnter)
 	x.shows("REC-0001 suspend")
 	r := e.Recovers()
-	if len(r) != 1 || r[0].Verb != "approve" || r[0].Recovery != "REC-0001" || r[0].PlanHash != enginetest.RecoveryHash {
+	if len(r) != 1 ||
+		r[0].Verb != "approve" ||
+		r[0].Recovery != "REC-0001" ||
+		r[0].PlanHash != enginetest.RecoveryHash {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -164,7 +236,11 @@ func TestDenyRecoveryWithReason(t *testing.T) {
 	x.shows("▸ Deny")
 	x.press(tea.KeyEnter)
 	x.shows("denied by maria: maintenance")
-	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "deny" || r[0].Reason != "maintenance" || r[0].PlanHash != enginetest.RecoveryHash {
+	r := e.Recovers()
+	if len(r) != 1 ||
+		r[0].Verb != "deny" ||
+		r[0].Reason != "maintenance" ||
+		r[0].PlanHash != enginetest.RecoveryHash {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -230,7 +306,10 @@ func TestStateThatAllHasEnded(t *testing.T) {
 	x.shows("▸ It has ended")
 	x.press(tea.KeyEnter)
 	x.shows("REC-0001 replace")
-	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "ended" || r[0].Reason != "no power, I looked" || r[0].PlanHash != enginetest.RecoveryHash {
+	if r := e.Recovers(); len(r) != 1 ||
+		r[0].Verb != "ended" ||
+		r[0].Reason != "no power, I looked" ||
+		r[0].PlanHash != enginetest.RecoveryHash {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -262,7 +341,11 @@ func TestFenceWantsNodeReasonAndConfirmation(t *testing.T) {
 	}
 	x.press(tea.KeyEnter)
 	x.shows("REC-0001 suspend")
-	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "fence" || r[0].Node != "n2" || r[0].Reason != "ECC errors rise" {
+	r := e.Recovers()
+	if len(r) != 1 ||
+		r[0].Verb != "fence" ||
+		r[0].Node != "n2" ||
+		r[0].Reason != "ECC errors rise" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -280,7 +363,11 @@ func TestRenewTakesRankAndReason(t *testing.T) {
 	x.shows("▸ Replace it")
 	x.press(tea.KeyEnter)
 	x.shows("REC-0001 suspend")
-	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "renew" || r[0].Rank != 5 || r[0].Reason != "leaks memory" {
+	r := e.Recovers()
+	if len(r) != 1 ||
+		r[0].Verb != "renew" ||
+		r[0].Rank != 5 ||
+		r[0].Reason != "leaks memory" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -363,7 +450,12 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 			k := s.key
 			clk.pass(s.pass)
 			d := m.decisions.dialog
-			may := m.help == nil && (kindOf(d) == kindRecovery || kindOf(d) == kindDemand) && k == "enter" && d.focus == buttonDo && !d.sending && m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
+			may := m.help == nil &&
+				(kindOf(d) == kindRecovery || kindOf(d) == kindDemand) &&
+				k == "enter" &&
+				d.focus == buttonDo &&
+				!d.sending &&
+				m.decisions.keyTime().Add(personGap).Sub(d.opened) >= decision.Guard
 			before := len(src.words)
 			send(m, k)
 			m.View()
@@ -372,7 +464,9 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 			}
 			words++
 			r := src.words[len(src.words)-1]
-			if !may || r.Recovery != "" && r.PlanHash != enginetest.RecoveryHash || r.Recovery == "" && r.Reason == "" {
+			if !may ||
+				r.Recovery != "" && r.PlanHash != enginetest.RecoveryHash ||
+				r.Recovery == "" && r.Reason == "" {
 				t.Fatalf("%q sent %v without the full path", k, r)
 			}
 		}
@@ -401,7 +495,10 @@ func TestLiftTakesNodeAndReason(t *testing.T) {
 	for _, k := range []string{"tab", "enter", "o", "k", "enter"} {
 		send(m, k)
 	}
-	if len(src.words) != 1 || src.words[0].Verb != "lift" || src.words[0].Node != "n1" || src.words[0].Reason != "ok" {
+	if len(src.words) != 1 ||
+		src.words[0].Verb != "lift" ||
+		src.words[0].Node != "n1" ||
+		src.words[0].Reason != "ok" {
 		t.Errorf("sent %v:\n%s", src.words, text(m))
 	}
 }
@@ -419,10 +516,24 @@ func TestRecoveryDialogNamesWhatChanges(t *testing.T) {
 		change func()
 		want   []string
 	}{
-		{"in place", func() {}, []string{"Changes: rank 2 restarts on n1.g0. 7 processes stay.", "It would run on n1.g0: culprit of INC-0907"}},
-		{"another node", func() { v.Replaced = map[int32]string{2: "n4.g0", 3: "n4.g1"} }, []string{"rank 2 moves from n1.g0 to n4.g0, rank 3 moves from n1.g1 to n4.g1. 7"}},
+		{
+			"in place",
+			func() {},
+			[]string{
+				"Changes: rank 2 restarts on n1.g0. 7 processes stay.",
+				"It would run on n1.g0: culprit of INC-0907",
+			},
+		},
+		{
+			"another node",
+			func() { v.Replaced = map[int32]string{2: "n4.g0", 3: "n4.g1"} },
+			[]string{"rank 2 moves from n1.g0 to n4.g0, rank 3 moves from n1.g1 to n4.g1. 7"},
+		},
 		{"no spare left", func() { v.Replaced = nil }, []string{"No spare is there for rank 2."}},
-		{"whole", func() { v.Replaced, v.Whole = map[int32]string{2: "n1.g1"}, true }, []string{"rank 2 moves from n1.g0 to n1.g1 of the same node."}},
+		{"whole", func() {
+			v.Replaced = map[int32]string{2: "n1.g1"}
+			v.Whole = true
+		}, []string{"rank 2 moves from n1.g0 to n1.g1 of the same node."}},
 	} {
 		c.change()
 		q := &decision.Recovery{Verb: decision.VerbApprove, Recovery: v}
@@ -445,7 +556,13 @@ func TestAListNewerThanThePicture(t *testing.T) {
 	e.Lose(falcon.RecoveryProposed)
 	now := pictureOf(t, e, wide)
 	old.Recoveries = now.Recoveries
-	m := quiet(t, &still{state: old}, Options{Theme: "dark", Now: newClock().now}, 120, 40)
+	m := quiet(
+		t,
+		&still{state: old},
+		Options{Theme: "dark", Now: newClock().now},
+		120,
+		40,
+	)
 	m.work.showPage(key.Recovery)
 	m.screen.dirty = true
 	if s := text(m); strings.Contains(s, "REC-0001") {

@@ -40,7 +40,9 @@ func refusedWith(text string) error { return refusal(text) }
 // refusal is an error as the feed makes it of the engine's words.
 type refusal string
 
-func (r refusal) Error() string { return feed.ErrRefused.Error() + ": " + string(r) }
+func (r refusal) Error() string {
+	return feed.ErrRefused.Error() + ": " + string(r)
+}
 func (r refusal) Unwrap() error { return feed.ErrRefused }
 
 // unwrapped is the text of the boxes on a screen, their rows joined.
@@ -63,7 +65,10 @@ func TestCancelSaysThatNothingWasDone(t *testing.T) {
 	presses(m, "v")
 	clk.pass(decision.Guard)
 	presses(m, "tab", "enter")
-	if s := text(m); len(src.decides) != 0 || m.decisions.dialog != nil || !strings.Contains(s, "cancelled: nothing was done") {
+	s := text(m)
+	if len(src.decides) != 0 ||
+		m.decisions.dialog != nil ||
+		!strings.Contains(s, "cancelled: nothing was done") {
 		t.Errorf("%v\n%s", src.decides, s)
 	}
 }

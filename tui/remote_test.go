@@ -20,7 +20,9 @@ func TestAPanicOfTheDecoderEndsItsConsoleAlone(t *testing.T) {
 	half := "\x9bM>\x18,"
 	in, typed := io.Pipe()
 	defer typed.Close()
-	go func() { _, _ = io.WriteString(typed, strings.Repeat("x", held-len(half))+half) }()
+	go func() {
+		_, _ = io.WriteString(typed, strings.Repeat("x", held-len(half))+half)
+	}()
 	ended := make(chan error, 1)
 	srv := enginetest.New(enginetest.Options{}).ServeInMemory()
 	t.Cleanup(srv.Close)
@@ -32,7 +34,17 @@ func TestAPanicOfTheDecoderEndsItsConsoleAlone(t *testing.T) {
 	src := feed.New(falconv1.NewConsoleClient(cc), nil)
 	t.Cleanup(src.Close)
 	go func() {
-		ended <- Run(context.Background(), src, Terminal{In: in, Out: io.Discard, Env: []string{"TERM=xterm"}, Remote: &Remote{Size: Size{80, 24}}}, Options{})
+		ended <- Run(
+			context.Background(),
+			src,
+			Terminal{
+				In:     in,
+				Out:    io.Discard,
+				Env:    []string{"TERM=xterm"},
+				Remote: &Remote{Size: Size{80, 24}},
+			},
+			Options{},
+		)
 	}()
 	select {
 	case err := <-ended:

@@ -31,12 +31,19 @@ func (m *Model) shownTime() time.Time {
 }
 
 var replayCommands = map[key.Action]record.Command{
-	key.Play: record.Toggle(), key.Faster: record.Faster(+1), key.Slower: record.Faster(-1),
-	key.IterationOn: record.StepIteration(+1), key.IterationBack: record.StepIteration(-1),
-	key.FrameOn: record.StepFrame(+1), key.FrameBack: record.StepFrame(-1),
-	key.EventOn: record.StepEvent(+1), key.EventBack: record.StepEvent(-1),
-	key.IncidentOn: record.StepIncident(+1), key.IncidentBack: record.StepIncident(-1),
-	key.ToEnd: record.End(+1), key.ToStart: record.End(-1),
+	key.Play:          record.Toggle(),
+	key.Faster:        record.Faster(+1),
+	key.Slower:        record.Faster(-1),
+	key.IterationOn:   record.StepIteration(+1),
+	key.IterationBack: record.StepIteration(-1),
+	key.FrameOn:       record.StepFrame(+1),
+	key.FrameBack:     record.StepFrame(-1),
+	key.EventOn:       record.StepEvent(+1),
+	key.EventBack:     record.StepEvent(-1),
+	key.IncidentOn:    record.StepIncident(+1),
+	key.IncidentBack:  record.StepIncident(-1),
+	key.ToEnd:         record.End(+1),
+	key.ToStart:       record.End(-1),
 }
 
 // keyScopes are where keys are looked up while nothing lies over the page: what

@@ -23,11 +23,19 @@ import (
 func storyStates(t *testing.T, visit func(*feed.State)) {
 	t.Helper()
 	e := enginetest.New(enginetest.Options{})
-	want := feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128}
+	want := feed.Want{
+		Rank:       feed.WorstRank,
+		Columns:    240,
+		RunLengths: 128,
+	}
 	for i := int64(1); i <= enginetest.End; i++ {
 		e.AdvanceTo(i)
 		if i == enginetest.Proposed+4 {
-			_, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
+			_, err := e.Decide(context.Background(), &falconv1.DecideRequest{
+				Action:   "INC-0001/S2/1",
+				PlanHash: "9f2c41d0",
+				Approve:  true,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -40,7 +48,11 @@ func storyStates(t *testing.T, visit func(*feed.State)) {
 func draw(t *testing.T, s *feed.State, at time.Time, p key.Scope, w, h int) string {
 	t.Helper()
 	profile := colorprofile.TrueColor
-	m, err := New(&still{state: s}, Options{Theme: "dark", Profile: &profile, Now: func() time.Time { return at }})
+	m, err := New(&still{state: s}, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     func() time.Time { return at },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +70,9 @@ func nearly(a, b string) bool {
 		return false
 	}
 	for i := range x {
-		half := func(r rune) bool { return r == '▀' || r == '▄' || r == ' ' || r == '█' }
+		half := func(r rune) bool {
+			return r == '▀' || r == '▄' || r == ' ' || r == '█'
+		}
 		if x[i] != y[i] && !(half(x[i]) && half(y[i])) {
 			return false
 		}
@@ -96,7 +110,9 @@ func TestReplayDrawsWhatWasLive(t *testing.T) {
 			if n%7 != i%7 && n%40 != 0 { // one page of most pictures, all of some
 				continue
 			}
-			if got, want := draw(t, s, at, p, 120, 40), draw(t, live[n], at, p, 120, 40); got != want && !(p == key.Posterior && nearly(got, want)) {
+			got := draw(t, s, at, p, 120, 40)
+			want := draw(t, live[n], at, p, 120, 40)
+			if got != want && !(p == key.Posterior && nearly(got, want)) {
 				t.Fatalf("picture %d, page %s, is not as it was live:\n%s\nlive:\n%s", n, p, got, want)
 			}
 		}
@@ -111,7 +127,13 @@ func TestReplayDrawsWhatWasLive(t *testing.T) {
 // The footer of a recording names no key that decides.
 func TestARecordingOffersNoDecision(t *testing.T) {
 	for _, p := range key.Pages {
-		src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+4, 0, wide)}
+		src := &still{state: stateAt(
+			t,
+			enginetest.Options{},
+			enginetest.Proposed+4,
+			0,
+			wide,
+		)}
 		live := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 200, 60)
 		live.work.showPage(p)
 		all := live.keys.Footer(live.keyScopes(true)...)

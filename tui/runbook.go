@@ -19,7 +19,8 @@ func runbookTopic(by decision.Operator) string {
 	switch x := page.First(by.Live); {
 	case x.Kind == statements.Standing:
 		return docs.Standstill
-	case x.Kind == statements.Recovery, x.Kind == statements.Stopped, x.Kind == statements.Failed, x.Kind == statements.Gone, x.Kind == statements.Ended:
+	case x.Kind == statements.Recovery, x.Kind == statements.Stopped, x.Kind == statements.Failed,
+		x.Kind == statements.Gone, x.Kind == statements.Ended:
 		return docs.Lost
 	case !page.Open(by.Subject.Incident()):
 		return docs.FirstMinute
@@ -31,7 +32,8 @@ func runbookTopic(by decision.Operator) string {
 func newRunbook(h *helpBox, topic string) *helpBox {
 	h.title, h.text = "RUNBOOK", docs.Section(topic)
 	if h.text == nil {
-		topic, h.text = "", docs.Section("")
+		topic = ""
+		h.text = docs.Section("")
 	}
 	if h.text[0] == topic || topic == "" { // the heading is the cause's name
 		h.text[0] = phrase.Capital(phrase.Cause(topic))

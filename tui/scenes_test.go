@@ -30,26 +30,96 @@ type pageScene struct {
 }
 
 func asks(r *falconv1.ValidateRequest) func(*enginetest.Engine) {
-	return func(e *enginetest.Engine) { _, _ = e.Validate(context.Background(), r) }
+	return func(e *enginetest.Engine) {
+		_, _ = e.Validate(context.Background(), r)
+	}
 }
 
-var allTests = &falconv1.ValidateRequest{Gemm: true, LinkTest: true, Reason: "after the second alarm"}
+var allTests = &falconv1.ValidateRequest{
+	Gemm:     true,
+	LinkTest: true,
+	Reason:   "after the second alarm",
+}
 
 var pageScenes = []pageScene{
 	{"validating-gpus", key.Validate, enginetest.Options{}, 54, asks(allTests), 0, nil},
 	{"validating-pass", key.Validate, enginetest.Options{}, 54, asks(allTests), 1, nil},
-	{"matrix-nodes", key.Validate, enginetest.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r"}},
-	{"matrix-ranks", key.Validate, enginetest.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r", "m"}},
-	{"links", key.Validate, enginetest.Options{SlowLink: "n1-n2", Recurring: true}, 54, asks(allTests), 3, []string{"L", "space", "j", "j", "space"}},
+	{
+		"matrix-nodes",
+		key.Validate,
+		enginetest.Options{SlowLink: "n1-n2"},
+		54,
+		asks(allTests),
+		3,
+		[]string{"r"},
+	},
+	{
+		"matrix-ranks",
+		key.Validate,
+		enginetest.Options{SlowLink: "n1-n2"},
+		54,
+		asks(allTests),
+		3,
+		[]string{"r", "m"},
+	},
+	{
+		"links",
+		key.Validate,
+		enginetest.Options{SlowLink: "n1-n2", Recurring: true},
+		54,
+		asks(allTests),
+		3,
+		[]string{"L", "space", "j", "j", "space"},
+	},
 	{"older", key.Validate, enginetest.Options{}, 54, asks(allTests), 3, []string{"["}},
 	{"hairline", key.Posterior, enginetest.Options{}, 120, nil, 0, []string{"N", "h"}},
 	{"past", key.Posterior, enginetest.Options{}, 239, nil, 0, []string{"[", "["}},
 	{"watch", key.Overview, enginetest.Options{Recurring: true}, 54, asks(allTests), 1, nil},
-	{"recovering", key.Overview, enginetest.Options{Recurring: true}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
-	{"asked", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryProposed) }, 0, nil},
-	{"replacing", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
-	{"rejoining", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryRejoin) }, 0, nil},
-	{"resumed", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryResumed) }, 0, nil},
+	{
+		"recovering",
+		key.Overview,
+		enginetest.Options{Recurring: true},
+		54,
+		func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) },
+		0,
+		nil,
+	},
+	{
+		"asked",
+		key.Recovery,
+		enginetest.Options{},
+		54,
+		func(e *enginetest.Engine) { e.Lose(falcon.RecoveryProposed) },
+		0,
+		nil,
+	},
+	{
+		"replacing",
+		key.Recovery,
+		enginetest.Options{},
+		54,
+		func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) },
+		0,
+		nil,
+	},
+	{
+		"rejoining",
+		key.Recovery,
+		enginetest.Options{},
+		54,
+		func(e *enginetest.Engine) { e.Lose(falcon.RecoveryRejoin) },
+		0,
+		nil,
+	},
+	{
+		"resumed",
+		key.Recovery,
+		enginetest.Options{},
+		54,
+		func(e *enginetest.Engine) { e.Lose(falcon.RecoveryResumed) },
+		0,
+		nil,
+	},
 	{"approved", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
 	{"approved", key.Overview, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
 	{"second", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, nil},
@@ -60,12 +130,36 @@ var pageScenes = []pageScene{
 	{"several-shown", key.Ladder, enginetest.Options{Second: true}, 54, nil, 0, []string{"["}},
 	{"several-elsewhere", key.Ranks, enginetest.Options{Second: true}, 54, decidesLink, 1, nil},
 	{"hang", key.Overview, enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(true) }, 0, nil},
-	{"hang-unsure", key.Overview, enginetest.Options{}, 40, func(e *enginetest.Engine) { e.Hang(false) }, 0, nil},
+	{
+		"hang-unsure",
+		key.Overview,
+		enginetest.Options{},
+		40,
+		func(e *enginetest.Engine) { e.Hang(false) },
+		0,
+		nil,
+	},
 	{"past", key.Overview, enginetest.Options{Past: true}, 54, nil, 0, nil},
 	{"past", key.Ladder, enginetest.Options{Past: true}, 54, nil, 0, nil},
 	{"history", key.Events, enginetest.Options{Past: true}, 54, nil, 0, []string{"h", "j"}},
-	{"history-cause", key.Events, enginetest.Options{Past: true}, 54, nil, 0, []string{"h", "/", "g", "p", "u", "enter"}},
-	{"history-device", key.Events, enginetest.Options{Past: true}, 54, nil, 0, append([]string{"h", "/"}, append(strings.Split("device:n1.g0", ""), "enter")...)},
+	{
+		"history-cause",
+		key.Events,
+		enginetest.Options{Past: true},
+		54,
+		nil,
+		0,
+		[]string{"h", "/", "g", "p", "u", "enter"},
+	},
+	{
+		"history-device",
+		key.Events,
+		enginetest.Options{Past: true},
+		54,
+		nil,
+		0,
+		append([]string{"h", "/"}, append(strings.Split("device:n1.g0", ""), "enter")...),
+	},
 	{"history-none", key.Events, enginetest.Options{}, 10, nil, 0, []string{"h"}},
 	{"nothing", key.Events, enginetest.Options{}, 10, nil, 0, []string{"s", "s"}},
 }
@@ -76,14 +170,29 @@ func approves(by string) func(*enginetest.Engine) {
 }
 
 func decides(e *enginetest.Engine) {
-	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, Reason: "the evidence is plain"})
+	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{
+		Action:   "INC-0001/S2/1",
+		PlanHash: "9f2c41d0",
+		Approve:  true,
+		Reason:   "the evidence is plain",
+	})
 }
 
 func decidesLink(e *enginetest.Engine) {
-	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: enginetest.SecondID + "/S3/1", PlanHash: enginetest.SecondHash, Approve: true})
+	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{
+		Action:   enginetest.SecondID + "/S3/1",
+		PlanHash: enginetest.SecondHash,
+		Approve:  true,
+	})
 }
 
-func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, theme string, ascii bool) *Model {
+func (x pageScene) screen(
+	t *testing.T,
+	w, h int,
+	profile colorprofile.Profile,
+	theme string,
+	ascii bool,
+) *Model {
 	t.Helper()
 	e := enginetest.New(x.options)
 	e.AdvanceTo(x.iter)
@@ -91,7 +200,12 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 		x.before(e)
 	}
 	e.Advance(x.after)
-	s := pictureOf(t, e, feed.Want{Rank: -1, Columns: int32(2 * w), RunLengths: 128, Recent: 60})
+	s := pictureOf(t, e, feed.Want{
+		Rank:       -1,
+		Columns:    int32(2 * w),
+		RunLengths: 128,
+		Recent:     60,
+	})
 	tests, err := e.Incidents(context.Background(), &falconv1.IncidentsRequest{OnlyValidations: true})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +214,12 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 	if s.History, err = e.History(context.Background(), &falconv1.HistoryRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	m, err := New(&still{state: s}, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
+	m, err := New(&still{state: s}, Options{
+		Theme:   theme,
+		Profile: &profile,
+		Now:     newClock().now,
+		ASCII:   ascii,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +240,11 @@ func TestGoldenScenes(t *testing.T) {
 	for _, x := range pageScenes {
 		for _, s := range sizes[:2] {
 			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)
-			golden(t, fmt.Sprintf("text/scene-%s-%s-%dx%d.txt", x.page, x.name, s[0], s[1]), trimRows(text(m)))
+			golden(
+				t,
+				fmt.Sprintf("text/scene-%s-%s-%dx%d.txt", x.page, x.name, s[0], s[1]),
+				trimRows(text(m)),
+			)
 		}
 		m := x.screen(t, 80, 24, colorprofile.ASCII, "dark", true)
 		for _, r := range m.View().Content {
@@ -135,7 +258,8 @@ func TestGoldenScenes(t *testing.T) {
 					view := x.screen(t, s[0], s[1], profile, theme, false).View().Content
 					checkGeometry(t, view, s[0], s[1])
 					checkColours(t, view, profile)
-					fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n", x.page, x.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
+					fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n",
+						x.page, x.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
 				}
 			}
 		}

@@ -23,7 +23,9 @@ type frameCache struct {
 
 // takePicture takes a picture over.
 func (s *frameCache) takePicture(picture string, cursor *tea.Cursor) {
-	s.cached, s.cursor, s.dirty = picture, cursor, false
+	s.cached = picture
+	s.cursor = cursor
+	s.dirty = false
 	s.drawn++
 }
 
@@ -36,16 +38,26 @@ const calmPeriod = 2 * time.Second
 
 // mayKeepPage reports whether a tick need not draw the page again.
 func (m *Model) mayKeepPage() bool {
-	return !m.screen.dirty && m.screen.page != "" && !m.isInUse() && page.AllWell(m.work.live.Feed) && m.now().Sub(m.screen.paged) < calmPeriod
+	return !m.screen.dirty &&
+		m.screen.page != "" &&
+		!m.isInUse() &&
+		page.AllWell(m.work.live.Feed) &&
+		m.now().Sub(m.screen.paged) < calmPeriod
 }
 
 // isInUse reports whether the operator has just acted, or is about to.
 func (m *Model) isInUse() bool {
-	return m.now().Sub(m.touched) < calmAfter || m.prompt != nil || m.decisions.dialog != nil || m.help != nil || !m.work.isRunning()
+	return m.now().Sub(m.touched) < calmAfter ||
+		m.prompt != nil ||
+		m.decisions.dialog != nil ||
+		m.help != nil ||
+		!m.work.isRunning()
 }
 
 // noteActivity notes that the operator acts.
-func (m *Model) noteActivity() { m.touched, m.screen.dirty = m.now(), true }
+func (m *Model) noteActivity() {
+	m.touched, m.screen.dirty = m.now(), true
+}
 
 // mayWaitForTick reports whether a new state may wait for a tick of the clock: the
 // operator has not just acted, nothing is wrong, and nothing but measurements
@@ -56,7 +68,10 @@ func (m *Model) mayWaitForTick(s *feed.State) bool {
 		return false
 	}
 	old := m.work.live.Feed
-	return page.AllWell(s) && page.AllWell(old) && page.SameButMeasurements(old, s) && feed.SameOperators(old, s)
+	return page.AllWell(s) &&
+		page.AllWell(old) &&
+		page.SameButMeasurements(old, s) &&
+		feed.SameOperators(old, s)
 }
 
 // overlayLayer lays a layer over the screen.

@@ -58,7 +58,10 @@ func prepareAgain(s *feed.State, by filter.Filter) tea.Cmd {
 // startNext searches what is wanted in a state; inForce is the page's filter.
 func (r *rankSearch) startNext(s *feed.State, inForce filter.Filter) tea.Cmd {
 	by := filters{inForce, r.filter}
-	if old := r.next.Load(); old == nil || old[0].Text() != by[0].Text() || old[1].Text() != by[1].Text() {
+	old := r.next.Load()
+	if old == nil ||
+		old[0].Text() != by[0].Text() ||
+		old[1].Text() != by[1].Text() {
 		r.next.Store(&by)
 	}
 	if r.busy || r.filter.Empty() {
@@ -75,12 +78,16 @@ func (r *rankSearch) startNext(s *feed.State, inForce filter.Filter) tea.Cmd {
 // finishSearch ends a search; filter is what the page is to be filtered by, where keep.
 func (r *rankSearch) finishSearch() (text string, keep bool) {
 	text, keep = r.filter.Text(), r.keep
-	r.busy, r.filter, r.keep = false, filter.Filter{}, false
+	r.busy = false
+	r.filter = filter.Filter{}
+	r.keep = false
 	return text, keep
 }
 
 // searchFor has a filter searched; keep = to filter the page by it.
-func (r *rankSearch) searchFor(f filter.Filter, keep bool) { r.filter, r.keep = f, keep }
+func (r *rankSearch) searchFor(f filter.Filter, keep bool) {
+	r.filter, r.keep = f, keep
+}
 
 // applySearched applies what was found; a newer state is searched again.
 func (v *workspace) applySearched() {

@@ -11,7 +11,12 @@ import (
 )
 
 // many is a job in which ranks are sought aside.
-var many = enginetest.Options{TP: 8, DP: 80, PP: 8, Healthy: true}
+var many = enginetest.Options{
+	TP:      8,
+	DP:      80,
+	PP:      8,
+	Healthy: true,
+}
 
 // seeker is a console on the ranks page of a large job, whose commands run when
 // the test says so.
@@ -92,7 +97,8 @@ func TestTypedFiltersAreCountedAside(t *testing.T) {
 	s.press("backspace")
 	s.wantNote("640 of 5120")
 	s.press("enter")
-	if got := len(s.work.state.Matched()); got != 640 || s.work.state.RankFilter() != "tp:3" {
+	got := len(s.work.state.Matched())
+	if got != 640 || s.work.state.RankFilter() != "tp:3" {
 		t.Errorf("%q keeps %d ranks", s.work.state.RankFilter(), got)
 	}
 }
@@ -113,7 +119,8 @@ func TestAFilterIsKeptOnceItsRanksAreFound(t *testing.T) {
 		t.Fatal("ranks of an older picture filter")
 	}
 	s.find(cmd)
-	if got := len(s.work.state.Matched()); got != 640 || s.work.state.RankFilter() != "tp:3" {
+	got := len(s.work.state.Matched())
+	if got != 640 || s.work.state.RankFilter() != "tp:3" {
 		t.Errorf("%q keeps %d ranks", s.work.state.RankFilter(), got)
 	}
 }

@@ -16,7 +16,9 @@ type searchPane struct {
 	search *textinput.Model // while it is being typed, else nil
 }
 
-func newSearchPane(table *key.Map) searchPane { return searchPane{table: table, pane: viewport.New()} }
+func newSearchPane(table *key.Map) searchPane {
+	return searchPane{table: table, pane: viewport.New()}
+}
 
 // act scrolls, or begins a search on a screen of w columns; closed says to take the pane away.
 func (p *searchPane) act(a key.Action, w int) (closed bool) {

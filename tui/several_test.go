@@ -15,7 +15,13 @@ import (
 // for a decision.
 func severalOpen(t *testing.T) (*Model, *still, *clock) {
 	t.Helper()
-	src := &still{state: stateAt(t, enginetest.Options{Second: true}, enginetest.SecondFrom+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{Second: true},
+		enginetest.SecondFrom+2,
+		0,
+		wide,
+	)}
 	clk := newClock()
 	return quiet(t, src, Options{Theme: "dark", Now: clk.now}, 120, 40), src, clk
 }
@@ -56,7 +62,11 @@ func TestDecisionsGoToTheIncidentShown(t *testing.T) {
 	clk.pass(decision.Guard)
 	send(m, "tab")
 	send(m, "enter")
-	if n := len(src.decides); n != 1 || src.decides[0].Incident != "INC-0001" || src.decides[0].Action != "INC-0001/S2/1" || src.decides[0].PlanHash != "9f2c41d0" {
+	n := len(src.decides)
+	if n != 1 ||
+		src.decides[0].Incident != "INC-0001" ||
+		src.decides[0].Action != "INC-0001/S2/1" ||
+		src.decides[0].PlanHash != "9f2c41d0" {
 		t.Errorf("decided: %v", src.decides)
 	}
 }
@@ -69,11 +79,14 @@ func TestADialogKeepsItsIncident(t *testing.T) {
 	clk.pass(decision.Guard)
 	gone := *src.state
 	gone.Snap = proto.CloneOf(src.state.Snap)
-	gone.Snap.Incidents, gone.Snap.Ladder, gone.Snap.Others = gone.Snap.Incidents[1:], gone.Snap.Others[0], nil
+	gone.Snap.Incidents, gone.Snap.Ladder, gone.Snap.Others = gone.Snap.Incidents[1:],
+		gone.Snap.Others[0],
+		nil
 	m.Update(updateMsg{&gone})
 	send(m, "tab")
 	send(m, "enter")
-	if s := text(m); len(src.decides) != 0 || !containsAll(s, "INC-0002: APPROVE S3?", "this proposal is no longer open") {
+	if s := text(m); len(src.decides) != 0 ||
+		!containsAll(s, "INC-0002: APPROVE S3?", "this proposal is no longer open") {
 		t.Errorf("%v:\n%s", src.decides, s)
 	}
 }

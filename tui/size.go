@@ -33,7 +33,8 @@ type oversizeMsg struct{ size Size }
 
 func (m oversizeMsg) noteText() string {
 	b := m.size.bounded()
-	return fmt.Sprintf("this terminal has %d×%d cells: the first %d×%d are drawn into", m.size.W, m.size.H, b.W, b.H)
+	return fmt.Sprintf("this terminal has %d×%d cells: the first %d×%d are drawn into",
+		m.size.W, m.size.H, b.W, b.H)
 }
 
 // sendSize tells a program its terminal's size.
@@ -48,7 +49,8 @@ func sendSize(p *tea.Program, s Size) {
 // followSizes sends the program its terminal's sizes until stop, which waits. It
 // blocks while the terminal is stalled, and holds up no one but itself.
 func followSizes(p *tea.Program, sizes <-chan Size) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
@@ -60,7 +62,10 @@ func followSizes(p *tea.Program, sizes <-chan Size) (stop func()) {
 			}
 		}
 	}()
-	return func() { close(done); <-ended }
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // stallWait is how long a program may take to end once it is told to: one whose terminal takes
@@ -79,7 +84,13 @@ func runLocal(ctx context.Context, m tea.Model, t Terminal) error {
 	}
 	size := terminalSize(out)
 	b := size.bounded()
-	p := newProgram(ctx, m, t, tea.WithWindowSize(b.W, b.H), tea.WithColorProfile(colorprofile.Detect(out, t.Env)))
+	p := newProgram(
+		ctx,
+		m,
+		t,
+		tea.WithWindowSize(b.W, b.H),
+		tea.WithColorProfile(colorprofile.Detect(out, t.Env)),
+	)
 	sizes, unwatch := watchTerminal(out)
 	defer unwatch()
 	sizes <- size // again, for its note
@@ -131,7 +142,8 @@ func terminalSize(f *os.File) Size {
 // watchTerminal passes a terminal's newest size on whenever it changes, until stop.
 func watchTerminal(f *os.File) (sizes chan Size, stop func()) {
 	sizes = make(chan Size, 1)
-	changed, done := make(chan os.Signal, 1), make(chan struct{})
+	changed := make(chan os.Signal, 1)
+	done := make(chan struct{})
 	signal.Notify(changed, syscall.SIGWINCH)
 	go func() {
 		for {
@@ -151,5 +163,8 @@ func watchTerminal(f *os.File) (sizes chan Size, stop func()) {
 			}
 		}
 	}()
-	return sizes, func() { signal.Stop(changed); close(done) }
+	return sizes, func() {
+		signal.Stop(changed)
+		close(done)
+	}
 }

@@ -53,8 +53,14 @@ func layoutRow(base themes.Style, w int, left, right string, gap int) string {
 
 // framedLayer makes a layer of rows, each already w-4 columns wide, in a border with
 // a title in its top edge and, where there is one, a hint in its bottom edge.
-func (s *skin) framedLayer(at widget.Rect, title, hint string, role themes.Role, rows []string) *lipgloss.Layer {
-	surface, edge := s.pal.Style(themes.Dialog), s.pal.Style(role)
+func (s *skin) framedLayer(
+	at widget.Rect,
+	title, hint string,
+	role themes.Role,
+	rows []string,
+) *lipgloss.Layer {
+	surface := s.pal.Style(themes.Dialog)
+	edge := s.pal.Style(role)
 	if edge.BG != 0 {
 		edge.FG = edge.BG
 	}
@@ -101,7 +107,9 @@ func (s *skin) scrolledRows(pane *viewport.Model, lines []page.Line, w, h int) [
 	}
 	pane.SetWidth(w)
 	pane.SetHeight(max(1, h))
-	pane.StyleLineFunc = func(i int) lipgloss.Style { return s.pal.Style(lines[i].Role).Lipgloss() }
+	pane.StyleLineFunc = func(i int) lipgloss.Style {
+		return s.pal.Style(lines[i].Role).Lipgloss()
+	}
 	pane.SetContentLines(text)
 	return strings.Split(pane.View(), "\n")
 }
@@ -117,9 +125,16 @@ func moreBelow(pane *viewport.Model, key string) string {
 // shortHelp lists keys and what they do, as many as fit in w columns.
 func (s *skin) shortHelp(w int, show []key.Binding) string {
 	dim := s.pal.Style(themes.Dim).Lipgloss()
-	h := help.Model{ShortSeparator: "  ", Ellipsis: "…", Styles: help.Styles{
-		ShortKey: s.pal.Style(themes.Key).Lipgloss(), ShortDesc: dim, ShortSeparator: dim, Ellipsis: dim,
-	}}
+	h := help.Model{
+		ShortSeparator: "  ",
+		Ellipsis:       "…",
+		Styles: help.Styles{
+			ShortKey:       s.pal.Style(themes.Key).Lipgloss(),
+			ShortDesc:      dim,
+			ShortSeparator: dim,
+			Ellipsis:       dim,
+		},
+	}
 	h.SetWidth(w)
 	var list []bubbles.Binding
 	for _, b := range show {
@@ -132,6 +147,7 @@ func (s *skin) shortHelp(w int, show []key.Binding) string {
 // readers follow it; it doesn't blink.
 func underlineCursor(x, y int) *tea.Cursor {
 	c := tea.NewCursor(x, y)
-	c.Shape, c.Blink = tea.CursorUnderline, false
+	c.Shape = tea.CursorUnderline
+	c.Blink = false
 	return c
 }

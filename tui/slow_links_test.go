@@ -62,7 +62,8 @@ func TestNothingIsDecidedBeforeItIsShown(t *testing.T) {
 			p.act(x)
 			if at.IsZero() {
 				if p.who == careful {
-					t.Errorf("seed %d, %+v: who waits for the dialog decides nothing: %s", seed, p, x.model.notes.text)
+					t.Errorf("seed %d, %+v: who waits for the dialog decides nothing: %s",
+						seed, p, x.model.notes.text)
 				}
 				return
 			}
@@ -110,7 +111,8 @@ func (p linkPlay) act(x *farTerm) {
 
 // await waits for a decision, or for as long as one may take.
 func (p linkPlay) await(x *farTerm) {
-	for end := time.Now().Add(4*p.delay + 25*time.Second); len(x.src.decides) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(4*p.delay + 25*time.Second); len(x.src.decides) == 0 &&
+		time.Now().Before(end); {
 		time.Sleep(500 * time.Millisecond)
 	}
 }

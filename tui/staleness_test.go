@@ -55,17 +55,26 @@ func TestDialogNamesWhoElseReviews(t *testing.T) {
 	if got := src.want.Attending; got != "INC-0001/S2/1" {
 		t.Errorf("others are told that it attends to %q", got)
 	}
-	since := pictureOf(t, e, wide).Snap.GetAtUnixNs() - (39500 * time.Millisecond).Nanoseconds() // by the engine's clock
+	// by the engine's clock
+	since := pictureOf(t, e, wide).Snap.GetAtUnixNs() - (39500 * time.Millisecond).Nanoseconds()
 	look := func(list ...*falconv1.Operator) string {
 		s := pictureOf(t, e, wide)
-		s.Session, s.Operators = "mine", append(list, &falconv1.Operator{Name: "maria", Session: "mine", Attending: "INC-0001/S2/1"})
+		s.Session = "mine"
+		s.Operators = append(list, &falconv1.Operator{
+			Name:      "maria",
+			Session:   "mine",
+			Attending: "INC-0001/S2/1",
+		})
 		m.Update(updateMsg{s})
 		return text(m)
 	}
 	if s := look(); containsAll(s, "reviewing") {
 		t.Errorf("its own screen counts:\n%s", s)
 	}
-	if s := look(&falconv1.Operator{Name: "li", Session: "b", Attending: "INC-0001/S2/1", SinceUnixNs: since}, &falconv1.Operator{Name: "zoe", Session: "c"}); !containsAll(s, "li is reviewing this too, for 40 s", "maria +2") {
+	if s := look(
+		&falconv1.Operator{Name: "li", Session: "b", Attending: "INC-0001/S2/1", SinceUnixNs: since},
+		&falconv1.Operator{Name: "zoe", Session: "c"},
+	); !containsAll(s, "li is reviewing this too, for 40 s", "maria +2") {
 		t.Errorf("li reviews, zoe looks on:\n%s", s)
 	}
 	presses(m, "esc")
@@ -80,9 +89,20 @@ func TestChangedPlanIsShown(t *testing.T) {
 	s := pictureOf(t, e, wide)
 	s.Snap = proto.CloneOf(s.Snap)
 	p := s.Snap.Ladder.Proposal
-	p.PlanHash, p.MicroBatches, p.PredictedMs = "other", []int32{9, 9, 4, 10}, 250
+	p.PlanHash = "other"
+	p.MicroBatches = []int32{9, 9, 4, 10}
+	p.PredictedMs = 250
 	m.Update(updateMsg{s})
-	if got := text(m); !containsAll(got, "CHANGED since this dialog opened", "replica 2: 5 → 4 micro-batches", "replica 3: 9 → 10", "predicted iteration: 262 ms → 250 ms", "the plan has changed") {
+	if got := text(
+		m,
+	); !containsAll(
+		got,
+		"CHANGED since this dialog opened",
+		"replica 2: 5 → 4 micro-batches",
+		"replica 3: 9 → 10",
+		"predicted iteration: 262 ms → 250 ms",
+		"the plan has changed",
+	) {
 		t.Errorf("the dialog:\n%s", got)
 	}
 	presses(m, "tab", "enter")
@@ -98,7 +118,8 @@ func TestRestartedJobBlocksTheDialog(t *testing.T) {
 	s.Snap.Job.Epoch = 2
 	m.Update(updateMsg{s})
 	presses(m, "tab", "enter")
-	if got := text(m); len(src.decides) != 0 || !containsAll(got, "the job was restarted since this dialog opened (epoch 1, now 2)") {
+	if got := text(m); len(src.decides) != 0 ||
+		!containsAll(got, "the job was restarted since this dialog opened (epoch 1, now 2)") {
 		t.Errorf("%v\n%s", src.decides, got)
 	}
 }
@@ -106,8 +127,18 @@ func TestRestartedJobBlocksTheDialog(t *testing.T) {
 // S3's dialog says what moves, what that does to the job, why, and what undoes it.
 func TestTopologyDialogSaysAll(t *testing.T) {
 	_, src, _, m := opened(t, enginetest.Options{Rung: "S3"}, 100, 50)
-	if s := text(m); !containsAll(s, "APPROVE S3?", "Changes places: n1 with n3", "n0-n1 leave DP", "n0-n3 join DP", "Impact: the job pauses",
-		"Evidence: GPU degradation", "If wrong: a failure before the ranks' second vote") {
+	if s := text(
+		m,
+	); !containsAll(
+		s,
+		"APPROVE S3?",
+		"Changes places: n1 with n3",
+		"n0-n1 leave DP",
+		"n0-n3 join DP",
+		"Impact: the job pauses",
+		"Evidence: GPU degradation",
+		"If wrong: a failure before the ranks' second vote",
+	) {
 		t.Errorf("the dialog:\n%s", s)
 	}
 	presses(m, "enter")
@@ -119,7 +150,16 @@ func TestTopologyDialogSaysAll(t *testing.T) {
 // Nothing that is pasted decides, whatever is open, wherever the focus is.
 func TestPasteDecidesNothing(t *testing.T) {
 	for _, o := range []enginetest.Options{{}, {Rung: "S3"}, {Rung: "S4"}} {
-		for _, open := range [][]string{{"a"}, {"v"}, {"c"}, {"5", "x"}, {"5", "j", "j", "x"}, {"6", "x"}, {":"}, {"F"}} {
+		for _, open := range [][]string{
+			{"a"},
+			{"v"},
+			{"c"},
+			{"5", "x"},
+			{"5", "j", "j", "x"},
+			{"6", "x"},
+			{":"},
+			{"F"},
+		} {
 			for tabs := range 4 {
 				e := enginetest.New(o)
 				e.AdvanceTo(enginetest.Proposed + 2)
@@ -131,8 +171,10 @@ func TestPasteDecidesNothing(t *testing.T) {
 					presses(m, "tab")
 				}
 				m.Update(tea.PasteMsg{Content: "gpt-lab 8\r\n\tunfreeze\r\ty\n"})
-				if n := len(src.decides) + len(src.tests) + len(src.words) + len(src.policies); n != 0 {
-					t.Errorf("%v, %d tabs: a paste led to %v %v %v %v", open, tabs, src.decides, src.tests, src.words, src.policies)
+				n := len(src.decides) + len(src.tests) + len(src.words) + len(src.policies)
+				if n != 0 {
+					t.Errorf("%v, %d tabs: a paste led to %v %v %v %v",
+						open, tabs, src.decides, src.tests, src.words, src.policies)
 				}
 			}
 		}
@@ -152,7 +194,9 @@ func TestResizeDuringADialog(t *testing.T) {
 			presses(m, "enter", "tab", "x")
 		}
 	}
-	if len(src.decides) != 0 || m.decisions.dialog == nil || m.decisions.dialog.word.Value() != "gpt-lab 8" {
+	if len(src.decides) != 0 ||
+		m.decisions.dialog == nil ||
+		m.decisions.dialog.word.Value() != "gpt-lab 8" {
 		t.Fatalf("%v, dialog %v\n%s", src.decides, m.decisions.dialog, text(m))
 	}
 	if !containsAll(text(m), "say why") {

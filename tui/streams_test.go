@@ -47,10 +47,27 @@ var openDecisions = []openDecision{
 	{"veto S2", key.Overview, "v", at(enginetest.Options{}, 54, nil)},
 	{"approve S4", key.Ladder, "a", at(enginetest.Options{Rung: "S4"}, 54, nil)},
 	{"take a rung", key.Ladder, "x", at(enginetest.Options{}, 54, nil)},
-	{"undo", key.Overview, "U", at(enginetest.Options{}, 54, func(e *enginetest.Engine) { decides(e); e.Advance(20) })},
+	{"undo", key.Overview, "U", at(enginetest.Options{}, 54, func(e *enginetest.Engine) {
+		decides(e)
+		e.Advance(20)
+	})},
 	{"withdraw S3", key.Overview, "v", at(enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"))},
-	{"approve a recovery", key.Recovery, "a", at(enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryProposed) })},
-	{"abort a recovery", key.Recovery, "X", at(enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) })},
+	{
+		"approve a recovery",
+		key.Recovery,
+		"a",
+		at(enginetest.Options{}, 54, func(e *enginetest.Engine) {
+			e.Lose(falcon.RecoveryProposed)
+		}),
+	},
+	{
+		"abort a recovery",
+		key.Recovery,
+		"X",
+		at(enginetest.Options{}, 54, func(e *enginetest.Engine) {
+			e.Lose(falcon.RecoveryReplace)
+		}),
+	},
 	{"test", key.Validate, "x", at(enginetest.Options{}, 54, nil)},
 	{"end a test", key.Validate, "X", at(enginetest.Options{}, 54, asks(allTests))},
 	{"mode", key.Overview, "c", at(enginetest.Options{}, 30, nil)},
@@ -61,7 +78,10 @@ var openDecisions = []openDecision{
 
 func freezes(e *enginetest.Engine) {
 	_, _ = e.SetPolicy(context.Background(), &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{
-		Mode: e.Policy().Mode, Cap: e.Policy().Cap, Version: e.Policy().Version, Frozen: true,
+		Mode:    e.Policy().Mode,
+		Cap:     e.Policy().Cap,
+		Version: e.Policy().Version,
+		Frozen:  true,
 	}})
 }
 
@@ -84,8 +104,13 @@ var streamTexts = []func(*rand.Rand) string{
 		return string(b)
 	},
 	func(r *rand.Rand) string { // the console's own keys, and others
-		list := append([]string{"\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[Z", "\x1b", "\x03", "\x1b[2;3R", "\x1b[200~", "\x1b[201~"},
-			strings.Split("aavvxxXUFcq567\t\t\r\r\n 0123456789bcdefghijklmnoprstuwyz:/?-_+.,", "")...)
+		list := append(
+			[]string{
+				"\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[Z", "\x1b", "\x03", "\x1b[2;3R",
+				"\x1b[200~", "\x1b[201~",
+			},
+			strings.Split("aavvxxXUFcq567\t\t\r\r\n 0123456789bcdefghijklmnoprstuwyz:/?-_+.,", "")...,
+		)
 		out := ""
 		for range 400 {
 			out += pick(r, list)
@@ -119,7 +144,8 @@ func TestStreamsConfirmNothing(t *testing.T) {
 			x.types(text, speed)
 			time.Sleep(5 * time.Second)
 			if n := x.effects(); n != 0 {
-				t.Errorf("seed %d: %s, dialog open %v, %d B/s, %.40q: %d effects: %v %v %v %v, %d freezes", seed, open.name, opened, speed, text, n,
+				t.Errorf("seed %d: %s, dialog open %v, %d B/s, %.40q: %d effects: %v %v %v %v, %d freezes",
+					seed, open.name, opened, speed, text, n,
 					x.src.decides, x.src.words, x.src.tests, x.src.policies, x.src.freezes)
 			}
 		})
@@ -153,7 +179,8 @@ func TestAPersonConfirms(t *testing.T) {
 				x.types([]byte(keys), speed)
 				time.Sleep(2 * time.Second)
 				if n := x.effects(); n != 1 {
-					t.Errorf("%s by %q at %d a second: %d effects: %s", open.name, keys, speed, n, x.model.notes.text)
+					t.Errorf("%s by %q at %d a second: %d effects: %s",
+						open.name, keys, speed, n, x.model.notes.text)
 				}
 			})
 			if open.name == "mode" {

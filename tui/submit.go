@@ -54,14 +54,20 @@ func sendRequest(src feed.Source, r decision.Request) answerMsg {
 	case r.Recover != nil:
 		got, err := src.Recover(ctx, r.Recover)
 		if got.GetId() == "" {
-			return answerMessage(err, "not done ("+r.Recover.Verb+")", func() string { return r.Recover.Verb + " taken" })
+			return answerMessage(err, "not done ("+r.Recover.Verb+")", func() string {
+				return r.Recover.Verb + " taken"
+			})
 		}
-		msg := answerMessage(err, "not done ("+r.Recover.Verb+")", func() string { return got.Id + " " + got.State })
+		msg := answerMessage(err, "not done ("+r.Recover.Verb+")", func() string {
+			return got.Id + " " + got.State
+		})
 		msg.claim = recoveryClaim(got)
 		return msg
 	case r.Validate != nil:
 		v, err := src.Validate(ctx, r.Validate)
-		msg := answerMessage(err, "no test", func() string { return v.GetId() + " " + v.GetState() })
+		msg := answerMessage(err, "no test", func() string {
+			return v.GetId() + " " + v.GetState()
+		})
 		msg.begun, msg.claim = v, testClaim(v)
 		return msg
 	}
@@ -70,7 +76,8 @@ func sendRequest(src feed.Source, r decision.Request) answerMsg {
 	}
 	if r.Triage != nil {
 		got, err := src.Triage(ctx, r.Triage)
-		return answerMessage(err, "not taken down ("+r.Triage.Verb+")", func() string { return triageAnswer(got) })
+		return answerMessage(err, "not taken down ("+r.Triage.Verb+
+			")", func() string { return triageAnswer(got) })
 	}
 	p, err := src.SetPolicy(ctx, r.Policy)
 	return policyAnswer(p, err)
@@ -210,9 +217,13 @@ func (d *decisions) say(by decision.Operator, verb string, words []string) tea.C
 // askDemand asks about fencing a node, replacing a rank or lifting a fence; the
 // reason may have been typed already.
 func (d *decisions) askDemand(by decision.Operator, verb decision.Verb, words []string) tea.Cmd {
-	ask := func() (decision.Question, string, decision.Refusal) { return by.Demand(verb, words) }
+	ask := func() (decision.Question, string, decision.Refusal) {
+		return by.Demand(verb, words)
+	}
 	if verb == decision.VerbBar {
-		ask = func() (decision.Question, string, decision.Refusal) { return by.Bar(words) }
+		ask = func() (decision.Question, string, decision.Refusal) {
+			return by.Bar(words)
+		}
 	}
 	q, reason, why := ask()
 	cmd := d.askQuestion(q, why)

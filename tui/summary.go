@@ -37,10 +37,18 @@ func (m summary) drawText() string {
 		if len(rows) <= m.h {
 			break
 		}
-		least := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.weight, b.weight) })
+		least := slices.MaxFunc(points, func(a, b point) int {
+			return cmp.Compare(a.weight, b.weight)
+		})
 		points = slices.DeleteFunc(points, func(p point) bool { return p == least })
 	}
-	return m.blankStyle().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
+	return m.blankStyle().
+		Lipgloss().
+		Width(m.w).
+		MaxWidth(m.w).
+		Height(m.h).
+		MaxHeight(m.h).
+		Render(strings.Join(rows, "\n"))
 }
 
 // layoutPoints lays points out in w columns, wrapped or one row each.

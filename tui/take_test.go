@@ -13,22 +13,51 @@ import (
 // A restart of the whole job is taken only by typing the job's name and its
 // number of ranks, with a reason.
 func TestRestartWantsTheJobTyped(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	presses(m, "5", "j", "j", "x") // from the proposed S2 over S3 to S4 restart
-	if s := text(m); !containsAll(s, "TAKE S4 restart NOW?", "type gpt-lab 8:", "reason:", "All processes of the job end", "▸ Cancel") {
+	if s := text(
+		m,
+	); !containsAll(
+		s,
+		"TAKE S4 restart NOW?",
+		"type gpt-lab 8:",
+		"reason:",
+		"All processes of the job end",
+		"▸ Cancel",
+	) {
 		t.Fatalf("the dialog:\n%s", s)
 	}
 	restart(t, src, clk, m)
-	if r := src.decides[0]; r.Rung != "S4" || r.Variant != "restart" || r.PlanHash != "51d7aa02" || r.Incident != "INC-0001" || r.Action != "" || !r.Approve || r.JobEpoch != 1 || r.Reason != "dead node" {
+	r := src.decides[0]
+	if r.Rung != "S4" ||
+		r.Variant != "restart" ||
+		r.PlanHash != "51d7aa02" ||
+		r.Incident != "INC-0001" ||
+		r.Action != "" ||
+		!r.Approve ||
+		r.JobEpoch != 1 ||
+		r.Reason != "dead node" {
 		t.Errorf("asked for %v", r)
 	}
 }
 
 // Approving a proposed restart asks for the same.
 func TestProposedRestartWantsTheJobTyped(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{Rung: "S4"}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{Rung: "S4"},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
@@ -36,7 +65,8 @@ func TestProposedRestartWantsTheJobTyped(t *testing.T) {
 		t.Fatalf("the dialog:\n%s", s)
 	}
 	restart(t, src, clk, m)
-	if r := src.decides[0]; r.Action != "INC-0001/S4/1" || r.Reason != "dead node" || !r.Approve {
+	r := src.decides[0]
+	if r.Action != "INC-0001/S4/1" || r.Reason != "dead node" || !r.Approve {
 		t.Errorf("asked for %v", r)
 	}
 }
@@ -91,7 +121,13 @@ func types(m *Model, s string) {
 }
 
 func TestTakeOpensTheProposalAndRefusesTheRest(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	send(m, "5")
 	send(m, "x")
@@ -108,7 +144,13 @@ func TestTakeOpensTheProposalAndRefusesTheRest(t *testing.T) {
 
 // A plan that changes while the dialog is open can't be taken there.
 func TestChangedRungBlocksTaking(t *testing.T) {
-	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(
+		t,
+		enginetest.Options{},
+		enginetest.Proposed+2,
+		0,
+		wide,
+	)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	for _, k := range []string{"5", "j", "j", "x"} {

@@ -40,7 +40,12 @@ func (p *themePicker) chooseTheme(name string) tea.Cmd {
 	lib := p.lib
 	return func() tea.Msg {
 		t, stamp, err := lib.Load(name)
-		return themeMsg{name: name, theme: t, stamp: stamp, err: err}
+		return themeMsg{
+			name:  name,
+			theme: t,
+			stamp: stamp,
+			err:   err,
+		}
 	}
 }
 
@@ -51,7 +56,12 @@ func (p *themePicker) nextTheme() tea.Cmd {
 		names := lib.Names()
 		name := names[(slices.Index(names, now)+1)%len(names)]
 		t, stamp, err := lib.Load(name)
-		return themeMsg{name: name, theme: t, stamp: stamp, err: err}
+		return themeMsg{
+			name:  name,
+			theme: t,
+			stamp: stamp,
+			err:   err,
+		}
 	}
 }
 

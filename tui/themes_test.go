@@ -22,7 +22,17 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	}
 	put("base = \"dark\"\n[roles.text]\nfg = [\"#ffffff\", \"231\", \"15\"]\n")
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
-	m := quiet(t, src, Options{Theme: "mine", Now: newClock().now, Themes: themes.Library{Dir: dir}}, 80, 24)
+	m := quiet(
+		t,
+		src,
+		Options{
+			Theme:  "mine",
+			Now:    newClock().now,
+			Themes: themes.Library{Dir: dir},
+		},
+		80,
+		24,
+	)
 	first := m.skin.pal.Style(themes.Text)
 	look := func() { answer(m, m.themes.watchFile()) }
 	look()
@@ -37,7 +47,8 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	}
 	put("base = \"dark\"\n[roles.txet]\nfg = [\"#00ff00\", \"46\", \"10\"] # longer still\n")
 	look()
-	if m.skin.pal.Style(themes.Text) != second || !containsAll(m.notes.text, "the theme stays as it is", `no role "txet"`) {
+	if m.skin.pal.Style(themes.Text) != second ||
+		!containsAll(m.notes.text, "the theme stays as it is", `no role "txet"`) {
 		t.Errorf("toast %q", m.notes.text)
 	}
 	m.notes.text = ""
@@ -48,7 +59,13 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 }
 
 func TestThemesAreStepped(t *testing.T) {
-	m := quiet(t, &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
+	m := quiet(
+		t,
+		&still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)},
+		Options{Theme: "dark", Now: newClock().now},
+		80,
+		24,
+	)
 	seen := map[string]bool{}
 	for range themes.Names() {
 		answer(m, m.themes.nextTheme())
@@ -61,7 +78,13 @@ func TestThemesAreStepped(t *testing.T) {
 	if !containsAll(m.notes.text, `no theme "nope"`) {
 		t.Errorf("toast %q", m.notes.text)
 	}
-	light := quiet(t, &still{state: m.src.Latest()}, Options{Now: newClock().now}, 80, 24)
+	light := quiet(
+		t,
+		&still{state: m.src.Latest()},
+		Options{Now: newClock().now},
+		80,
+		24,
+	)
 	_, cmd := light.Update(tea.BackgroundColorMsg{Color: themes.Color(0x03ffffff).Terminal()})
 	answer(light, cmd)
 	if light.themes.theme.Name != "light" {

@@ -56,7 +56,13 @@ func TestTriageByKeys(t *testing.T) {
 		t.Fatalf("sent %v", got)
 	}
 	for i := range want {
-		if g, w := got[i], &want[i]; g.GetIncident() != w.GetIncident() || g.GetVerb() != w.GetVerb() || g.GetTo() != w.GetTo() || g.GetText() != w.GetText() || g.GetForNs() != w.GetForNs() {
+		g := got[i]
+		w := &want[i]
+		if g.GetIncident() != w.GetIncident() ||
+			g.GetVerb() != w.GetVerb() ||
+			g.GetTo() != w.GetTo() ||
+			g.GetText() != w.GetText() ||
+			g.GetForNs() != w.GetForNs() {
 			t.Errorf("sent %v, want %v", g, w)
 		}
 	}
@@ -103,7 +109,12 @@ func TestTimesInAZone(t *testing.T) {
 	e.AdvanceTo(enginetest.Proposed + 3)
 	profile := colorprofile.TrueColor
 	zone := time.FixedZone("CET", 3600)
-	m, err := New(&still{state: pictureOf(t, e, wide)}, Options{Theme: "dark", Profile: &profile, Now: newClock().now, Zone: zone})
+	m, err := New(&still{state: pictureOf(t, e, wide)}, Options{
+		Theme:   "dark",
+		Profile: &profile,
+		Now:     newClock().now,
+		Zone:    zone,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +126,8 @@ func TestTimesInAZone(t *testing.T) {
 		}
 	}
 	for page, wants := range map[rune][]string{
-		'4': {"15:00:", "(newest, 15:00:", "clock "}, '5': {"LADDER INC-0001 since 15:00:12 CET (", "proposed at 50 (15:00:1"},
+		'4': {"15:00:", "(newest, 15:00:", "clock "},
+		'5': {"LADDER INC-0001 since 15:00:12 CET (", "proposed at 50 (15:00:1"},
 	} {
 		m.Update(tea.KeyPressMsg{Code: page, Text: string(page)})
 		for s, i := text(m), 0; i < len(wants); i++ {

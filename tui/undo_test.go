@@ -29,7 +29,11 @@ func TestUndoByKeys(t *testing.T) {
 	x.press(tea.KeyEnter)
 	x.shows("S2 (shift micro-batches) is being reverted: undone by maria")
 	list := e.Decides()
-	if q := list[len(list)-1]; !q.GetUndo() || q.GetAction() != "INC-0001/S2/1" || q.GetPlanHash() == "" || q.GetJobEpoch() != 1 {
+	q := list[len(list)-1]
+	if !q.GetUndo() ||
+		q.GetAction() != "INC-0001/S2/1" ||
+		q.GetPlanHash() == "" ||
+		q.GetJobEpoch() != 1 {
 		t.Errorf("sent %v", q)
 	}
 	e.AdvanceTo(enginetest.Proposed + 21)

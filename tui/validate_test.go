@@ -40,7 +40,10 @@ func TestValidatePath(t *testing.T) {
 	x.shows("VAL-0002 done")
 	x.shows("job held 182 ms")
 	v := e.Validates()
-	if len(v) != 1 || !slices.Equal(v[0].Ranks, []int32{0, 1, 2, 3}) || !v[0].Gemm || !v[0].LinkTest {
+	if len(v) != 1 ||
+		!slices.Equal(v[0].Ranks, []int32{0, 1, 2, 3}) ||
+		!v[0].Gemm ||
+		!v[0].LinkTest {
 		t.Errorf("requests: %v", v)
 	}
 }
@@ -64,7 +67,10 @@ func TestATestIsEndedWithTwoKeys(t *testing.T) {
 	x.armed()
 	x.press(tea.KeyEnter)
 	x.shows("ended by maria")
-	if v := e.Validates(); len(v) != 2 || v[1].Cancel != "VAL-0002" || !slices.Equal(v[0].Links, []string{"n0-n1"}) {
+	v := e.Validates()
+	if len(v) != 2 ||
+		v[1].Cancel != "VAL-0002" ||
+		!slices.Equal(v[0].Links, []string{"n0-n1"}) {
 		t.Errorf("requests: %v", v)
 	}
 }
@@ -159,7 +165,8 @@ func TestTheNamedLinkIsTestedInThreeKeys(t *testing.T) {
 	for _, i := range state.Snap.GetIncidents() {
 		i.Verdict.Links = []string{"n1-n2"}
 	}
-	src, clk := &still{state: state}, newClock()
+	src := &still{state: state}
+	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	m.View()
 	for _, k := range []string{"x", "tab", "enter"} {
@@ -167,7 +174,9 @@ func TestTheNamedLinkIsTestedInThreeKeys(t *testing.T) {
 		m.View()
 		clk.pass(decision.Guard + time.Millisecond)
 	}
-	if len(src.tests) != 1 || !slices.Equal(src.tests[0].Links, []string{"n1-n2"}) || !src.tests[0].LinkTest {
+	if len(src.tests) != 1 ||
+		!slices.Equal(src.tests[0].Links, []string{"n1-n2"}) ||
+		!src.tests[0].LinkTest {
 		t.Errorf("asked for %v", src.tests)
 	}
 }

@@ -39,7 +39,8 @@ var ways = [][]byte{
 	moveBytes(6, "5", "[", "a", doTurn, "tab", "enter"),
 	moveBytes(6, "5", "[", "j", "j", "x", doWord, "enter", "y", "enter", "enter"),
 	moveBytes(8, "a", "tab", "enter"),
-	moveBytes(10, "5", "j", "x", doWord, "enter", "y", "enter", "enter"), // past the rung that waits for a second person
+	// past the rung that waits for a second person
+	moveBytes(10, "5", "j", "x", doWord, "enter", "y", "enter", "enter"),
 }
 
 // The safe side, too, is of what the question shows: a veto, and the withdrawal
@@ -74,7 +75,10 @@ func TestNoEffectWithoutTheFullPath(t *testing.T) {
 			from := 1 + 2*rapid.IntRange(0, (len(w)-1)/2-1).Draw(t, "from")
 			moves = append(moves, w[from:]...)
 			for range rapid.IntRange(0, 3).Draw(t, "n") {
-				moves = append(moves, rapid.Byte().Draw(t, "pass"), rapid.Byte().Draw(t, "key"))
+				moves = append(moves,
+					rapid.Byte().Draw(t, "pass"),
+					rapid.Byte().Draw(t, "key"),
+				)
 			}
 		}
 		effects += play(t, all, moves)

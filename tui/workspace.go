@@ -52,19 +52,40 @@ type workspace struct {
 	context  string       // Options.Context
 }
 
-func newWorkspace(src feed.Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target, zone *time.Location) *workspace {
+func newWorkspace(
+	src feed.Source,
+	keys *key.Map,
+	now func() time.Time,
+	say *notes,
+	open *link.Target,
+	zone *time.Location,
+) *workspace {
 	return &workspace{
-		display: newDisplay(src.Latest(), keys, zone), src: src, keys: keys, now: now, notes: say, pending: open,
-		current: key.Overview, previous: key.Overview, zoomed: map[key.Scope]int{},
+		display:  newDisplay(src.Latest(), keys, zone),
+		src:      src,
+		keys:     keys,
+		now:      now,
+		notes:    say,
+		pending:  open,
+		current:  key.Overview,
+		previous: key.Overview,
+		zoomed:   map[key.Scope]int{},
 		pages: map[key.Scope]page.Page{
-			key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
-			key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(),
-			key.Recovery: recovery.New(), key.Events: events.New(),
+			key.Overview:  overview.New(),
+			key.Ranks:     ranks.New(),
+			key.Grid:      grid.New(),
+			key.Posterior: posterior.New(),
+			key.Ladder:    ladder.New(),
+			key.Validate:  validate.New(),
+			key.Recovery:  recovery.New(),
+			key.Events:    events.New(),
 		},
 	}
 }
 
-func (v *workspace) showNote(role themes.Role, text string) { v.notes.showNote(role, text) }
+func (v *workspace) showNote(role themes.Role, text string) {
+	v.notes.showNote(role, text)
+}
 
 // wantedData is what the present page needs of the feed.
 func (v *workspace) wantedData(attending string) feed.Want {
@@ -74,8 +95,14 @@ func (v *workspace) wantedData(attending string) feed.Want {
 	}
 	near, tests := v.wantedNear()
 	return feed.Want{
-		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recent: int32(near),
-		Recoveries: v.current == key.Recovery || v.current == key.Overview && overview.IsLarge(v.body), Tests: tests || v.current == key.Validate, History: v.showsHistory(), Attending: attending,
+		Rank:       v.live.Wanted(),
+		Columns:    int32(columns),
+		RunLengths: int32(lengths),
+		Recent:     int32(near),
+		Recoveries: v.current == key.Recovery || v.current == key.Overview && overview.IsLarge(v.body),
+		Tests:      tests || v.current == key.Validate,
+		History:    v.showsHistory(),
+		Attending:  attending,
 	}
 }
 
@@ -101,8 +128,13 @@ func (v *workspace) operatorFor(asked string, replay bool) decision.Operator {
 		unseen = v.readOnlyReason()
 	}
 	return decision.Operator{
-		Live: v.live, Subject: v.subjectState(asked), At: v.awaitedState(asked), Replay: replay,
-		Unseen: unseen, ReadOnly: v.readOnlyReason(), Others: v.waitingElse(asked),
+		Live:     v.live,
+		Subject:  v.subjectState(asked),
+		At:       v.awaitedState(asked),
+		Replay:   replay,
+		Unseen:   unseen,
+		ReadOnly: v.readOnlyReason(),
+		Others:   v.waitingElse(asked),
 	}
 }
 
@@ -111,7 +143,8 @@ func (v *workspace) showPage(to key.Scope) {
 	if to != v.current {
 		v.trail = append(v.trail, v.current)
 		v.trail = v.trail[max(0, len(v.trail)-maxTrail):]
-		v.previous, v.current = v.current, to
+		v.previous = v.current
+		v.current = to
 	}
 }
 
@@ -173,7 +206,11 @@ func (v *workspace) drawPage(c *widget.Canvas) {
 }
 
 // fillable are the pages whose lower part is filled where nothing is drawn.
-var fillable = map[key.Scope]bool{key.Ladder: true, key.Validate: true, key.Recovery: true}
+var fillable = map[key.Scope]bool{
+	key.Ladder:   true,
+	key.Validate: true,
+	key.Recovery: true,
+}
 
 // spareEvidence is what an open incident rests on, for pages that do not show it.
 func (v *workspace) spareEvidence(s *page.State, w int) []page.Line {
@@ -197,7 +234,8 @@ func (v *workspace) zoomedPaneNote() string {
 	case n == 1:
 		return fmt.Sprintf(" %s: pane 1 of 1, %s all ", panes[0].Name, back)
 	default:
-		return fmt.Sprintf(" %s: pane %d of %d, %s next, %s all ", panes[at-1].Name, at, n, v.keys.Name(key.ZoomPane, key.Global), back)
+		return fmt.Sprintf(" %s: pane %d of %d, %s next, %s all ",
+			panes[at-1].Name, at, n, v.keys.Name(key.ZoomPane, key.Global), back)
 	}
 }
 
@@ -276,7 +314,9 @@ func (v *workspace) chooseRank(arg string) {
 		return
 	}
 	v.shareChoice()
-	if v.current == key.Overview || v.current == key.Ladder || v.current == key.Events {
+	if v.current == key.Overview ||
+		v.current == key.Ladder ||
+		v.current == key.Events {
 		v.showPage(key.Ranks)
 	}
 }

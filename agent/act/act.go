@@ -72,7 +72,12 @@ type Executor struct {
 
 // New builds an Executor that reports results through report.
 func New(start Starter, report func(*falconv1.CommandResult)) *Executor {
-	return &Executor{start: start, report: report, seen: &falconv1.Standing{}, last: map[key]*falconv1.CommandResult{}}
+	return &Executor{
+		start:  start,
+		report: report,
+		seen:   &falconv1.Standing{},
+		last:   map[key]*falconv1.CommandResult{},
+	}
 }
 
 // Running reports whether work is in progress.
@@ -101,7 +106,11 @@ func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 	}
 	deadline := deadlineOf(cmd, now)
 	if !deadline.After(now) {
-		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the command arrived after its deadline"))
+		d.recordResult(
+			k,
+			newResult(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
+				"the command arrived after its deadline"),
+		)
 		return
 	}
 	d.startTask(k, cmd, now, deadline)
@@ -135,7 +144,12 @@ func (d *Executor) startTask(k key, cmd *falconv1.Command, now, deadline time.Ti
 		return
 	}
 	d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
-	d.running = append(d.running, running{key: k, task: task, deadline: deadline, cmd: cmd})
+	d.running = append(d.running, running{
+		key:      k,
+		task:     task,
+		deadline: deadline,
+		cmd:      cmd,
+	})
 }
 
 // Poll steps what is in progress. A task that goes on past its deadline is
@@ -147,12 +161,17 @@ func (d *Executor) Poll(now time.Time) {
 	for _, r := range d.running {
 		res, done := r.task.Poll(now)
 		d.reportResult(r, res)
-		if _, lingers := r.task.(LateTask); lingers && !done && now.After(r.deadline) {
+		_, lingers := r.task.(LateTask)
+		if lingers && !done && now.After(r.deadline) {
 			d.late = append(d.late[max(0, len(d.late)+1-LateMax):], r)
 			done = true
 		}
 		if !done && now.After(r.deadline) {
-			d.recordResult(r.key, newResult(r.key, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the deadline passed before the work was done"))
+			d.recordResult(
+				r.key,
+				newResult(r.key, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
+					"the deadline passed before the work was done"),
+			)
 			done = true
 		}
 		if !done {
@@ -236,8 +255,15 @@ func refusal(k key, err error) *falconv1.CommandResult {
 }
 
 // Refused is a task's result for an error.
-func Refused(err error) *falconv1.CommandResult { return refusal(key{}, err) }
+func Refused(err error) *falconv1.CommandResult {
+	return refusal(key{}, err)
+}
 
 func newResult(k key, status falconv1.CommandStatus, detail string) *falconv1.CommandResult {
-	return &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: status, Detail: detail}
+	return &falconv1.CommandResult{
+		Epoch:  k.epoch,
+		Id:     k.id,
+		Status: status,
+		Detail: detail,
+	}
 }

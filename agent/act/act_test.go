@@ -36,7 +36,11 @@ func newBench() *bench {
 }
 
 func command(epoch, id uint64, deadline time.Time) *falconv1.Command {
-	return &falconv1.Command{Epoch: epoch, Id: id, DeadlineUnixNs: deadline.UnixNano()}
+	return &falconv1.Command{
+		Epoch:          epoch,
+		Id:             id,
+		DeadlineUnixNs: deadline.UnixNano(),
+	}
 }
 
 func (b *bench) expect(t *testing.T, want ...falconv1.CommandStatus) {
@@ -155,12 +159,17 @@ type slow struct {
 	pollLate func() (*falconv1.CommandResult, bool)
 }
 
-func (slow) Poll(time.Time) (*falconv1.CommandResult, bool)       { return nil, false }
-func (s slow) PollLate(time.Time) (*falconv1.CommandResult, bool) { return s.pollLate() }
+func (slow) Poll(time.Time) (*falconv1.CommandResult, bool) {
+	return nil, false
+}
+func (s slow) PollLate(time.Time) (*falconv1.CommandResult, bool) {
+	return s.pollLate()
+}
 
 // Late tasks neither count as in progress nor pile up.
 func TestLateTasksAreWatchedAndBounded(t *testing.T) {
-	now, watched := time.Unix(1000, 0), map[uint64]int{}
+	now := time.Unix(1000, 0)
+	watched := map[uint64]int{}
 	ends := false
 	var reports []*falconv1.CommandResult
 	d := New(func(cmd *falconv1.Command, _, _ time.Time) (Task, error) {
@@ -183,7 +192,11 @@ func TestLateTasksAreWatchedAndBounded(t *testing.T) {
 	clear(watched)
 	ends, reports = true, nil
 	d.Poll(now)
-	if len(watched) != LateMax || watched[3] != 0 || len(reports) != LateMax || reports[0].Id != 4 || reports[0].Epoch != 1 {
+	if len(watched) != LateMax ||
+		watched[3] != 0 ||
+		len(reports) != LateMax ||
+		reports[0].Id != 4 ||
+		reports[0].Epoch != 1 {
 		t.Fatalf("watched %v, reports %v", watched, reports)
 	}
 	d.Poll(now)
@@ -212,7 +225,11 @@ func TestLifeCountsFromReceipt(t *testing.T) {
 }
 
 func TestLifeIsBounded(t *testing.T) {
-	for life, ends := range map[int64]time.Duration{int64(time.Hour / time.Millisecond): LifeMax, 1 << 62: LifeMax, 1500: 1500 * time.Millisecond} {
+	for life, ends := range map[int64]time.Duration{
+		int64(time.Hour / time.Millisecond): LifeMax,
+		1 << 62:                             LifeMax,
+		1500:                                1500 * time.Millisecond,
+	} {
 		b := newBench()
 		b.executor.Execute(&falconv1.Command{Epoch: 1, Id: 1, LifeMs: life, DeadlineUnixNs: 1}, t0)
 		b.executor.Poll(t0.Add(ends))

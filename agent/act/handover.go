@@ -9,7 +9,8 @@ import (
 // Memory is what an Executor leaves to the one that replaces it. Over lives of the agent
 // that hand it on, a command is executed at most once too.
 type Memory struct {
-	Epoch   uint64 // newest seen; the rest of Standing is kept apart, as it outlives an agent that leaves nothing
+	// newest seen; the rest of Standing is kept apart, as it outlives an agent that leaves nothing
+	Epoch   uint64
 	Floor   uint64 // ids of this epoch up to here are forgotten
 	Answers []*falconv1.CommandResult
 	Open    []Open
@@ -55,7 +56,8 @@ func (d *Executor) Import(m Memory, now time.Time, again func(*falconv1.Command)
 }
 
 func (d *Executor) resumeTask(o Open, now time.Time, why string) {
-	k, deadline := key{o.Command.GetEpoch(), o.Command.GetId()}, now.Add(min(o.Left, LifeMax))
+	k := key{o.Command.GetEpoch(), o.Command.GetId()}
+	deadline := now.Add(min(o.Left, LifeMax))
 	if why != "" {
 		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why))
 		return
@@ -65,7 +67,12 @@ func (d *Executor) resumeTask(o Open, now time.Time, why string) {
 		d.recordResult(k, refusal(k, err))
 		return
 	}
-	r := running{key: k, task: task, deadline: deadline, cmd: o.Command}
+	r := running{
+		key:      k,
+		task:     task,
+		deadline: deadline,
+		cmd:      o.Command,
+	}
 	if _, lingers := task.(LateTask); lingers && o.Left <= 0 {
 		d.late = append(d.late, r)
 		return

@@ -20,7 +20,8 @@ func TestAnotherDeskGoesOn(t *testing.T) {
 	first.finished = false
 	first.executor.Execute(command(2, 8, t0.Add(10*time.Second)), t0)
 
-	later, second := t0.Add(4*time.Second), newBench()
+	later := t0.Add(4 * time.Second)
+	second := newBench()
 	second.executor.Import(first.executor.Export(later), later, anything)
 	if len(second.started) != 1 || second.started[0] != 8 {
 		t.Fatalf("started %v", second.started)
@@ -44,7 +45,8 @@ func TestLivesGoOn(t *testing.T) {
 	first := newBench()
 	first.executor.Execute(command(1, 7, t0.Add(10*time.Second)), t0)
 	m := first.executor.Export(t0.Add(4 * time.Second))
-	later, second := t0.Add(time.Hour), newBench()
+	later := t0.Add(time.Hour)
+	second := newBench()
 	second.executor.Import(m, later, anything)
 	second.executor.Poll(later.Add(5 * time.Second))
 	second.expect(t)
@@ -66,7 +68,9 @@ func TestWhatCannotBeTakenUp(t *testing.T) {
 		return ""
 	})
 	second.expect(t, expired, refused)
-	if second.results[0].Detail != "a pause" || second.results[1].Detail != "no" || second.executor.Running() {
+	if second.results[0].Detail != "a pause" ||
+		second.results[1].Detail != "no" ||
+		second.executor.Running() {
 		t.Fatalf("%v", second.results)
 	}
 }
@@ -88,13 +92,19 @@ func TestTheFloorIsHandedOver(t *testing.T) {
 
 type lingering struct{ *bench }
 
-func (l lingering) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return l.Poll(now) }
+func (l lingering) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	return l.Poll(now)
+}
 
 // A LateTask past its deadline is watched further.
 func TestLateOnesAreWatchedFurther(t *testing.T) {
 	first, second := newBench(), newBench()
-	first.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{first}, nil }
-	second.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{second}, nil }
+	first.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) {
+		return lingering{first}, nil
+	}
+	second.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) {
+		return lingering{second}, nil
+	}
 	first.executor.Execute(command(1, 7, t0.Add(time.Second)), t0)
 	late := t0.Add(2 * time.Second)
 	first.executor.Poll(late)

@@ -13,7 +13,8 @@ func TestRefusalsSayWhatIsNewer(t *testing.T) {
 	b := newBench()
 	b.executor.Follow(5, &falconv1.EngineName{Id: "a", Host: "h", Start: 2}, 0)
 	b.executor.Execute(command(4, 1, t0.Add(time.Second)), t0)
-	if n := b.results[0].GetNewer(); n.GetEpoch() != 5 || n.GetEngine().GetHost() != "h" {
+	n := b.results[0].GetNewer()
+	if n.GetEpoch() != 5 || n.GetEngine().GetHost() != "h" {
 		t.Errorf("newer is %v", n)
 	}
 	b.refuse = &Older{Newest: 9, Reason: errors.New("generation 9 was launched here")}
@@ -21,7 +22,9 @@ func TestRefusalsSayWhatIsNewer(t *testing.T) {
 		b.executor.Execute(command(5, 2, t0.Add(time.Second)), t0)
 	}
 	for _, r := range b.results[1:] {
-		if r.GetNewer().GetGeneration() != 9 || r.GetNewer().GetEpoch() != 5 || r.GetDetail() != "generation 9 was launched here" {
+		if r.GetNewer().GetGeneration() != 9 ||
+			r.GetNewer().GetEpoch() != 5 ||
+			r.GetDetail() != "generation 9 was launched here" {
 			t.Errorf("%v", r)
 		}
 	}
@@ -30,7 +33,8 @@ func TestRefusalsSayWhatIsNewer(t *testing.T) {
 // An engine of an epoch before is not followed, and a higher epoch forgets who was.
 func TestWhoIsFollowed(t *testing.T) {
 	b := newBench()
-	a, other := &falconv1.EngineName{Id: "a"}, &falconv1.EngineName{Id: "b"}
+	a := &falconv1.EngineName{Id: "a"}
+	other := &falconv1.EngineName{Id: "b"}
 	b.executor.Follow(5, a, 0)
 	b.executor.Follow(4, other, 0)
 	if got := b.executor.Standing(); got.GetEpoch() != 5 || got.GetEngine().GetId() != "a" {
@@ -43,7 +47,9 @@ func TestWhoIsFollowed(t *testing.T) {
 	b.executor.Follow(6, other, 0)
 	next := newBench()
 	next.executor.Resume(b.executor.Standing())
-	if got := next.executor.Standing(); got.GetEpoch() != 6 || got.GetCommand() != 7 || got.GetEngine().GetId() != "b" {
+	if got := next.executor.Standing(); got.GetEpoch() != 6 ||
+		got.GetCommand() != 7 ||
+		got.GetEngine().GetId() != "b" {
 		t.Errorf("the next agent knows %v", got)
 	}
 	next.executor.Resume(&falconv1.Standing{Epoch: 5, Command: 9, Engine: a})
@@ -64,7 +70,10 @@ func TestTheJournalThatWasObeyed(t *testing.T) {
 	for _, id := range []string{"b", "c"} {
 		b.executor.Follow(5, name(id), 40)
 		got := b.executor.Standing()
-		if got.GetEngine().GetId() != id || got.GetRecord() != 40 || got.GetBefore().GetEngine().GetId() != "a" || got.GetBefore().GetRecord() != 70 {
+		if got.GetEngine().GetId() != id ||
+			got.GetRecord() != 40 ||
+			got.GetBefore().GetEngine().GetId() != "a" ||
+			got.GetBefore().GetRecord() != 70 {
 			t.Errorf("following %s: %v", id, got)
 		}
 	}

@@ -7,12 +7,15 @@ import (
 )
 
 // Standing is what the Executor has seen of engines: a new message each time.
-func (d *Executor) Standing() *falconv1.Standing { return proto.CloneOf(d.seen) }
+func (d *Executor) Standing() *falconv1.Standing {
+	return proto.CloneOf(d.seen)
+}
 
 // Fence forbids commands of epochs before this one.
 func (d *Executor) Fence(epoch uint64) {
 	if epoch > d.seen.GetEpoch() {
-		d.seen, d.floor = &falconv1.Standing{Epoch: epoch}, 0
+		d.seen = &falconv1.Standing{Epoch: epoch}
+		d.floor = 0
 	}
 }
 
@@ -23,8 +26,10 @@ func (d *Executor) Follow(epoch uint64, engine *falconv1.EngineName, record uint
 	if epoch != d.seen.GetEpoch() {
 		return
 	}
-	if was := d.seen.GetEngine(); engine.GetId() != "" && engine.GetId() != was.GetId() {
-		if was != nil && d.seen.Before == nil { // until this one is obeyed: it may be ended before it has learnt of it
+	was := d.seen.GetEngine()
+	if engine.GetId() != "" && engine.GetId() != was.GetId() {
+		// until this one is obeyed: it may be ended before it has learnt of it
+		if was != nil && d.seen.Before == nil {
 			d.seen.Before = &falconv1.Seen{Engine: was, Record: d.seen.Record}
 		}
 		d.seen.Engine, d.seen.Record = engine, 0
@@ -42,7 +47,9 @@ func (d *Executor) obey(id, record uint64) {
 // Resume takes over the standing of the Executor before, as far as it is not of an earlier epoch.
 func (d *Executor) Resume(s *falconv1.Standing) {
 	d.Fence(s.GetEpoch())
-	if s.GetEpoch() == 0 || s.GetEpoch() != d.seen.GetEpoch() || d.seen.Engine != nil {
+	if s.GetEpoch() == 0 ||
+		s.GetEpoch() != d.seen.GetEpoch() ||
+		d.seen.Engine != nil {
 		return
 	}
 	d.seen = proto.CloneOf(s)

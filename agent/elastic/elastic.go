@@ -50,8 +50,9 @@ type Process struct {
 // System looks at processes below a mount of /proc.
 type System struct{ Proc string }
 
-// Above is the elastic agent above a worker; PID 0 where it has ended. parent is the worker's parent when it
-// began, by the number in its own namespace, 0 = not known. Where the error is ErrUnproven the process is the one in doubt.
+// Above is the elastic agent above a worker; PID 0 where it has ended. parent is the worker's
+// parent when it began, by the number in its own namespace, 0 = not known. Where the error is
+// ErrUnproven the process is the one in doubt.
 func (s System) Above(worker, parent int) (Process, error) {
 	at, err := procstat.Read(s.Proc, worker)
 	if err != nil {
@@ -98,12 +99,15 @@ func (s System) check(found Process, worker int) error {
 }
 
 // Runs reports whether it has not ended.
-func (s System) Runs(p Process) bool { return procstat.Runs(s.Proc, p.PID, p.Start) }
+func (s System) Runs(p Process) bool {
+	return procstat.Runs(s.Proc, p.PID, p.Start)
+}
 
 // Signal reaches this very process; one that has ended is no error.
 func (s System) Signal(p Process, sig unix.Signal) error {
 	if _, err := procstat.Signal(s.Proc, p.PID, p.Start, sig); err != nil {
-		return fmt.Errorf("elastic: process %d can't be ended: %w; run falcon-agent as the job's user", p.PID, err)
+		return fmt.Errorf("elastic: process %d can't be ended: %w; run falcon-agent as the job's user",
+			p.PID, err)
 	}
 	return nil
 }
@@ -123,7 +127,10 @@ func (s System) Below(p Process) []Process {
 			continue
 		}
 		if st, err := procstat.Read(s.Proc, pid); err == nil {
-			children[st.Parent] = append(children[st.Parent], Process{PID: pid, Start: st.Start})
+			children[st.Parent] = append(children[st.Parent], Process{
+				PID:   pid,
+				Start: st.Start,
+			})
 		}
 	}
 	var out []Process
@@ -138,7 +145,8 @@ func (s System) Below(p Process) []Process {
 	return out
 }
 
-// isAgent reports whether a process runs one of the programs, or an interpreter runs one of them or of the modules.
+// isAgent reports whether a process runs one of the programs, or an interpreter runs one of
+// them or of the modules.
 func (s System) isAgent(pid int) bool {
 	args := strings.Split(string(s.read(pid, "cmdline")), "\x00")
 	for i, arg := range args {
@@ -178,7 +186,9 @@ func (s System) userOf(pid int) (uint32, error) {
 	return st.Users[0], nil
 }
 
-func (s System) nameOf(pid int) string { return strings.TrimSpace(string(s.read(pid, "comm"))) }
+func (s System) nameOf(pid int) string {
+	return strings.TrimSpace(string(s.read(pid, "comm")))
+}
 
 // read is a file of a process, empty where it can't be read.
 func (s System) read(pid int, name string) []byte {

@@ -35,7 +35,8 @@ func (g *growth) add(now map[string]uint64) uint64 {
 // count pressure. Roots of hierarchies are left out: they have no quota, and
 // their pressure is the machine's.
 func (p *Prober) rankGroups(pids map[falcon.Rank]int) (quota, pressure map[string]bool) {
-	quota, pressure = map[string]bool{}, map[string]bool{}
+	quota = map[string]bool{}
+	pressure = map[string]bool{}
 	for _, pid := range pids {
 		text, err := p.readAll(p.cfg.Proc, filepath.Join(strconv.Itoa(pid), "cgroup"))
 		if err != nil {
@@ -113,7 +114,8 @@ func (p *Prober) ranksThrottled(quota map[string]bool) (uint64, error) {
 
 // ranksPressure is for how long a task of the ranks' cgroups waited for a CPU, in µs, likewise.
 func (p *Prober) ranksPressure(groups map[string]bool) (uint64, error) {
-	if now := counters(groups, p.cgroupPressure); len(now) > 0 || p.waited.last != nil {
+	now := counters(groups, p.cgroupPressure)
+	if len(now) > 0 || p.waited.last != nil {
 		return p.waited.add(now), nil
 	}
 	return p.cgroupPressure(p.cfg.Cgroup)

@@ -15,8 +15,14 @@ func TestReadsTheCgroupsOfTheRanks(t *testing.T) {
 		name, lines, quota, pressure, other string
 		unit                                string
 	}{
-		{"unified", "0::/job/pod\n", "job/cpu.stat", "job/pod/cpu.pressure", "system/cpu.stat", "throttled_usec %d000\n"},
-		{"both", "4:cpu,cpuacct:/a/b\n2:memory:/x\n0::/a/b\n", "cpu,cpuacct/a/b/cpu.stat", "unified/a/b/cpu.pressure", "cpu,cpuacct/c/cpu.stat", "throttled_time %d000000\n"},
+		{
+			"unified", "0::/job/pod\n", "job/cpu.stat", "job/pod/cpu.pressure", "system/cpu.stat",
+			"throttled_usec %d000\n",
+		},
+		{
+			"both", "4:cpu,cpuacct:/a/b\n2:memory:/x\n0::/a/b\n", "cpu,cpuacct/a/b/cpu.stat",
+			"unified/a/b/cpu.pressure", "cpu,cpuacct/c/cpu.stat", "throttled_time %d000000\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			proc, root := t.TempDir(), t.TempDir()
@@ -32,8 +38,10 @@ func TestReadsTheCgroupsOfTheRanks(t *testing.T) {
 			if r := look(540); r.ThrottledUs != 40_000 || r.PressureUs != 120 {
 				t.Errorf("throttled for %d µs, waited %d µs", r.ThrottledUs, r.PressureUs)
 			}
-			c.lines = "0::/\n"                                      // it leaves for the root: nothing holds it there, and the total stays
-			write(t, root, "cpu.stat", "throttled_usec 77777777\n") // and what the root counts is not the ranks'
+			// it leaves for the root: nothing holds it there, and the total stays
+			c.lines = "0::/\n"
+			// and what the root counts is not the ranks'
+			write(t, root, "cpu.stat", "throttled_usec 77777777\n")
 			if r := look(600); r.ThrottledUs != 40_000 {
 				t.Errorf("throttled for %d µs in the root", r.ThrottledUs)
 			}
@@ -59,7 +67,12 @@ func TestStealSinceTheLastReading(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		want float64
-	}{{"cpu  100 0 100 800 0 0 0 500 9 9", 0}, {"cpu  130 0 130 820 0 0 0 520 99 9", 0.2}, {"cpu  130 0 130 820 0 0 0 520 99 9", 0}, {"cpu  131 0 130 820 0 0 0 10 9 9", 0}} {
+	}{
+		{"cpu  100 0 100 800 0 0 0 500 9 9", 0},
+		{"cpu  130 0 130 820 0 0 0 520 99 9", 0.2},
+		{"cpu  130 0 130 820 0 0 0 520 99 9", 0},
+		{"cpu  131 0 130 820 0 0 0 10 9 9", 0},
+	} {
 		write(t, proc, "stat", c.line+"\ncpu0 1 1\n")
 		if got, err := p.stealShare(); err != nil || got != c.want {
 			t.Errorf("%q: %v %v, want %v", c.line, got, err, c.want)

@@ -66,7 +66,12 @@ type Prober struct {
 
 // New remembers what to read.
 func New(cfg Config) *Prober {
-	return &Prober{cfg: cfg, cpus: runtime.NumCPU(), delays: map[int]uint64{}, totals: map[falcon.Rank]uint64{}}
+	return &Prober{
+		cfg:    cfg,
+		cpus:   runtime.NumCPU(),
+		delays: map[int]uint64{},
+		totals: map[falcon.Rank]uint64{},
+	}
 }
 
 // Read takes one reading. pids are the node's training processes by rank.
@@ -152,7 +157,8 @@ func (p *Prober) loadPerCPU() (float64, error) {
 // runDelays is, per rank, how long its main thread was runnable and did not
 // run, in ns. A rank whose file is gone is left out.
 func (p *Prober) runDelays(pids map[falcon.Rank]int) (map[falcon.Rank]uint64, error) {
-	out, delays := make(map[falcon.Rank]uint64, len(pids)), make(map[int]uint64, len(pids))
+	out := make(map[falcon.Rank]uint64, len(pids))
+	delays := make(map[int]uint64, len(pids))
 	for rank, pid := range pids {
 		if ns, err := p.runDelayOf(pid); err == nil {
 			out[rank] = p.addDelay(rank, pid, ns)

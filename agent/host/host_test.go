@@ -30,7 +30,8 @@ const (
 )
 
 func TestReadsTheKernelsFiles(t *testing.T) {
-	proc, group := t.TempDir(), t.TempDir()
+	proc := t.TempDir()
+	group := t.TempDir()
 	write(t, group, "cpu.pressure", pressureText)
 	write(t, group, "cpu.stat", statText)
 	write(t, proc, "loadavg", "3.00 2.00 1.00 2/345 678\n")
@@ -40,10 +41,18 @@ func TestReadsTheKernelsFiles(t *testing.T) {
 	p.cpus = 4
 	now := time.Unix(50, 0)
 	got := p.Read(now, map[falcon.Rank]int{3: 41, 4: 42})
-	if got.PressureUs != 123456 || got.ThrottledUs != 4567 || got.LoadPerCPU != 0.75 || got.AtNs != now.UnixNano() || got.Node != "n1" {
+	if got.PressureUs != 123456 ||
+		got.ThrottledUs != 4567 ||
+		got.LoadPerCPU != 0.75 ||
+		got.AtNs != now.UnixNano() ||
+		got.Node != "n1" {
 		t.Fatalf("reading %+v", got)
 	}
-	if len(got.RunDelayNs) != 1 || got.RunDelayNs[3] != 222 || got.Err != "" || got.Emulated || got.StealShare != 0 {
+	if len(got.RunDelayNs) != 1 ||
+		got.RunDelayNs[3] != 222 ||
+		got.Err != "" ||
+		got.Emulated ||
+		got.StealShare != 0 {
 		t.Fatalf("reading %+v", got)
 	}
 }
@@ -65,7 +74,13 @@ func TestRunDelayGoesOnWithTheRank(t *testing.T) {
 	look("1000", "5", map[falcon.Rank]int{0: 7, 1: 8}, 1000, 5)
 	look("1010", "6", map[falcon.Rank]int{0: 7, 1: 8}, 1010, 6)
 	look("1040", "9", map[falcon.Rank]int{0: 8, 1: 7}, 1013, 36)
-	look("40", "10", map[falcon.Rank]int{0: 8, 1: 7}, 1014, 36) // the number was used again
+	look(
+		"40",
+		"10",
+		map[falcon.Rank]int{0: 8, 1: 7},
+		1014,
+		36,
+	) // the number was used again
 	look("50", "10", map[falcon.Rank]int{0: 8, 1: 7}, 1014, 46)
 }
 
@@ -79,8 +94,14 @@ func TestOldHierarchyCountsNanoseconds(t *testing.T) {
 
 // What the kernel does not offer is named: zero would say "no trouble".
 func TestAbsentFilesAreNamed(t *testing.T) {
-	got := New(Config{Proc: t.TempDir(), Cgroup: t.TempDir(), LabState: "/nonexistent"}).Read(time.Unix(1, 0), map[falcon.Rank]int{0: 1})
-	for _, say := range []string{"cpu.pressure: absent", "cpu.stat: absent", "loadavg: absent", "run delay", "lab state"} {
+	got := New(Config{
+		Proc:     t.TempDir(),
+		Cgroup:   t.TempDir(),
+		LabState: "/nonexistent",
+	}).Read(time.Unix(1, 0), map[falcon.Rank]int{0: 1})
+	for _, say := range []string{
+		"cpu.pressure: absent", "cpu.stat: absent", "loadavg: absent", "run delay", "lab state",
+	} {
 		if !strings.Contains(got.Err, say) {
 			t.Errorf("%q lacks %q", got.Err, say)
 		}
@@ -92,7 +113,8 @@ func TestAbsentFilesAreNamed(t *testing.T) {
 
 func TestStrangeFilesAreNamed(t *testing.T) {
 	for name, text := range map[string]string{
-		"cpu.pressure": "some avg10=0.00 total=many\n", "cpu.stat": "usage_usec 4\n", "loadavg": "high\n", "stat": "intr 5\n", "7/schedstat": "1\n",
+		"cpu.pressure": "some avg10=0.00 total=many\n", "cpu.stat": "usage_usec 4\n",
+		"loadavg": "high\n", "stat": "intr 5\n", "7/schedstat": "1\n",
 	} {
 		dir := t.TempDir()
 		write(t, dir, name, text)
@@ -164,11 +186,13 @@ func TestBadLabFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, try := range map[string]func() (float64, error){
-		"absent":      func() (float64, error) { return LabSteal("/nonexistent", 0, 0) },
-		"short":       func() (float64, error) { return LabSteal(short, 0, 0) },
-		"wrong node":  func() (float64, error) { return LabSteal(good, 2, 0) },
-		"below zero":  func() (float64, error) { return LabSteal(good, -1, 0) },
-		"wrong share": func() (float64, error) { return LabSteal(labFile(t, map[int]float64{0: math.NaN()}), 0, 0) },
+		"absent":     func() (float64, error) { return LabSteal("/nonexistent", 0, 0) },
+		"short":      func() (float64, error) { return LabSteal(short, 0, 0) },
+		"wrong node": func() (float64, error) { return LabSteal(good, 2, 0) },
+		"below zero": func() (float64, error) { return LabSteal(good, -1, 0) },
+		"wrong share": func() (float64, error) {
+			return LabSteal(labFile(t, map[int]float64{0: math.NaN()}), 0, 0)
+		},
 	} {
 		if _, err := try(); !errors.Is(err, ErrLab) {
 			t.Errorf("%s: %v", name, err)

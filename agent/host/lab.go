@@ -48,7 +48,8 @@ func emulatedGPUs(f *os.File, node int) (int, error) {
 	if le.Uint64(h[offMagic:]) != stateMagic || le.Uint32(h[offVersion:]) != stateVersion {
 		return 0, fmt.Errorf("%w: it was not written by this version of the lab", ErrLab)
 	}
-	nodes, gpus := le.Uint32(h[offNodes:]), le.Uint32(h[offGpusPerNode:])
+	nodes := le.Uint32(h[offNodes:])
+	gpus := le.Uint32(h[offGpusPerNode:])
 	if nodes > nodesMax || gpus > gpusMax || node < 0 || node >= int(nodes) {
 		return 0, fmt.Errorf("%w: node %d of %d with %d GPUs each", ErrLab, node, nodes, gpus)
 	}

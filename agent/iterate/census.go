@@ -21,7 +21,9 @@ type Census struct {
 }
 
 // NewCensus starts empty.
-func NewCensus() *Census { return &Census{now: map[Kind]int{}, last: map[Kind]int{}} }
+func NewCensus() *Census {
+	return &Census{now: map[Kind]int{}, last: map[Kind]int{}}
+}
 
 // Add counts one call.
 func (c *Census) Add(k Kind) {

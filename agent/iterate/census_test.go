@@ -6,7 +6,10 @@ func TestCensusPredictsOtherMicroBatches(t *testing.T) {
 	c := NewCensus()
 	iteration := func(m int) int {
 		n := 0
-		add := func(k Kind) { c.Add(k); n++ }
+		add := func(k Kind) {
+			c.Add(k)
+			n++
+		}
 		for range m {
 			for range 4 {
 				add(Kind{Op: 1, Comm: 7, Bytes: 1 << 20}) // tensor parallel

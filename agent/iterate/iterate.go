@@ -51,8 +51,12 @@ func (s *Marks) Add(m Mark) (falcon.Sample, bool) {
 		paused = min(m.PausedNs-prev.PausedNs, m.StartNs-prev.StartNs)
 	}
 	return falcon.Sample{
-		Rank: s.rank, Iteration: prev.Iteration, EndNs: int64(m.StartNs),
-		Ms: float64(m.StartNs-prev.StartNs) / 1e6, PausedMs: float64(paused) / 1e6, Exact: true,
+		Rank:      s.rank,
+		Iteration: prev.Iteration,
+		EndNs:     int64(m.StartNs),
+		Ms:        float64(m.StartNs-prev.StartNs) / 1e6,
+		PausedMs:  float64(paused) / 1e6,
+		Exact:     true,
 	}, true
 }
 

@@ -15,7 +15,14 @@ func TestMarksPairUp(t *testing.T) {
 		t.Fatal("one mark is no iteration")
 	}
 	got, ok := s.Add(Mark{Iteration: 8, StartNs: 1e9 + 250e6, PausedNs: 50e6})
-	want := falcon.Sample{Rank: 3, Iteration: 7, EndNs: 1e9 + 250e6, Ms: 250, PausedMs: 50, Exact: true}
+	want := falcon.Sample{
+		Rank:      3,
+		Iteration: 7,
+		EndNs:     1e9 + 250e6,
+		Ms:        250,
+		PausedMs:  50,
+		Exact:     true,
+	}
 	if !ok || got != want {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
@@ -39,7 +46,14 @@ func TestMarksSkipGapsAndSteps(t *testing.T) {
 }
 
 func call(iteration int64, start, duration float64) Timed {
-	return Timed{Iteration: iteration, CallTiming: falcon.CallTiming{StartMs: start, DurationMs: duration, QueueMs: 2}}
+	return Timed{
+		Iteration: iteration,
+		CallTiming: falcon.CallTiming{
+			StartMs:    start,
+			DurationMs: duration,
+			QueueMs:    2,
+		},
+	}
 }
 
 // pipeline builds iterations of a stage that receives, computes (comp ms) and
@@ -72,10 +86,17 @@ func pipeline(iterations, m int, comp, bubble, opt, idle float64) []Timed {
 
 func TestSelfTimeIgnoresBubblesAndBoundary(t *testing.T) {
 	for _, bubble := range []float64{0, 3, 40} {
-		w := Window{Rank: 1, First: 1, Last: 3, MicroBatches: 4, Calls: pipeline(5, 4, 15, bubble, 30, 100)}
+		w := Window{
+			Rank:         1,
+			First:        1,
+			Last:         3,
+			MicroBatches: 4,
+			Calls:        pipeline(5, 4, 15, bubble, 30, 100),
+		}
 		p := Summarize(w)
 		if math.Abs(p.SelfMs-15) > 1e-9 || p.Iterations != 3 || p.QueueMs != 2 {
-			t.Fatalf("bubble %v: self %v over %d iterations, queue %v", bubble, p.SelfMs, p.Iterations, p.QueueMs)
+			t.Fatalf("bubble %v: self %v over %d iterations, queue %v",
+				bubble, p.SelfMs, p.Iterations, p.QueueMs)
 		}
 	}
 }
@@ -93,9 +114,15 @@ func TestGroupedCallsShareOneInterval(t *testing.T) {
 // Data-parallel only: one all-reduce an iteration. The computation lies
 // between the step mark and it.
 func TestSelfTimeWithoutInnerCommunication(t *testing.T) {
-	w := Window{First: 1, Last: 2, MicroBatches: 8, BeginMs: map[int64]float64{1: 120, 2: 220}, Calls: []Timed{
-		call(0, 90, 10), call(1, 200, 5), call(2, 300, 5),
-	}}
+	w := Window{
+		First:        1,
+		Last:         2,
+		MicroBatches: 8,
+		BeginMs:      map[int64]float64{1: 120, 2: 220},
+		Calls: []Timed{
+			call(0, 90, 10), call(1, 200, 5), call(2, 300, 5),
+		},
+	}
 	if p := Summarize(w); p.SelfMs != 10 {
 		t.Fatalf("self %v, want 80/8", p.SelfMs)
 	}
@@ -112,13 +139,25 @@ func TestUnknownIterationIsInherited(t *testing.T) {
 			calls[i].Iteration = UnknownIteration
 		}
 	}
-	if p := Summarize(Window{First: 1, Last: 1, MicroBatches: 2, Calls: calls}); math.Abs(p.SelfMs-10) > 1e-9 {
+	p := Summarize(Window{
+		First:        1,
+		Last:         1,
+		MicroBatches: 2,
+		Calls:        calls,
+	})
+	if math.Abs(p.SelfMs-10) > 1e-9 {
 		t.Fatalf("self %v", p.SelfMs)
 	}
 }
 
 func TestEmptyWindow(t *testing.T) {
-	p := Summarize(Window{Rank: 2, ID: 9, First: 1, Last: 0, Dropped: 4})
+	p := Summarize(Window{
+		Rank:    2,
+		ID:      9,
+		First:   1,
+		Last:    0,
+		Dropped: 4,
+	})
 	if p.SelfMs != 0 || p.Iterations != 0 || p.Dropped != 4 || p.Window != 9 {
 		t.Fatalf("got %+v", p)
 	}
@@ -127,12 +166,14 @@ func TestEmptyWindow(t *testing.T) {
 // gapsByPainting is the dumb second implementation: paint whole milliseconds.
 func gapsByPainting(calls []Timed) float64 {
 	painted := map[int]bool{}
-	lo, hi := math.MaxInt, 0
+	lo := math.MaxInt
+	hi := 0
 	for _, c := range calls {
 		for ms := int(c.StartMs); ms < int(c.StartMs+c.DurationMs); ms++ {
 			painted[ms] = true
 		}
-		lo, hi = min(lo, int(c.StartMs)), max(hi, int(c.StartMs+c.DurationMs))
+		lo = min(lo, int(c.StartMs))
+		hi = max(hi, int(c.StartMs+c.DurationMs))
 	}
 	gaps := 0
 	for ms := lo; ms < hi; ms++ {
@@ -148,15 +189,24 @@ func TestUnionAgainstPainting(t *testing.T) {
 		n := rapid.IntRange(2, 40).Draw(t, "calls")
 		var calls []Timed
 		for range n {
-			calls = append(calls, call(0, float64(rapid.IntRange(0, 200).Draw(t, "start")), float64(rapid.IntRange(1, 20).Draw(t, "duration"))))
+			calls = append(calls, call(
+				0,
+				float64(rapid.IntRange(0, 200).Draw(t, "start")),
+				float64(rapid.IntRange(1, 20).Draw(t, "duration")),
+			))
 		}
-		calls = append(calls, call(0, 300, 5), call(0, 310, 5), call(0, 320, 5)) // at least two intervals
+		calls = append(calls,
+			call(0, 300, 5),
+			call(0, 310, 5),
+			call(0, 320, 5),
+		) // at least two intervals
 		want := gapsByPainting(calls)
 		begin := math.Inf(1)
 		for _, c := range calls {
 			begin = min(begin, c.StartMs)
 		}
-		if got := Summarize(Window{Calls: calls, BeginMs: map[int64]float64{0: begin}}).SelfMs; math.Abs(got-want) > 1e-9 {
+		got := Summarize(Window{Calls: calls, BeginMs: map[int64]float64{0: begin}}).SelfMs
+		if math.Abs(got-want) > 1e-9 {
 			t.Fatalf("self %v, painted %v", got, want)
 		}
 	})

@@ -12,8 +12,14 @@ import (
 // largeWindow is a rank whose iterations have thousands of calls on three
 // communicators, 1 ms of computation before each.
 func largeWindow(iterations, calls int, marked bool) Window {
-	w := Window{First: 1, Last: int64(iterations) - 2, MicroBatches: 10, BeginMs: map[int64]float64{}}
-	at, ordinals := 0.0, [3]uint64{}
+	w := Window{
+		First:        1,
+		Last:         int64(iterations) - 2,
+		MicroBatches: 10,
+		BeginMs:      map[int64]float64{},
+	}
+	at := 0.0
+	ordinals := [3]uint64{}
 	for k := range int64(iterations) {
 		if marked {
 			w.BeginMs[k] = at
@@ -21,7 +27,8 @@ func largeWindow(iterations, calls int, marked bool) Window {
 		for i := range calls {
 			at++
 			c := call(k, at, 0.5)
-			c.Comm, c.Op = uint64(i%3), falcon.OpReduceScatter
+			c.Comm = uint64(i % 3)
+			c.Op = falcon.OpReduceScatter
 			c.Ordinal = ordinals[i%3]
 			ordinals[i%3]++
 			w.Calls = append(w.Calls, c)
@@ -41,7 +48,9 @@ func TestLostTimingsBiasNothing(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 5))
 			w := largeWindow(iterations, calls, marked)
 			from := rng.IntN(len(w.Calls))
-			burst := func(n int) (int, int) { return from, min(len(w.Calls), from+n) }
+			burst := func(n int) (int, int) {
+				return from, min(len(w.Calls), from+n)
+			}
 			switch seed % 4 {
 			case 0: // a single one
 				a, b := burst(1)
@@ -74,8 +83,10 @@ func TestLostTimingsBiasNothing(t *testing.T) {
 			if p.Iterations == 0 {
 				continue
 			}
-			if rate := float64(len(p.Calls)) / float64(p.Iterations); w.Dropped > 0 && rate != calls {
-				t.Errorf("marked %t, seed %d: %g calls per iteration of %d, %d iterations", marked, seed, rate, calls, p.Iterations)
+			rate := float64(len(p.Calls)) / float64(p.Iterations)
+			if w.Dropped > 0 && rate != calls {
+				t.Errorf("marked %t, seed %d: %g calls per iteration of %d, %d iterations",
+					marked, seed, rate, calls, p.Iterations)
 			}
 			if math.Abs(p.SelfMs/want-1) > 0.01 {
 				t.Errorf("marked %t, seed %d: self %.3f ms instead of %.3f", marked, seed, p.SelfMs, want)

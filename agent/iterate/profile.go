@@ -48,17 +48,25 @@ type Window struct {
 // iteration is more or less than it was; where calls were dropped, those that lack
 // one are left out.
 func Summarize(w Window) falcon.RankProfile {
-	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
+	slices.SortStableFunc(w.Calls, func(a, b Timed) int {
+		return cmp.Compare(a.StartMs, b.StartMs)
+	})
 	partial := inheritIterations(w)
 	selfs := selfTimes(w, partial)
-	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.Iteration, b.Iteration) })
+	slices.SortStableFunc(w.Calls, func(a, b Timed) int {
+		return cmp.Compare(a.Iteration, b.Iteration)
+	})
 	p := falcon.RankProfile{
-		Rank: w.Rank, Window: w.ID, MicroBatches: w.MicroBatches, Dropped: w.Dropped,
-		Calls: make([]falcon.CallTiming, 0, len(w.Calls)),
+		Rank:         w.Rank,
+		Window:       w.ID,
+		MicroBatches: w.MicroBatches,
+		Dropped:      w.Dropped,
+		Calls:        make([]falcon.CallTiming, 0, len(w.Calls)),
 	}
 	queues := make([]float64, 0, len(w.Calls))
 	for _, c := range w.Calls {
-		if (len(selfs) > 0 || w.Dropped > 0) && (c.Iteration < w.First || c.Iteration > w.Last || partial[c.Iteration]) {
+		if (len(selfs) > 0 || w.Dropped > 0) &&
+			(c.Iteration < w.First || c.Iteration > w.Last || partial[c.Iteration]) {
 			continue
 		}
 		p.Calls = append(p.Calls, c.CallTiming)
@@ -80,7 +88,8 @@ func inheritIterations(w Window) map[int64]bool {
 	if partial == nil {
 		partial = map[int64]bool{}
 	}
-	known, unknown := int64(UnknownIteration), false
+	known := int64(UnknownIteration)
+	unknown := false
 	for i := range w.Calls {
 		c := &w.Calls[i]
 		if c.Iteration == UnknownIteration {
@@ -90,12 +99,14 @@ func inheritIterations(w Window) map[int64]bool {
 		if unknown && known != c.Iteration && w.Dropped > 0 {
 			partial[known], partial[c.Iteration] = true, true
 		}
-		known, unknown = c.Iteration, false
+		known = c.Iteration
+		unknown = false
 	}
 	if unknown && w.Dropped > 0 {
 		partial[known] = true
 	}
-	if n := len(w.Calls); w.Dropped > 0 && n > 0 { // what came before the first and after the last may be lost too
+	// what came before the first and after the last may be lost too
+	if n := len(w.Calls); w.Dropped > 0 && n > 0 {
 		partial[w.Calls[0].Iteration], partial[w.Calls[n-1].Iteration] = true, true
 		missingNumbers(w.Calls, partial)
 	}
@@ -115,10 +126,14 @@ func missingNumbers(calls []Timed, partial map[int64]bool) {
 		byComm[c.Comm] = append(byComm[c.Comm], c)
 	}
 	for _, v := range byComm {
-		slices.SortFunc(v, func(a, b Timed) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+		slices.SortFunc(v, func(a, b Timed) int {
+			return cmp.Compare(a.Ordinal, b.Ordinal)
+		})
 		for i := 1; i < len(v); i++ {
 			if v[i].Ordinal > v[i-1].Ordinal+1 {
-				for k := v[i-1].Iteration; k != UnknownIteration && k <= v[i].Iteration && k-v[i-1].Iteration < iterationsApart; k++ {
+				for k := v[i-1].Iteration; k != UnknownIteration &&
+					k <= v[i].Iteration &&
+					k-v[i-1].Iteration < iterationsApart; k++ {
 					partial[k] = true
 				}
 				partial[v[i].Iteration] = true

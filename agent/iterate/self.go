@@ -20,7 +20,9 @@ type interval struct {
 func intervals(calls []Timed) []interval {
 	var out []interval
 	for i, c := range calls {
-		receives, end, closing := c.Op == falcon.OpRecv, c.StartMs+c.DurationMs, c.Control
+		receives := c.Op == falcon.OpRecv
+		end := c.StartMs + c.DurationMs
+		closing := c.Control
 		if n := len(out); n > 0 {
 			v := &out[n-1]
 			end = max(end, v.end)
@@ -35,8 +37,12 @@ func intervals(calls []Timed) []interval {
 			}
 		}
 		out = append(out, interval{
-			iteration: c.Iteration, start: c.StartMs, end: end,
-			receives: receives, receivesOnly: receives, closing: closing,
+			iteration:    c.Iteration,
+			start:        c.StartMs,
+			end:          end,
+			receives:     receives,
+			receivesOnly: receives,
+			closing:      closing,
 		})
 	}
 	return out

@@ -106,11 +106,17 @@ func (s *stage1F1B) end() {
 }
 
 func (s stage1F1B) self(marked bool) float64 {
-	s.begin, s.cut = map[int64]float64{}, !marked
+	s.begin = map[int64]float64{}
+	s.cut = !marked
 	for range 5 {
 		s.iterate()
 	}
-	w := Window{First: 1, Last: 3, MicroBatches: s.m, Calls: s.calls}
+	w := Window{
+		First:        1,
+		Last:         3,
+		MicroBatches: s.m,
+		Calls:        s.calls,
+	}
 	if marked {
 		w.BeginMs = s.begin
 	}
@@ -125,10 +131,17 @@ func TestSelfTimeDoesNotDependOnTheSplit(t *testing.T) {
 		for m := 2; m <= 12; m++ {
 			for _, end := range []struct{ dp, sharded bool }{{true, false}, {true, true}, {false, false}} {
 				s := stage1F1B{
-					stage: place.stage, stages: place.stages, m: m, forward: forward, backward: backward,
-					dp: end.dp, sharded: end.sharded, bubble: 2,
+					stage:    place.stage,
+					stages:   place.stages,
+					m:        m,
+					forward:  forward,
+					backward: backward,
+					dp:       end.dp,
+					sharded:  end.sharded,
+					bubble:   2,
 				}
-				name := fmt.Sprintf("stage %d of %d, %d micro-batches, %+v", place.stage, place.stages, m, end)
+				name := fmt.Sprintf("stage %d of %d, %d micro-batches, %+v",
+					place.stage, place.stages, m, end)
 				if got := s.self(true); math.Abs(got/(forward+backward)-1) > 0.01 {
 					t.Errorf("%s: self %.3f ms, want %v", name, got, forward+backward)
 				}
@@ -161,7 +174,8 @@ func bucketed(computeMs, betweenMs float64, votes bool) Window {
 		}
 		if votes {
 			c := call(k+1, at, 0.1)
-			c.Op, c.Control = falcon.OpAllReduce, true
+			c.Op = falcon.OpAllReduce
+			c.Control = true
 			w.Calls = append(w.Calls, c)
 			at += 0.1
 		}
@@ -174,9 +188,15 @@ func bucketed(computeMs, betweenMs float64, votes bool) Window {
 func TestSelfTimeOfADataParallelJobThatReportsNothing(t *testing.T) {
 	for _, votes := range []bool{false, true} {
 		for _, between := range []float64{0, 2} {
-			healthy, slow := Summarize(bucketed(120, between, votes)).SelfMs, Summarize(bucketed(240, 2*between, votes)).SelfMs
-			if all := 124 + 3*between; healthy < 0.9*all || healthy > all+0.2 || slow/healthy < 1.85 || slow/healthy > 2.1 {
-				t.Errorf("votes %t, %v ms between buckets: self %.1f ms, %.1f ms on half the clock", votes, between, healthy, slow)
+			healthy, slow := Summarize(bucketed(120, between, votes)).SelfMs,
+				Summarize(bucketed(240, 2*between, votes)).SelfMs
+			all := 124 + 3*between
+			if healthy < 0.9*all ||
+				healthy > all+0.2 ||
+				slow/healthy < 1.85 ||
+				slow/healthy > 2.1 {
+				t.Errorf("votes %t, %v ms between buckets: self %.1f ms, %.1f ms on half the clock",
+					votes, between, healthy, slow)
 			}
 		}
 	}

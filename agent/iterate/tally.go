@@ -48,15 +48,21 @@ type sum struct {
 }
 
 // NewTally starts empty.
-func NewTally() *Tally { return &Tally{now: map[use]*sum{}, last: map[use]*sum{}} }
+func NewTally() *Tally {
+	return &Tally{now: map[use]*sum{}, last: map[use]*sum{}}
+}
 
 // Reset begins again: the communicators are others.
-func (t *Tally) Reset() { *t = *NewTally() }
+func (t *Tally) Reset() {
+	*t = *NewTally()
+}
 
 // Traffic is a steady iteration; nil while none was seen.
 func (t *Tally) Traffic() []falcon.Traffic { return t.report }
 
-func (t *Tally) done() bool { return t.report != nil || t.over || t.tried > forgottenAll }
+func (t *Tally) done() bool {
+	return t.report != nil || t.over || t.tried > forgottenAll
+}
 
 // Add counts one call.
 func (t *Tally) Add(comm uint64, op falcon.Op, bytes int64, peer int32) {
@@ -81,7 +87,9 @@ func (t *Tally) Add(comm uint64, op falcon.Op, bytes int64, peer int32) {
 		}
 		s.peers[peer] = true
 	}
-	t.over = len(s.sizes) > sizesMost || len(s.peers) > peersMost || t.peers > allPeersMost
+	t.over = len(s.sizes) > sizesMost ||
+		len(s.peers) > peersMost ||
+		t.peers > allPeersMost
 }
 
 func (t *Tally) newSum() *sum {
@@ -116,7 +124,9 @@ func (t *Tally) Close() {
 	t.clearNow()
 	if t.alike >= steadyAfter && len(t.last) > 0 {
 		t.report = t.describe()
-		t.now, t.last, t.free = nil, nil, nil
+		t.now = nil
+		t.last = nil
+		t.free = nil
 	}
 }
 
@@ -150,7 +160,12 @@ func (t *Tally) sameCalls() bool {
 func (t *Tally) describe() []falcon.Traffic {
 	out := make([]falcon.Traffic, 0, len(t.last))
 	for k, s := range t.last {
-		v := falcon.Traffic{Comm: k.comm, Op: k.op, Calls: s.calls, Bytes: s.bytes}
+		v := falcon.Traffic{
+			Comm:  k.comm,
+			Op:    k.op,
+			Calls: s.calls,
+			Bytes: s.bytes,
+		}
 		for _, n := range s.sizes {
 			if v.Alike = max(v.Alike, n); n == 1 {
 				v.Single++

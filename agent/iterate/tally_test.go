@@ -42,7 +42,8 @@ func TestTallyDescribesSteadyIteration(t *testing.T) {
 
 // Of a job that is never steady, or beyond the bounds, nothing is said.
 func TestTallyIsBounded(t *testing.T) {
-	restless, wide := NewTally(), NewTally()
+	restless := NewTally()
+	wide := NewTally()
 	for i := range 3 * forgottenAll {
 		for range i % 2 {
 			restless.Add(7, falcon.OpAllReduce, 1<<20, -1)
@@ -54,7 +55,9 @@ func TestTallyIsBounded(t *testing.T) {
 	for range 5 {
 		wide.Close()
 	}
-	if restless.Traffic() != nil || wide.Traffic() != nil || len(wide.now) > usesMost {
+	if restless.Traffic() != nil ||
+		wide.Traffic() != nil ||
+		len(wide.now) > usesMost {
 		t.Errorf("%+v, %d uses", restless.Traffic(), len(wide.now))
 	}
 }

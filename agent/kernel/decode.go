@@ -99,22 +99,122 @@ const (
 )
 
 var rules = []rule{
-	{kind: Xid, pattern: regexp.MustCompile(`NVRM: Xid \((?:PCI:)?` + pciAddress + `\): ` + bareNumber + `(?:, pid='?(?P<pid>\d+))?`)},
-	{kind: Switch, pattern: regexp.MustCompile(`SXid \(PCI:` + pciAddress + `\): ` + bareNumber + `, Fatal`), fatal: true, text: "the NVSwitch reports a fatal error", advice: "All GPUs of the node are affected: drain it, restart the fabric manager or reboot."},
-	{kind: Switch, pattern: regexp.MustCompile(`SXid \(PCI:` + pciAddress + `\): ` + bareNumber), text: "the NVSwitch reports an error that it has corrected or contained", advice: "Watch it; have the switch and its links checked where it comes again."},
-	{kind: OOM, pattern: regexp.MustCompile(`(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d+)`), text: "a process was killed for want of memory of the host", advice: "Look for what used the memory: data workers, pinned buffers, a checkpoint; raise the limit of the job's cgroup or use fewer workers."},
-	{kind: Crash, pattern: regexp.MustCompile(`\[(?P<pid>\d+)\]: segfault at|traps: \S+\[(?P<pid>\d+)\] (?:trap|general protection)`), text: "a process has crashed", advice: "Look at its last lines and its core file."},
-	{kind: Crash, pattern: regexp.MustCompile(`Kernel panic|BUG: unable to handle|Oops:|general protection fault`), fatal: true, text: "the kernel has crashed", advice: "Take the node out and keep its crash dump."},
-	{kind: PCIe, pattern: regexp.MustCompile(`AER:.*(?:Uncorrect\w*|[Ff]atal).*?` + pciAddress + `|` + pciAddress + `: PCIe Bus Error: severity=Uncorrect`), text: "an uncorrected PCIe error", advice: "Check seating, cables and risers of the device; take the node out where it comes again."},
-	{kind: PCIe, pattern: regexp.MustCompile(`AER:.*Correct\w* error.*?` + pciAddress + `|` + pciAddress + `: PCIe Bus Error: severity=Correct`), text: "a corrected PCIe error: the bus sent again", advice: "Many of them make a device slow: check its link's width and speed (lspci -vv), and its seating."},
-	{kind: PCIe, pattern: regexp.MustCompile(pciAddress + `:? .*(?:limited by|link is degraded|Slot\(.*\): Link Down|surprise down)`), text: "a device's PCIe link went down or is narrower than it could be", advice: "Check its seating; compare lspci -vv with another node."},
-	{kind: LinkDown, pattern: regexp.MustCompile(`(?i)(?:mlx[45]|bnxt|i40e|ice|ena|ib|efa|irdma|ionic)\w*.*(?:link (?:is )?down|cable unplugged|port module event.*error|health compromised|device's health|fatal error)`), text: "a network port went down or its card reports an error", advice: "Check cable, transceiver and the switch's port."},
-	{kind: LinkDown, pattern: regexp.MustCompile(`(?i)NIC link is down|\bLink is Down\b`), text: "a network port went down", advice: "Check cable, transceiver and the switch's port."},
-	{kind: Memory, pattern: regexp.MustCompile(`EDAC .*\bUE\b|mce: \[Hardware Error\]|Hardware Error.*[Uu]ncorrected|Machine Check Exception`), text: "a hardware error of the host's memory or CPU", advice: "Take the node out at the next stop; replace the memory module that the line names."},
-	{kind: Memory, pattern: regexp.MustCompile(`EDAC .*\bCE\b`), text: "a corrected error of the host's memory", advice: "Watch it; replace the module where errors are many."},
-	{kind: Stuck, pattern: regexp.MustCompile(`INFO: task \S+:(?P<pid>\d+) blocked for more than`), text: "a process waits in the kernel for minutes, most often for a file system", advice: "Look at storage and at the process's stack."},
-	{kind: Stuck, pattern: regexp.MustCompile(`soft lockup|hard LOCKUP|rcu: INFO: rcu_\w+ (?:self-)?detected stall`), text: "a CPU did not go on for seconds", advice: "Look for firmware, virtual machine or driver trouble of the node."},
-	{kind: Storage, pattern: regexp.MustCompile(`I/O error, dev|nfs: server \S+ not responding|LustreError|nvme\S*: .*(?:controller is down|timeout)`), text: "storage does not answer or reports an error", advice: "Checkpoints and data may hang: look at the storage."},
+	{
+		kind: Xid,
+		pattern: regexp.MustCompile(
+			`NVRM: Xid \((?:PCI:)?` + pciAddress + `\): ` + bareNumber + `(?:, pid='?(?P<pid>\d+))?`,
+		),
+	},
+	{
+		kind:    Switch,
+		pattern: regexp.MustCompile(`SXid \(PCI:` + pciAddress + `\): ` + bareNumber + `, Fatal`),
+		fatal:   true,
+		text:    "the NVSwitch reports a fatal error",
+		advice:  "All GPUs of the node are affected: drain it, restart the fabric manager or reboot.",
+	},
+	{
+		kind:    Switch,
+		pattern: regexp.MustCompile(`SXid \(PCI:` + pciAddress + `\): ` + bareNumber),
+		text:    "the NVSwitch reports an error that it has corrected or contained",
+		advice:  "Watch it; have the switch and its links checked where it comes again.",
+	},
+	{
+		kind: OOM,
+		pattern: regexp.MustCompile(
+			`(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (?P<pid>\d+)`,
+		),
+		text:   "a process was killed for want of memory of the host",
+		advice: "Look for what used the memory: data workers, pinned buffers, a checkpoint; raise the limit of the job's cgroup or use fewer workers.",
+	},
+	{
+		kind: Crash,
+		pattern: regexp.MustCompile(
+			`\[(?P<pid>\d+)\]: segfault at|traps: \S+\[(?P<pid>\d+)\] (?:trap|general protection)`,
+		),
+		text:   "a process has crashed",
+		advice: "Look at its last lines and its core file.",
+	},
+	{
+		kind:    Crash,
+		pattern: regexp.MustCompile(`Kernel panic|BUG: unable to handle|Oops:|general protection fault`),
+		fatal:   true,
+		text:    "the kernel has crashed",
+		advice:  "Take the node out and keep its crash dump.",
+	},
+	{
+		kind: PCIe,
+		pattern: regexp.MustCompile(
+			`AER:.*(?:Uncorrect\w*|[Ff]atal).*?` + pciAddress + `|` + pciAddress +
+				`: PCIe Bus Error: severity=Uncorrect`,
+		),
+		text:   "an uncorrected PCIe error",
+		advice: "Check seating, cables and risers of the device; take the node out where it comes again.",
+	},
+	{
+		kind: PCIe,
+		pattern: regexp.MustCompile(
+			`AER:.*Correct\w* error.*?` + pciAddress + `|` + pciAddress +
+				`: PCIe Bus Error: severity=Correct`,
+		),
+		text:   "a corrected PCIe error: the bus sent again",
+		advice: "Many of them make a device slow: check its link's width and speed (lspci -vv), and its seating.",
+	},
+	{
+		kind: PCIe,
+		pattern: regexp.MustCompile(
+			pciAddress + `:? .*(?:limited by|link is degraded|Slot\(.*\): Link Down|surprise down)`,
+		),
+		text:   "a device's PCIe link went down or is narrower than it could be",
+		advice: "Check its seating; compare lspci -vv with another node.",
+	},
+	{
+		kind: LinkDown,
+		pattern: regexp.MustCompile(
+			`(?i)(?:mlx[45]|bnxt|i40e|ice|ena|ib|efa|irdma|ionic)\w*.*(?:link (?:is )?down|cable unplugged|port module event.*error|health compromised|device's health|fatal error)`,
+		),
+		text:   "a network port went down or its card reports an error",
+		advice: "Check cable, transceiver and the switch's port.",
+	},
+	{
+		kind:    LinkDown,
+		pattern: regexp.MustCompile(`(?i)NIC link is down|\bLink is Down\b`),
+		text:    "a network port went down",
+		advice:  "Check cable, transceiver and the switch's port.",
+	},
+	{
+		kind: Memory,
+		pattern: regexp.MustCompile(
+			`EDAC .*\bUE\b|mce: \[Hardware Error\]|Hardware Error.*[Uu]ncorrected|Machine Check Exception`,
+		),
+		text:   "a hardware error of the host's memory or CPU",
+		advice: "Take the node out at the next stop; replace the memory module that the line names.",
+	},
+	{
+		kind:    Memory,
+		pattern: regexp.MustCompile(`EDAC .*\bCE\b`),
+		text:    "a corrected error of the host's memory",
+		advice:  "Watch it; replace the module where errors are many.",
+	},
+	{
+		kind:    Stuck,
+		pattern: regexp.MustCompile(`INFO: task \S+:(?P<pid>\d+) blocked for more than`),
+		text:    "a process waits in the kernel for minutes, most often for a file system",
+		advice:  "Look at storage and at the process's stack.",
+	},
+	{
+		kind:    Stuck,
+		pattern: regexp.MustCompile(`soft lockup|hard LOCKUP|rcu: INFO: rcu_\w+ (?:self-)?detected stall`),
+		text:    "a CPU did not go on for seconds",
+		advice:  "Look for firmware, virtual machine or driver trouble of the node.",
+	},
+	{
+		kind: Storage,
+		pattern: regexp.MustCompile(
+			`I/O error, dev|nfs: server \S+ not responding|LustreError|nvme\S*: .*(?:controller is down|timeout)`,
+		),
+		text:   "storage does not answer or reports an error",
+		advice: "Checkpoints and data may hang: look at the storage.",
+	},
 }
 
 // Classify reports whether a message matters to training, and what it means.
@@ -124,13 +224,22 @@ func Classify(r Record) (Finding, bool) {
 		if m == nil {
 			continue
 		}
-		f := Finding{Kind: rules[i].kind, Since: r.Since, Line: r.Text, Fatal: rules[i].fatal, Text: rules[i].text, Advice: rules[i].advice}
+		f := Finding{
+			Kind:   rules[i].kind,
+			Since:  r.Since,
+			Line:   r.Text,
+			Fatal:  rules[i].fatal,
+			Text:   rules[i].text,
+			Advice: rules[i].advice,
+		}
 		for g, name := range rules[i].pattern.SubexpNames() {
 			f.take(name, m[g])
 		}
 		if f.Kind == Xid {
 			x := xidcode.Of(f.Code)
-			f.Fatal, f.Text, f.Advice = x.Fatal, "Xid "+strconv.Itoa(f.Code)+": "+x.Text, x.Advice
+			f.Fatal = x.Fatal
+			f.Text = "Xid " + strconv.Itoa(f.Code) + ": " + x.Text
+			f.Advice = x.Advice
 		}
 		return f, true
 	}

@@ -30,7 +30,11 @@ type Log struct {
 
 // Open opens the messages; atEnd leaves out those that are there already.
 func Open(path string, atEnd bool) (*Log, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := unix.Open(
+		path,
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY,
+		0,
+	)
 	if err != nil {
 		return nil, sourceError(path, err)
 	}
@@ -53,9 +57,13 @@ func Open(path string, atEnd bool) (*Log, error) {
 func sourceError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: the agent may not read %s: run it as root or with CAP_SYSLOG, or set kernel.dmesg_restrict to 0", ErrSource, path)
+		return fmt.Errorf(
+			"%w: the agent may not read %s: run it as root or with CAP_SYSLOG, or set kernel.dmesg_restrict to 0",
+			ErrSource, path,
+		)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: there is no %s: in a container it must be mounted; set logs.kernel", ErrSource, path)
+		return fmt.Errorf("%w: there is no %s: in a container it must be mounted; set logs.kernel",
+			ErrSource, path)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrSource, path, err)
 }
@@ -104,7 +112,9 @@ func (l *Log) split(b []byte, each func(Record)) {
 }
 
 // Close ends it.
-func (l *Log) Close() { _ = unix.Close(l.fd) }
+func (l *Log) Close() {
+	_ = unix.Close(l.fd)
+}
 
 // Booted is when the kernel's clock began, by now.
 func Booted(now time.Time) time.Time {

@@ -13,7 +13,9 @@ func TestEmulatedClock(t *testing.T) {
 	l, _ := troubled(t)
 	began := time.Unix(1_700_000_000, 0)
 	since := time.Hour
-	machine := func() clock.Reading { return clock.Reading{Wall: began, Since: since, BootID: "a"} }
+	machine := func() clock.Reading {
+		return clock.Reading{Wall: began, Since: since, BootID: "a"}
+	}
 	t.Setenv(envDir, l.place.dir)
 	if got := EmulatedClock(machine)(); !got.Wall.Equal(began) {
 		t.Errorf("without a lab's file the clock says %v", got.Wall)
@@ -30,7 +32,10 @@ func TestEmulatedClock(t *testing.T) {
 		}
 		total += by
 		since += clockEvery
-		if got := c(); !got.Wall.Equal(began.Add(total)) || got.Since != since || got.BootID != "a" {
+		got := c()
+		if !got.Wall.Equal(began.Add(total)) ||
+			got.Since != since ||
+			got.BootID != "a" {
 			t.Errorf("after a step by %v the clock says %+v, want %v", by, got, began.Add(total))
 		}
 	}

@@ -27,11 +27,15 @@ const (
 
 // Request is one wish to a running lab.
 type Request struct {
-	Op     string        `json:"op"` // status, stop, inject, kill, freeze, thaw; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall; stop-engine, step-clock
-	Event  *Event        `json:"event,omitempty"`
-	For    time.Duration `json:"for,omitempty"`    // how long; the step itself for step-clock
-	Target string        `json:"target,omitempty"` // rank number or node, for kill, freeze and thaw; a rank for stall, else all of them; for kill also console and agent NODE; for agents their node
-	Mode   CutMode       `json:"mode,omitempty"`   // of cut-agent
+	// status, stop, inject, kill, freeze, thaw; stop-agent, kill-agent, freeze-agent, thaw-agent,
+	// cut-agent, stall; stop-engine, step-clock
+	Op    string        `json:"op"`
+	Event *Event        `json:"event,omitempty"`
+	For   time.Duration `json:"for,omitempty"` // how long; the step itself for step-clock
+	// rank number or node, for kill, freeze and thaw; a rank for stall, else all of them; for kill
+	// also console and agent NODE; for agents their node
+	Target string  `json:"target,omitempty"`
+	Mode   CutMode `json:"mode,omitempty"` // of cut-agent
 }
 
 // Reply is the lab's answer.
@@ -52,13 +56,16 @@ type control struct {
 
 func listenControl(l *Lab) (*control, error) {
 	c := &control{lab: l, stopped: make(chan struct{})}
-	if err := c.listen(controlPath(l.place.dir), c.answerRequest); err != nil { // one at a time: requests are rare and short
+	// one at a time: requests are rare and short
+	if err := c.listen(controlPath(l.place.dir), c.answerRequest); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func controlPath(dir string) string { return filepath.Join(dir, "control.sock") }
+func controlPath(dir string) string {
+	return filepath.Join(dir, "control.sock")
+}
 
 func (c *control) answerRequest(conn net.Conn) {
 	defer conn.Close()
@@ -179,7 +186,9 @@ func (c *control) injectFault(req Request) error {
 
 // unreported reports whether a training command of the user's own has reported no
 // iteration: it runs without falcon_torch, or has not begun.
-func (c *control) unreported() bool { return c.lab.opt.Train != nil && len(c.lab.records.rows) == 0 }
+func (c *control) unreported() bool {
+	return c.lab.opt.Train != nil && len(c.lab.records.rows) == 0
+}
 
 // faultTurn is the iteration that a fault begins or ends with: the next one, or, where
 // none is reported, a number of its own, as it holds at once. Called by the lab's loop.
@@ -195,7 +204,9 @@ func (c *control) faultTurn() int64 {
 func (c *control) applyInjected() {
 	if c.unreported() {
 		c.lab.faults.applyBefore(c.turns)
-		c.lab.updateStatus(func(s *Status) { s.Faults = c.lab.faults.namesInForce() })
+		c.lab.updateStatus(func(s *Status) {
+			s.Faults = c.lab.faults.namesInForce()
+		})
 	}
 }
 

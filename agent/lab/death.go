@@ -12,7 +12,10 @@ import (
 
 // Points are the places in an iteration, and in a recovery, at which a rank can
 // be stopped: the trainer's own (falcon-trainer --fault).
-var Points = []string{"forward", "backward", "before-barrier", "mid-update", "after-update", "gather", "park", "groups", "restore"}
+var Points = []string{
+	"forward", "backward", "before-barrier", "mid-update", "after-update", "gather", "park",
+	"groups", "restore",
+}
 
 // recoveryPoints is the first of those that lie in a recovery: at_iteration is
 // then the one that was left (park), or the one resumed at.
@@ -87,7 +90,9 @@ func (s Scenario) firstVictim(v victim) falcon.Rank {
 }
 
 // endsProcesses reports whether the event ends or stops processes.
-func (e Event) endsProcesses() bool { return e.Kill != "" || e.Freeze != "" }
+func (e Event) endsProcesses() bool {
+	return e.Kill != "" || e.Freeze != ""
+}
 
 // checkDeath checks whom a death or a freeze hits.
 func (s Scenario) checkDeath(e Event) error {
@@ -101,7 +106,9 @@ func (s Scenario) checkDeath(e Event) error {
 		return fmt.Errorf("%s is %q: %w", verb, e.Kill+e.Freeze, err)
 	case (v.what == "console" || v.what == "agent") && (e.Freeze != "" || e.Point != ""):
 		return fmt.Errorf("%s is %q: only ranks and nodes can be frozen, or stopped at a point", verb, v)
-	case e.Point != "" && v.what == "node" && int(s.firstVictim(v)) >= s.Layout.Layout().World():
+	case e.Point != "" &&
+		v.what == "node" &&
+		int(s.firstVictim(v)) >= s.Layout.Layout().World():
 		return fmt.Errorf("%s is %q: a spare has no rank that comes to a point", verb, v)
 	}
 	return nil
@@ -127,7 +134,9 @@ func (e Event) checkPoint() error {
 }
 
 // inRecovery reports whether the event's point lies in a recovery.
-func (e Event) inRecovery() bool { return slices.Index(Points, e.Point) >= recoveryPoints }
+func (e Event) inRecovery() bool {
+	return slices.Index(Points, e.Point) >= recoveryPoints
+}
 
 // faultArgs are the trainer's, for deaths at a point. A rank of a node that dies
 // as a whole stops there, so that its end is not known before the node's.
@@ -157,7 +166,11 @@ func (s Scenario) faultArgs() []string {
 func (f *faults) deathsBefore(next int64, step string, r falcon.Rank) []Event {
 	var out []Event
 	for _, o := range f.events {
-		if !o.endsProcesses() || o.done || next < o.AtIteration || o.OnStep != step || o.Point != "" {
+		if !o.endsProcesses() ||
+			o.done ||
+			next < o.AtIteration ||
+			o.OnStep != step ||
+			o.Point != "" {
 			continue
 		}
 		v, err := f.sc.parseVictim(o.Kill + o.Freeze)
@@ -177,7 +190,8 @@ func (f *faults) eventAtPoint(r falcon.Rank, point string) (Event, bool) {
 		if o.Point == "" || o.done || point != "" && o.Point != point {
 			continue
 		}
-		if v, err := f.sc.parseVictim(o.Kill + o.Freeze); err == nil && f.sc.firstVictim(v) == r {
+		v, err := f.sc.parseVictim(o.Kill + o.Freeze)
+		if err == nil && f.sc.firstVictim(v) == r {
 			o.done = true
 			return o.Event, true
 		}
@@ -189,7 +203,11 @@ func (f *faults) eventAtPoint(r falcon.Rank, point string) (Event, bool) {
 func (f *faults) thawsBefore(next int64) []Event {
 	var out []Event
 	for _, o := range f.events {
-		if o.Freeze != "" && o.done && !o.thawed && o.UntilIteration > 0 && next >= o.UntilIteration {
+		if o.Freeze != "" &&
+			o.done &&
+			!o.thawed &&
+			o.UntilIteration > 0 &&
+			next >= o.UntilIteration {
 			o.thawed = true
 			out = append(out, o.Event)
 		}

@@ -45,7 +45,9 @@ func TestDeathsAtPoints(t *testing.T) {
 			t.Errorf("rank %d at %s: %v", c.rank, c.point, got)
 		}
 	}
-	if f.thawsBefore(7) != nil || len(f.thawsBefore(8)) != 1 || f.thawsBefore(9) != nil {
+	if f.thawsBefore(7) != nil ||
+		len(f.thawsBefore(8)) != 1 ||
+		f.thawsBefore(9) != nil {
 		t.Error("the freeze does not end once, at its iteration")
 	}
 	if f.applyBefore(4); len(f.injected) != 0 {

@@ -64,13 +64,26 @@ type Event struct {
 // checkFault checks what an event hits, for scenarios and injections alike.
 func (s Scenario) checkFault(e Event) error {
 	kinds := 0
-	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != "", e.Freeze != "", e.Stall != "", e.Data != "", e.Lengths != 0} {
+	for _, set := range []bool{
+		e.GPU != "",
+		e.Link != "",
+		e.CPU != "",
+		e.All != 0,
+		e.Stage != nil,
+		e.Kill != "",
+		e.Freeze != "",
+		e.Stall != "",
+		e.Data != "",
+		e.Lengths != 0,
+	} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return errors.New("name exactly one of gpu, link, cpu, all, stage, kill, freeze, stall, data and lengths")
+		return errors.New(
+			"name exactly one of gpu, link, cpu, all, stage, kill, freeze, stall, data and lengths",
+		)
 	}
 	if err := errors.Join(e.checkTrigger(), e.checkPoint(), s.checkStall(e), s.checkOwnWork(e)); err != nil {
 		return err
@@ -104,7 +117,8 @@ func (e Event) checkTrigger() error {
 	case e.OnStep != "" && e.Kill == "":
 		return errors.New("on_step goes with kill; a fault waits for on_action")
 	case e.OnStep != "" && !slices.Contains(falcon.SwapSteps[:], e.OnStep):
-		return fmt.Errorf("on_step is %q, it must be one of %s", e.OnStep, strings.Join(falcon.SwapSteps[:], ", "))
+		return fmt.Errorf("on_step is %q, it must be one of %s",
+			e.OnStep, strings.Join(falcon.SwapSteps[:], ", "))
 	}
 	return nil
 }
@@ -134,7 +148,8 @@ func (s Scenario) validateGPU(e Event) error {
 		return err
 	}
 	if _, ok := s.nodeIndex(d.Node()); !ok || d.Index() >= s.gpusPerNode() {
-		return fmt.Errorf("there is no GPU %s, the last one is %s", d, falcon.NewDevice(nodeNameOf(s.nodeCount()-1), s.gpusPerNode()-1))
+		return fmt.Errorf("there is no GPU %s, the last one is %s",
+			d, falcon.NewDevice(nodeNameOf(s.nodeCount()-1), s.gpusPerNode()-1))
 	}
 	return shareOf("clock", e.Clock)
 }

@@ -10,7 +10,13 @@ import (
 
 func testSilicon(t *testing.T, sc Scenario) *silicon {
 	t.Helper()
-	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.nodeCount(), sc.gpusPerNode(), 1e9, 1e9)
+	hw, err := createSilicon(
+		filepath.Join(t.TempDir(), "state"),
+		sc.nodeCount(),
+		sc.gpusPerNode(),
+		1e9,
+		1e9,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +26,10 @@ func testSilicon(t *testing.T, sc Scenario) *silicon {
 
 func scenarioWith(t *testing.T, events string) Scenario {
 	t.Helper()
-	sc, err := parseScenario([]byte("layout: {tp: 1, dp: 4, pp: 2}\nnodes: 8\nspares: 2\niterations: 200\nevents:\n"+events), "t")
+	sc, err := parseScenario(
+		[]byte("layout: {tp: 1, dp: 4, pp: 2}\nnodes: 8\nspares: 2\niterations: 200\nevents:\n"+events),
+		"t",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +61,10 @@ func TestFaultOnAction(t *testing.T) {
 			t.Fatalf("after %s from %d on: narrow is %v", step.kind, step.from, narrow())
 		}
 	}
-	if len(f.injected) != 1 || f.injected[0].FirstIteration != 50 || f.injected[0].LastIteration != 59 || f.injected[0].OnAction != "S3" {
+	if len(f.injected) != 1 ||
+		f.injected[0].FirstIteration != 50 ||
+		f.injected[0].LastIteration != 59 ||
+		f.injected[0].OnAction != "S3" {
 		t.Errorf("truth %+v", f.injected)
 	}
 }
@@ -127,7 +139,8 @@ func TestDeaths(t *testing.T) {
 			got = append(got, e.Kill)
 		}
 		if !slices.Equal(got, step.want) {
-			t.Errorf("iteration %d step %q rank %d: %v, want %v", step.next, step.step, step.rank, got, step.want)
+			t.Errorf("iteration %d step %q rank %d: %v, want %v",
+				step.next, step.step, step.rank, got, step.want)
 		}
 	}
 	if f.applyBefore(4); len(f.injected) != 0 {

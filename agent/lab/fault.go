@@ -51,11 +51,21 @@ func newFaults(sc Scenario, hw *silicon) *faults {
 
 // addEvent takes an event over; an injected one starts at the next iteration.
 func (f *faults) addEvent(e Event) {
-	f.events = append(f.events, &occurrence{Event: e, from: e.AtIteration, until: e.UntilIteration, waits: e.OnAction != "", truth: off})
+	f.events = append(f.events, &occurrence{
+		Event: e,
+		from:  e.AtIteration,
+		until: e.UntilIteration,
+		waits: e.OnAction != "",
+		truth: off,
+	})
 }
 
 func (o *occurrence) holdsAt(iteration int64) bool {
-	return !o.endsProcesses() && o.Stall == "" && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
+	return !o.endsProcesses() &&
+		o.Stall == "" &&
+		!o.waits &&
+		iteration >= o.from &&
+		(o.until == 0 || iteration < o.until)
 }
 
 // applyBefore makes the silicon fit iteration next, the one about to run. What ends
@@ -118,7 +128,9 @@ func (f *faults) eachInForce(do func(*occurrence)) {
 	}
 }
 
-func (f *faults) setSilicon() { f.eachInForce(func(o *occurrence) { f.applyEvent(o.Event, true) }) }
+func (f *faults) setSilicon() {
+	f.eachInForce(func(o *occurrence) { f.applyEvent(o.Event, true) })
+}
 
 func (f *faults) applyEvent(e Event, on bool) {
 	val := func(v float64) float64 {
@@ -192,23 +204,33 @@ func (s Scenario) linkEnds(link string) (a, b int, ok bool) {
 }
 
 func (f *faults) injectedTruth(e Event, first int64) Injected {
-	in := Injected{Devices: []string{}, Links: []string{}, FirstIteration: first, LastIteration: int64(f.sc.Iterations) - 1, OnAction: e.OnAction}
+	in := Injected{
+		Devices:        []string{},
+		Links:          []string{},
+		FirstIteration: first,
+		LastIteration:  int64(f.sc.Iterations) - 1,
+		OnAction:       e.OnAction,
+	}
 	switch {
 	case e.GPU != "":
-		in.Kind, in.Devices = "gpu", []string{e.GPU}
+		in.Kind = "gpu"
+		in.Devices = []string{e.GPU}
 	case e.Link != "":
-		in.Kind, in.Links = "link", []string{e.Link}
+		in.Kind = "link"
+		in.Links = []string{e.Link}
 	case e.CPU != "":
 		in.Kind = "cpu"
 		for g := range f.sc.gpusPerNode() {
 			in.Devices = append(in.Devices, string(falcon.NewDevice(falcon.Node(e.CPU), g)))
 		}
 	case e.Stage != nil:
-		in.Kind, in.Stage = "work", e.Stage
+		in.Kind = "work"
+		in.Stage = e.Stage
 	case e.Data != "":
 		v, _ := f.sc.parseVictim(e.Data) // checked when the scenario was read
 		r := int(v.rank)
-		in.Kind, in.Rank = "data", &r
+		in.Kind = "data"
+		in.Rank = &r
 	case e.Lengths != 0:
 		in.Kind = "lengths"
 	default:

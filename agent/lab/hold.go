@@ -14,8 +14,14 @@ func holdScenario(l *Lab) {
 // holdAll makes the faults that would end by themselves last until release.
 func (f *faults) holdAll() {
 	for _, o := range f.events {
-		if o.until > o.from && o.OnAction == "" && o.Stall == "" && !o.endsProcesses() && !o.isOwnWork() { // the trainers know when that ends
-			o.lasts, o.until = o.until-o.from, 0
+		// the trainers know when that ends
+		if o.until > o.from &&
+			o.OnAction == "" &&
+			o.Stall == "" &&
+			!o.endsProcesses() &&
+			!o.isOwnWork() {
+			o.lasts = o.until - o.from
+			o.until = 0
 		}
 	}
 }
@@ -25,7 +31,8 @@ func (f *faults) holdAll() {
 func (f *faults) release(next int64) {
 	for _, o := range f.events {
 		if o.lasts > 0 {
-			o.until, o.lasts = max(o.from, next)+o.lasts, 0
+			o.until = max(o.from, next) + o.lasts
+			o.lasts = 0
 		}
 	}
 }

@@ -46,10 +46,12 @@ type ActionReport struct {
 	PredictedMs       float64 `json:"predicted_ms"`
 	MeasuredMs        float64 `json:"measured_ms"`
 	OverheadMs        float64 `json:"overhead_ms"`
-	State             string  `json:"state"`   // where it ended, as the console shows it
-	Outcome           string  `json:"outcome"` // "kept" when its gain was verified, also if it was undone after relief
+	State             string  `json:"state"` // where it ended, as the console shows it
+	// "kept" when its gain was verified, also if it was undone after relief
+	Outcome string `json:"outcome"`
 
-	ErrorShare   float64            `json:"prediction_error"` // measured over predicted − 1, 0 before it was measured
+	// measured over predicted − 1, 0 before it was measured
+	ErrorShare   float64            `json:"prediction_error"`
 	StepMs       map[string]float64 `json:"step_ms,omitempty"`
 	MovedMB      float64            `json:"moved_mb,omitempty"`
 	Placement    []string           `json:"placement,omitempty"`
@@ -76,20 +78,28 @@ func incidentReports(reply *falconv1.IncidentsReply) []IncidentReport {
 	out := []IncidentReport{}
 	for i, in := range reply.GetIncidents() {
 		s := IncidentReport{
-			ID: in.GetId(), State: in.GetState(), OnsetIteration: in.GetOnsetIteration(), DetectedIteration: in.GetDetectedIteration(),
-			RelievedIteration: nilIfNone(in.GetRelievedIteration()), Verdict: verdictReport(in.GetVerdict()),
-			Actions: []ActionReport{}, Cost: map[string]any{},
+			ID:                in.GetId(),
+			State:             in.GetState(),
+			OnsetIteration:    in.GetOnsetIteration(),
+			DetectedIteration: in.GetDetectedIteration(),
+			RelievedIteration: nilIfNone(in.GetRelievedIteration()),
+			Verdict:           verdictReport(in.GetVerdict()),
+			Actions:           []ActionReport{},
+			Cost:              map[string]any{},
 		}
 		if i < len(reply.GetLadders()) {
 			ladder := reply.GetLadders()[i]
-			s.Cost["lost_gpu_hours"], s.Cost["lost_ms"] = ladder.GetLostGpuHours(), ladder.GetImpactMs()
+			s.Cost["lost_gpu_hours"] = ladder.GetLostGpuHours()
+			s.Cost["lost_ms"] = ladder.GetImpactMs()
 			for _, a := range ladder.GetActions() {
 				s.Actions = append(s.Actions, actionReport(a, s.RelievedIteration))
 			}
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b IncidentReport) int { return int(a.OnsetIteration - b.OnsetIteration) })
+	slices.SortFunc(out, func(a, b IncidentReport) int {
+		return int(a.OnsetIteration - b.OnsetIteration)
+	})
 	return out
 }
 
@@ -103,8 +113,15 @@ func nilIfNone(i int64) *int64 {
 
 func verdictReport(v *falconv1.Verdict) VerdictReport {
 	out := VerdictReport{
-		Cause: v.GetCause(), Reason: v.GetReason(), Also: v.GetAlso(), Devices: emptyIfNil(v.GetDevices()), Ranks: emptyIfNil(v.GetRanks()), Links: emptyIfNil(v.GetLinks()),
-		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
+		Cause:      v.GetCause(),
+		Reason:     v.GetReason(),
+		Also:       v.GetAlso(),
+		Devices:    emptyIfNil(v.GetDevices()),
+		Ranks:      emptyIfNil(v.GetRanks()),
+		Links:      emptyIfNil(v.GetLinks()),
+		Severity:   v.GetSeverity(),
+		Confidence: v.GetConfidence(),
+		Evidence:   []string{},
 	}
 	for _, e := range v.GetEvidence() {
 		text := e.GetText()
@@ -125,12 +142,26 @@ func emptyIfNil[T any](v []T) []T {
 
 func actionReport(a *falconv1.Action, relieved *int64) ActionReport {
 	s := ActionReport{
-		ID: a.GetId(), Variant: a.GetVariant(), ErrorShare: a.GetErrorShare(), MovedMB: a.GetMovedMb(),
-		Placement: a.GetPlacement(), Preview: previewReport(a.GetPreview()), Why: a.GetWhy(), RevertReason: a.GetRevertReason(),
-		Rung: a.GetRung(), ProposedIteration: a.GetProposedIteration(), DecidedBy: a.GetDecidedBy(),
-		AppliedIteration: nilIfNone(a.GetAppliedIteration()), RevertedIteration: nilIfNone(a.GetRevertedIteration()),
-		MicroBatches: emptyIfNil(a.GetMicroBatches()), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(),
-		MeasuredMs: a.GetMeasuredMs(), OverheadMs: a.GetOverheadMs(), State: a.GetState(), Outcome: a.GetState(),
+		ID:                a.GetId(),
+		Variant:           a.GetVariant(),
+		ErrorShare:        a.GetErrorShare(),
+		MovedMB:           a.GetMovedMb(),
+		Placement:         a.GetPlacement(),
+		Preview:           previewReport(a.GetPreview()),
+		Why:               a.GetWhy(),
+		RevertReason:      a.GetRevertReason(),
+		Rung:              a.GetRung(),
+		ProposedIteration: a.GetProposedIteration(),
+		DecidedBy:         a.GetDecidedBy(),
+		AppliedIteration:  nilIfNone(a.GetAppliedIteration()),
+		RevertedIteration: nilIfNone(a.GetRevertedIteration()),
+		MicroBatches:      emptyIfNil(a.GetMicroBatches()),
+		BeforeMs:          a.GetBeforeMs(),
+		PredictedMs:       a.GetPredictedMs(),
+		MeasuredMs:        a.GetMeasuredMs(),
+		OverheadMs:        a.GetOverheadMs(),
+		State:             a.GetState(),
+		Outcome:           a.GetState(),
 	}
 	for i, ms := range a.GetStepMs() {
 		if i < len(falcon.SwapSteps) {
@@ -152,9 +183,16 @@ func previewReport(p *falconv1.Preview) *PreviewReport {
 		return nil
 	}
 	out := &PreviewReport{
-		Swaps: emptyIfNil(pairsOf(p.GetSwaps())), Groups: pairsOf(p.GetGroups()), Left: linksByDimension(p.GetLeft()), Joined: linksByDimension(p.GetJoined()),
-		MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(), Stages: emptyIfNil(p.GetStages()), Replicas: emptyIfNil(p.GetReplicas()),
-		Splits: emptyIfNil(p.GetSplits()), Traffic: p.GetTrafficMb(),
+		Swaps:    emptyIfNil(pairsOf(p.GetSwaps())),
+		Groups:   pairsOf(p.GetGroups()),
+		Left:     linksByDimension(p.GetLeft()),
+		Joined:   linksByDimension(p.GetJoined()),
+		MovedMB:  p.GetMovedMb(),
+		CopyMs:   p.GetCopyMs(),
+		Stages:   emptyIfNil(p.GetStages()),
+		Replicas: emptyIfNil(p.GetReplicas()),
+		Splits:   emptyIfNil(p.GetSplits()),
+		Traffic:  p.GetTrafficMb(),
 	}
 	return out
 }

@@ -20,8 +20,9 @@ type Kill struct {
 	UnixNs    int64  `json:"unix_ns"`   // when it was dealt
 	Error     string `json:"error,omitempty"`
 
-	Recovery   string   `json:"recovery,omitempty"` // that names it
-	DetectedMs *float64 `json:"detected_ms"`        // from then until the engine was certain; null = never, or no fault of the job
+	Recovery string `json:"recovery,omitempty"` // that names it
+	// from then until the engine was certain; null = never, or no fault of the job
+	DetectedMs *float64 `json:"detected_ms"`
 }
 
 // String is the death in a few words, such as "rank 5 killed".
@@ -68,7 +69,14 @@ func (l *Lab) runAfter(d time.Duration, do func()) {
 // strikeVictim deals a death or a freeze, as checked when it was read, and notes when.
 func (l *Lab) strikeVictim(e Event) {
 	v, err := l.sc.parseVictim(e.Kill + e.Freeze)
-	k := Kill{Target: v.String(), Frozen: e.Freeze != "", Step: e.OnStep, Point: e.Point, Iteration: l.records.done, UnixNs: time.Now().UnixNano()}
+	k := Kill{
+		Target:    v.String(),
+		Frozen:    e.Freeze != "",
+		Step:      e.OnStep,
+		Point:     e.Point,
+		Iteration: l.records.done,
+		UnixNs:    time.Now().UnixNano(),
+	}
 	if err == nil {
 		err = l.signalTarget(v, e.killSignal())
 	}
@@ -102,7 +110,13 @@ func (l *Lab) reachedPoint(r falcon.Rank, point string, unixNs int64) {
 		l.strikeVictim(e)
 		return
 	}
-	l.kills = append(l.kills, Kill{Target: v.String(), Frozen: e.Freeze != "", Point: e.Point, Iteration: l.records.done, UnixNs: unixNs})
+	l.kills = append(l.kills, Kill{
+		Target:    v.String(),
+		Frozen:    e.Freeze != "",
+		Point:     e.Point,
+		Iteration: l.records.done,
+		UnixNs:    unixNs,
+	})
 }
 
 // signalTarget reaches the engine, an agent, one rank, or a node with all that runs on

@@ -64,15 +64,17 @@ type NodeLaunch struct {
 
 // Options are how to play a scenario.
 type Options struct {
-	Bin         string // folder of falcon-agent, falcon-trainer and lib/
-	Seed        int64
-	Hook        bool
-	Plugin      bool                                     // NCCL's profiler plug-in in place of the hook: the job is only watched
-	Marks       bool                                     // the trainer gives step marks
-	NoAdapter   bool                                     // the trainer makes no call of falcon_job.h
-	Build       string                                   // version, for the report
-	Attended    bool                                     // a person may decide what is done
-	Hold        bool                                     // faults last until ReleaseFaults, the job until it is stopped
+	Bin  string // folder of falcon-agent, falcon-trainer and lib/
+	Seed int64
+	Hook bool
+	// NCCL's profiler plug-in in place of the hook: the job is only watched
+	Plugin    bool
+	Marks     bool   // the trainer gives step marks
+	NoAdapter bool   // the trainer makes no call of falcon_job.h
+	Build     string // version, for the report
+	Attended  bool   // a person may decide what is done
+	// faults last until ReleaseFaults, the job until it is stopped
+	Hold        bool
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
 	Train       *OwnTraining                             // a user's own command; nil = the lab's trainer
 	AgentConfig func(NodeSetup) (file string, err error) // writes it, names it
@@ -155,9 +157,23 @@ func New(sc Scenario, opt Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{sc: sc, opt: opt, place: p, spawn: newSpawner(), events: make(chan event, 256), records: newRecords(sc.Layout.Layout().World())}
+	l := &Lab{
+		sc:      sc,
+		opt:     opt,
+		place:   p,
+		spawn:   newSpawner(),
+		events:  make(chan event, 256),
+		records: newRecords(sc.Layout.Layout().World()),
+	}
 	l.closing, l.stop = context.WithCancel(context.Background())
-	l.status = Status{Scenario: sc.Name, Dir: p.dir, Iterations: sc.Iterations, RankPids: map[string]int{}, AgentPids: map[string]int{}, Faults: []string{}}
+	l.status = Status{
+		Scenario:   sc.Name,
+		Dir:        p.dir,
+		Iterations: sc.Iterations,
+		RankPids:   map[string]int{},
+		AgentPids:  map[string]int{},
+		Faults:     []string{},
+	}
 	if err := l.prepareNodes(); err != nil {
 		l.Close()
 		return nil, err
@@ -166,7 +182,12 @@ func New(sc Scenario, opt Options) (*Lab, error) {
 }
 
 func checkBinaries(opt Options) error {
-	for _, f := range []string{"falcon-agent", "falcon-trainer", "lib/libnccl.so.2", "lib/libfalcon_hook.so"} {
+	for _, f := range []string{
+		"falcon-agent",
+		"falcon-trainer",
+		"lib/libnccl.so.2",
+		"lib/libfalcon_hook.so",
+	} {
 		if _, err := os.Stat(filepath.Join(opt.Bin, f)); err != nil {
 			return fmt.Errorf("lab: %s is missing in %s; run `make build` first", f, opt.Bin)
 		}
@@ -179,7 +200,13 @@ func (l *Lab) prepareNodes() error {
 	if err != nil {
 		return err
 	}
-	if l.hw, err = createSilicon(l.place.statePath(), l.sc.nodeCount(), l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
+	if l.hw, err = createSilicon(
+		l.place.statePath(),
+		l.sc.nodeCount(),
+		l.sc.gpusPerNode(),
+		peak,
+		l.sc.LinkMBs*1e6,
+	); err != nil {
 		return err
 	}
 	if l.opt.Unpaced {
@@ -211,8 +238,13 @@ func (l *Lab) prepareNodes() error {
 
 func (l *Lab) prepareNode(i int) error {
 	n := NodeSetup{
-		Node: nodeNameOf(i), Index: i, ShmDir: filepath.Join(l.place.shm, string(nodeNameOf(i))),
-		State: l.place.statePath(), NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"), Dir: l.place.dir, Outputs: outputPattern(l.place.dir),
+		Node:     nodeNameOf(i),
+		Index:    i,
+		ShmDir:   filepath.Join(l.place.shm, string(nodeNameOf(i))),
+		State:    l.place.statePath(),
+		NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"),
+		Dir:      l.place.dir,
+		Outputs:  outputPattern(l.place.dir),
 	}
 	for g := range l.sc.gpusPerNode() {
 		n.Devices = append(n.Devices, falcon.NewDevice(n.Node, g))
@@ -249,7 +281,8 @@ func (l *Lab) peakFlops() (float64, error) {
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	if err != nil || !(v > 0) {
-		return 0, fmt.Errorf("lab: falcon-trainer --print-peak printed %q, a positive number was wanted", strings.TrimSpace(string(out)))
+		return 0, fmt.Errorf("lab: falcon-trainer --print-peak printed %q, a positive number was wanted",
+			strings.TrimSpace(string(out)))
 	}
 	return v, nil
 }
@@ -266,7 +299,8 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		env[name] = value
 	}
 	lines := "unix:" + l.place.rankSocket()
-	trainer, dir := append(l.trainerCommand(), "--log", lines, "{resume}"), ""
+	trainer := append(l.trainerCommand(), "--log", lines, "{resume}")
+	dir := ""
 	if t := l.opt.Train; t != nil {
 		trainer, dir = t.Command, t.Dir
 		for _, v := range t.environment(lines) {
@@ -275,7 +309,13 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		}
 	}
 	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hookedCommand(trainer)...)
-	out := NodeLaunch{Command: command, Env: env, Dir: dir, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
+	out := NodeLaunch{
+		Command: command,
+		Env:     env,
+		Dir:     dir,
+		Ranks:   l.sc.gpusPerNode(),
+		Logs:    filepath.Join(l.place.dir, "logs"),
+	}
 	if l.opt.NoAdapter {
 		out.Checkpoint = filepath.Join(l.place.checkpoints(), "step-{iteration}-g*", "complete.json")
 	}
@@ -292,15 +332,25 @@ func withStderr(err error) error {
 
 func (l *Lab) shapeArgs() []string {
 	args := []string{
-		"--tp", strconv.Itoa(l.sc.Layout.TP), "--dp", strconv.Itoa(l.sc.Layout.DP), "--pp", strconv.Itoa(l.sc.Layout.PP),
-		"--micro-batches", strconv.Itoa(l.sc.MicroBatches), "--iterations", strconv.Itoa(l.sc.Iterations),
-		"--seed", strconv.FormatInt(l.opt.Seed, 10), "--fwd-ms", strconv.FormatFloat(l.sc.ForwardMs, 'g', -1, 64),
+		"--tp", strconv.Itoa(l.sc.Layout.TP),
+		"--dp", strconv.Itoa(l.sc.Layout.DP),
+		"--pp", strconv.Itoa(l.sc.Layout.PP),
+		"--micro-batches", strconv.Itoa(l.sc.MicroBatches),
+		"--iterations", strconv.Itoa(l.sc.Iterations),
+		"--seed", strconv.FormatInt(l.opt.Seed, 10),
+		"--fwd-ms", strconv.FormatFloat(l.sc.ForwardMs, 'g', -1, 64),
 	}
-	if dropped, _ := l.sc.Policy["allow_drop"].(bool); !dropped { // S4 means the batch to shrink with the replicas
-		args = append(args, "--global-batch", strconv.Itoa(l.sc.Layout.DP*l.sc.MicroBatches))
+	// S4 means the batch to shrink with the replicas
+	if dropped, _ := l.sc.Policy["allow_drop"].(bool); !dropped {
+		args = append(args,
+			"--global-batch", strconv.Itoa(l.sc.Layout.DP*l.sc.MicroBatches),
+		)
 	}
 	if l.sc.Layout.Zero > 0 {
-		args = append(args, "--zero", strconv.Itoa(l.sc.Layout.Zero), "--zero-instances", strconv.Itoa(max(1, l.sc.Layout.Instances)))
+		args = append(args,
+			"--zero", strconv.Itoa(l.sc.Layout.Zero),
+			"--zero-instances", strconv.Itoa(max(1, l.sc.Layout.Instances)),
+		)
 	}
 	return args
 }
@@ -317,7 +367,9 @@ func (l *Lab) Spawn(cmd *exec.Cmd, sameGroup bool) error {
 }
 
 // labEnvironment is the lab's own environment with its mark.
-func (l *Lab) labEnvironment() []string { return append(os.Environ(), envDir+"="+l.place.dir) }
+func (l *Lab) labEnvironment() []string {
+	return append(os.Environ(), envDir+"="+l.place.dir)
+}
 
 // Start starts agents, then ranks.
 func (l *Lab) Start() error {
@@ -342,7 +394,11 @@ func (l *Lab) Start() error {
 }
 
 func (l *Lab) openLogFile(name string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(l.place.dir, "logs", name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(
+		filepath.Join(l.place.dir, "logs", name),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND,
+		0o600,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
 	}
@@ -355,9 +411,15 @@ func (l *Lab) startAgent(a *agentNode) error {
 		return err
 	}
 	defer log.Close() // the child has its own copy
-	a.cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), "--config", a.config)
+	a.cmd = exec.Command(
+		filepath.Join(l.opt.Bin, "falcon-agent"),
+		"--config", a.config,
+	)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	a.cmd.Env = append(l.labEnvironment(), "FALCON_LAB_STATE="+a.setup.State, envNode+"="+strconv.Itoa(a.setup.Index))
+	a.cmd.Env = append(l.labEnvironment(),
+		"FALCON_LAB_STATE="+a.setup.State,
+		envNode+"="+strconv.Itoa(a.setup.Index),
+	)
 	if l.opt.AgentEnv != nil {
 		a.cmd.Env = append(a.cmd.Env, l.opt.AgentEnv(a.setup)...)
 	}
@@ -369,16 +431,22 @@ func (l *Lab) startAgent(a *agentNode) error {
 	if a.processGroup() == 0 {
 		a.setGroupLeader(cmd.Process.Pid)
 	}
-	l.updateStatus(func(s *Status) { s.AgentPids[string(a.setup.Node)] = cmd.Process.Pid })
+	l.updateStatus(func(s *Status) {
+		s.AgentPids[string(a.setup.Node)] = cmd.Process.Pid
+	})
 	l.wait.Go(func() { l.keepAgent(a, cmd) })
 	return nil
 }
 
 // processGroup is the node's process group, 0 before it has one.
-func (a *agentNode) processGroup() int { return int(a.pgid.Load()) }
+func (a *agentNode) processGroup() int {
+	return int(a.pgid.Load())
+}
 
 // setGroupLeader makes process pid the leader of the node's group.
-func (a *agentNode) setGroupLeader(pid int) { a.pgid.Store(int64(pid)) }
+func (a *agentNode) setGroupLeader(pid int) {
+	a.pgid.Store(int64(pid))
+}
 
 // keepAgent waits for the agent and starts it again, as a service manager
 // would, until the lab closes.

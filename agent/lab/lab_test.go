@@ -27,14 +27,20 @@ func TestShippedScenarios(t *testing.T) {
 func TestBadScenarios(t *testing.T) {
 	const ok = "layout: {tp: 1, dp: 4, pp: 2}\nnodes: 4\niterations: 50\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"unknown key":   {ok + "speed: 3\n", "speed"},
-		"layout":        {"layout: {tp: 1, dp: 0, pp: 2}\nnodes: 1\n", "dp 0"},
-		"nodes":         {"layout: {tp: 1, dp: 3, pp: 1}\nnodes: 2\n", "can't be spread"},
-		"no fault":      {ok + "events: [{at_iteration: 3}]\n", "exactly one"},
-		"two faults":    {ok + "events: [{at_iteration: 3, gpu: n0.g0, clock: 0.5, cpu: n1, share: 0.5}]\n", "exactly one"},
-		"no such gpu":   {ok + "events: [{at_iteration: 3, gpu: n9.g0, clock: 0.5}]\n", "no GPU n9.g0"},
-		"clock":         {ok + "events: [{at_iteration: 3, gpu: n0.g0, clock: 1.5}]\n", "between 0 and 1"},
-		"until":         {ok + "events: [{at_iteration: 9, until_iteration: 3, gpu: n0.g0, clock: 0.5}]\n", "until_iteration"},
+		"unknown key": {ok + "speed: 3\n", "speed"},
+		"layout":      {"layout: {tp: 1, dp: 0, pp: 2}\nnodes: 1\n", "dp 0"},
+		"nodes":       {"layout: {tp: 1, dp: 3, pp: 1}\nnodes: 2\n", "can't be spread"},
+		"no fault":    {ok + "events: [{at_iteration: 3}]\n", "exactly one"},
+		"two faults": {
+			ok + "events: [{at_iteration: 3, gpu: n0.g0, clock: 0.5, cpu: n1, share: 0.5}]\n",
+			"exactly one",
+		},
+		"no such gpu": {ok + "events: [{at_iteration: 3, gpu: n9.g0, clock: 0.5}]\n", "no GPU n9.g0"},
+		"clock":       {ok + "events: [{at_iteration: 3, gpu: n0.g0, clock: 1.5}]\n", "between 0 and 1"},
+		"until": {
+			ok + "events: [{at_iteration: 9, until_iteration: 3, gpu: n0.g0, clock: 0.5}]\n",
+			"until_iteration",
+		},
 		"no such link":  {ok + "events: [{at_iteration: 3, link: n0-n7, bandwidth: 0.5}]\n", "n7"},
 		"malformed":     {"layout: [", "line"},
 		"too many":      {"layout: {tp: 8, dp: 64, pp: 64}\nnodes: 1\n", "more than"},
@@ -52,13 +58,19 @@ func TestBadScenarios(t *testing.T) {
 		"no such point": {ok + "events: [{kill: 5, point: lunch}]\n", "point is"},
 		"spare's point": {ok + "spares: 1\nevents: [{kill: n4, point: forward}]\n", "a spare has no rank"},
 		"point of all":  {ok + "events: [{all: 2, point: forward}]\n", "go with kill and freeze"},
-		"generation":    {ok + "events: [{kill: 5, point: forward, generation: 2}]\n", "generation goes with"},
+		"generation": {
+			ok + "events: [{kill: 5, point: forward, generation: 2}]\n",
+			"generation goes with",
+		},
 		"dead for good": {ok + "events: [{kill: 5, until_iteration: 9}]\n", "the dead stay dead"},
 		"two moments":   {ok + "events: [{kill: 5, point: forward, after_ms: 3}]\n", "neither on_step nor"},
 		"late":          {ok + "events: [{kill: 5, after_ms: -3}]\n", "after_ms"},
 		"checkpoints":   {ok + "checkpoint_every: -1\n", "checkpoint_every is -1"},
 		"zero":          {"layout: {tp: 1, dp: 4, pp: 2, zero: 3}\nnodes: 4\n", "zero is 3"},
-		"instances":     {"layout: {tp: 1, dp: 4, pp: 2, zero: 1, instances: 3}\nnodes: 4\n", "must divide dp 4"},
+		"instances": {
+			"layout: {tp: 1, dp: 4, pp: 2, zero: 1, instances: 3}\nnodes: 4\n",
+			"must divide dp 4",
+		},
 		"plain":         {"layout: {tp: 1, dp: 4, pp: 2, instances: 2}\nnodes: 4\n", "goes with zero"},
 		"spares":        {ok + "spares: -1\n", "spares"},
 		"state":         {ok + "state_mb: -3\n", "state_mb"},
@@ -67,11 +79,14 @@ func TestBadScenarios(t *testing.T) {
 		"cpu elsewhere": {ok + "events: [{at_iteration: 3, cpu: x, share: 0.5}]\n", `no node "x"`},
 	} {
 		_, err := parseScenario([]byte(c.text), "t")
-		if !errors.Is(err, ErrScenario) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, ErrScenario) ||
+			!strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want one line with %q", name, err, c.want)
 		}
 	}
-	if _, err := Load("no-such"); !errors.Is(err, ErrScenario) || !strings.Contains(err.Error(), "gpu-throttle") {
+	if _, err := Load("no-such"); !errors.Is(err, ErrScenario) ||
+		!strings.Contains(err.Error(), "gpu-throttle") {
 		t.Errorf("unknown name: %v", err)
 	}
 	if _, err := Load("./absent.yaml"); !errors.Is(err, os.ErrNotExist) {
@@ -101,7 +116,13 @@ func TestFaultsFollowIterations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.Nodes, sc.gpusPerNode(), 1e9, 1e9)
+	hw, err := createSilicon(
+		filepath.Join(t.TempDir(), "state"),
+		sc.Nodes,
+		sc.gpusPerNode(),
+		1e9,
+		1e9,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +137,9 @@ func TestFaultsFollowIterations(t *testing.T) {
 			t.Fatalf("iteration %d: slow is %v", i, slow)
 		}
 	}
-	if len(f.injected) != 1 || f.injected[0].FirstIteration != 40 || f.injected[0].LastIteration != 159 {
+	if len(f.injected) != 1 ||
+		f.injected[0].FirstIteration != 40 ||
+		f.injected[0].LastIteration != 159 {
 		t.Fatalf("truth %+v", f.injected)
 	}
 	if hw.loadUint64(at+gpuThermalNs) == 0 || hw.loadUint64(at+gpuThermalSinceNs) != 0 {
@@ -149,7 +172,11 @@ func TestRecordsCompleteWhenAllRanksReported(t *testing.T) {
 }
 
 func TestReportArithmetic(t *testing.T) {
-	r := Report{Injected: []Injected{{Kind: "gpu", FirstIteration: 40, LastIteration: 159}}}
+	r := Report{Injected: []Injected{{
+		Kind:           "gpu",
+		FirstIteration: 40,
+		LastIteration:  159,
+	}}}
 	for i := range int64(260) {
 		ms := 100.0
 		switch {
@@ -165,12 +192,25 @@ func TestReportArithmetic(t *testing.T) {
 	r.Incidents = incidentReports(&falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{{Id: "INC-0001", OnsetIteration: 40, RelievedIteration: 160}},
 		Ladders: []*falconv1.Ladder{{Actions: []*falconv1.Action{{
-			Rung: "S2", State: "reverted", AppliedIteration: 52, RevertedIteration: 190, BeforeMs: 200, PredictedMs: 120, MeasuredMs: 125,
+			Rung:              "S2",
+			State:             "reverted",
+			AppliedIteration:  52,
+			RevertedIteration: 190,
+			BeforeMs:          200,
+			PredictedMs:       120,
+			MeasuredMs:        125,
 		}}}},
 	})
 	r.summarise(Scenario{WarmUp: 10})
-	if *r.HealthyMs != 100 || *r.SlowMs != 200 || *r.MitigatedMs != 125 || *r.AfterMs != 100 || *r.SlowdownRemoved != 0.75 || *r.SlowdownBound != 0.8 {
-		t.Errorf("healthy %v slow %v mitigated %v after %v removed %v bound %v", *r.HealthyMs, *r.SlowMs, *r.MitigatedMs, *r.AfterMs, *r.SlowdownRemoved, *r.SlowdownBound)
+	if *r.HealthyMs != 100 ||
+		*r.SlowMs != 200 ||
+		*r.MitigatedMs != 125 ||
+		*r.AfterMs != 100 ||
+		*r.SlowdownRemoved != 0.75 ||
+		*r.SlowdownBound != 0.8 {
+		t.Errorf("healthy %v slow %v mitigated %v after %v removed %v bound %v",
+			*r.HealthyMs, *r.SlowMs, *r.MitigatedMs, *r.AfterMs, *r.SlowdownRemoved,
+			*r.SlowdownBound)
 	}
 	if got := r.Incidents[0].Actions[0].Outcome; got != "kept" {
 		t.Errorf("outcome %q", got)

@@ -65,18 +65,26 @@ type port struct {
 }
 
 func newNetwork(sc Scenario, hw *silicon, seed int64) *network {
-	return &network{sc: sc, hw: hw, noise: rand.New(rand.NewPCG(uint64(seed), 0x6e6963))}
+	return &network{
+		sc:    sc,
+		hw:    hw,
+		noise: rand.New(rand.NewPCG(uint64(seed), 0x6e6963)),
+	}
 }
 
 // createTree writes one node's tree, and into n where it is and which GPU uses
 // which NIC.
 func (w *network) createTree(n *NodeSetup) error {
-	n.Sysfs, n.NICs = n.ShmDir+".sysfs", map[string]string{}
+	n.Sysfs = n.ShmDir + ".sysfs"
+	n.NICs = map[string]string{}
 	for _, d := range n.Devices {
 		n.NICs[string(d)] = string(nicNameOf(n.Node, d.Index()%w.sc.NICs))
 	}
 	for k := range w.sc.NICs {
-		p, err := w.createPort(n.Index, filepath.Join(n.Sysfs, "class", "infiniband", "mlx5_"+strconv.Itoa(k), "ports", "1"))
+		p, err := w.createPort(
+			n.Index,
+			filepath.Join(n.Sysfs, "class", "infiniband", "mlx5_"+strconv.Itoa(k), "ports", "1"),
+		)
 		if err != nil {
 			return err
 		}
@@ -85,10 +93,17 @@ func (w *network) createTree(n *NodeSetup) error {
 	return replaceFile(filepath.Join(n.Sysfs, "emulated"), "by falcon lab")
 }
 
-func nicNameOf(n falcon.Node, k int) falcon.NIC { return falcon.NIC(fmt.Sprintf("%s.nic%d", n, k)) }
+func nicNameOf(n falcon.Node, k int) falcon.NIC {
+	return falcon.NIC(fmt.Sprintf("%s.nic%d", n, k))
+}
 
 func (w *network) createPort(node int, dir string) (*port, error) {
-	p := &port{node: node, dir: dir, values: make([]float64, len(portCounters)), shown: make([]uint64, len(portCounters))}
+	p := &port{
+		node:   node,
+		dir:    dir,
+		values: make([]float64, len(portCounters)),
+		shown:  make([]uint64, len(portCounters)),
+	}
 	for _, sub := range []string{"counters", "hw_counters"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("lab: can't make the emulated NIC: %w", err)

@@ -18,7 +18,13 @@ func rig(t *testing.T, text string) (Scenario, *silicon, *network, []NodeSetup) 
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	hw, err := createSilicon(filepath.Join(dir, "state"), sc.Nodes, sc.gpusPerNode(), 1e9, sc.LinkMBs*1e6)
+	hw, err := createSilicon(
+		filepath.Join(dir, "state"),
+		sc.Nodes,
+		sc.gpusPerNode(),
+		1e9,
+		sc.LinkMBs*1e6,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +32,11 @@ func rig(t *testing.T, text string) (Scenario, *silicon, *network, []NodeSetup) 
 	w := newNetwork(sc, hw, 1)
 	var nodes []NodeSetup
 	for i := range sc.Nodes {
-		n := NodeSetup{Node: nodeNameOf(i), Index: i, ShmDir: filepath.Join(dir, string(nodeNameOf(i)))}
+		n := NodeSetup{
+			Node:   nodeNameOf(i),
+			Index:  i,
+			ShmDir: filepath.Join(dir, string(nodeNameOf(i))),
+		}
 		for g := range sc.gpusPerNode() {
 			n.Devices = append(n.Devices, falcon.NewDevice(n.Node, g))
 		}
@@ -40,7 +50,15 @@ func rig(t *testing.T, text string) (Scenario, *silicon, *network, []NodeSetup) 
 
 func counter(t *testing.T, n NodeSetup, card int, file string) float64 {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(n.Sysfs, "class", "infiniband", "mlx5_"+strconv.Itoa(card), "ports", "1", file))
+	b, err := os.ReadFile(filepath.Join(
+		n.Sysfs,
+		"class",
+		"infiniband",
+		"mlx5_"+strconv.Itoa(card),
+		"ports",
+		"1",
+		file,
+	))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,15 +109,19 @@ events:
 	sc, hw, _, _ := rig(t, text)
 	f := newFaults(sc, hw)
 	clock := func() uint64 { return hw.loadUint64(offsetOfGPU(1, 0) + gpuClock) }
-	load := func(n, g int) uint64 { return hw.loadUint64(offsetOfGPU(n, g) + gpuLoad) }
+	load := func(n, g int) uint64 {
+		return hw.loadUint64(offsetOfGPU(n, g) + gpuLoad)
+	}
 	seen := map[uint64]int{}
 	for i := range int64(40) {
 		f.applyBefore(i)
 		seen[clock()]++
-		if got := strings.Join(f.namesInForce(), ", "); i == 12 && got != "gpu n1.g0 clock 0.9, stage 1 load 2" {
+		if got := strings.Join(f.namesInForce(), ", "); i == 12 &&
+			got != "gpu n1.g0 clock 0.9, stage 1 load 2" {
 			t.Errorf("in force: %s", got)
 		}
-		if heavy := load(2, 0) != load(0, 0); heavy != (i >= 5 && i < 15) || load(2, 0) != load(3, 1) {
+		heavy := load(2, 0) != load(0, 0)
+		if heavy != (i >= 5 && i < 15) || load(2, 0) != load(3, 1) {
 			t.Errorf("iteration %d: stage 1 is heavy: %v", i, heavy)
 		}
 	}
@@ -111,7 +133,9 @@ events:
 			t.Errorf("a clock held for %d iterations", n)
 		}
 	}
-	if len(f.injected) != 3 || *f.injected[0].Stage != 1 || f.injected[0].LastIteration != 14 {
+	if len(f.injected) != 3 ||
+		*f.injected[0].Stage != 1 ||
+		f.injected[0].LastIteration != 14 {
 		t.Errorf("truth %+v", f.injected)
 	}
 }

@@ -36,21 +36,26 @@ const (
 )
 
 // beginsStep is the step that begins by this line.
-func (l line) beginsStep() (string, bool) { return l.Step, l.Swap != 0 && l.State == stepBegins }
+func (l line) beginsStep() (string, bool) {
+	return l.Step, l.Swap != 0 && l.State == stepBegins
+}
 
 // SwapReport is one placement order as the ranks log it, for the report.
 type SwapReport struct {
-	Order      uint64             `json:"order"`
-	Iteration  int64              `json:"iteration"`   // first that it holds for, or that the ranks went on with
-	StepMs     map[string]float64 `json:"step_ms"`     // slowest rank
-	TotalMs    float64            `json:"total_ms"`    // slowest rank
-	EmulatedMs float64            `json:"emulated_ms"` // of which copying and sending the emulated state took, on the rank that moved most
-	ControlMs  float64            `json:"control_ms"`  // the rest
-	MovedMB    float64            `json:"moved_mb"`    // over all ranks, 10^6 bytes
-	Applied    []int32            `json:"applied"`     // ranks, as before the swap, that took the new placement
-	Refused    []int32            `json:"refused"`     // ranks that it ended for unswapped
-	LastStep   string             `json:"last_step"`   // that any rank began
-	Reason     string             `json:"reason,omitempty"`
+	Order uint64 `json:"order"`
+	// first that it holds for, or that the ranks went on with
+	Iteration int64              `json:"iteration"`
+	StepMs    map[string]float64 `json:"step_ms"`  // slowest rank
+	TotalMs   float64            `json:"total_ms"` // slowest rank
+	// of which copying and sending the emulated state took, on the rank that moved most
+	EmulatedMs float64 `json:"emulated_ms"`
+	ControlMs  float64 `json:"control_ms"` // the rest
+	MovedMB    float64 `json:"moved_mb"`   // over all ranks, 10^6 bytes
+	// ranks, as before the swap, that took the new placement
+	Applied  []int32 `json:"applied"`
+	Refused  []int32 `json:"refused"`   // ranks that it ended for unswapped
+	LastStep string  `json:"last_step"` // that any rank began
+	Reason   string  `json:"reason,omitempty"`
 }
 
 // orders gathers what ranks log of placements. Owned by the lab's loop.
@@ -85,7 +90,13 @@ func (o *orders) swapReport(id uint64) *SwapReport {
 	if i >= 0 {
 		return o.swaps[i]
 	}
-	s := &SwapReport{Order: id, Iteration: falcon.NoIteration, StepMs: map[string]float64{}, Applied: []int32{}, Refused: []int32{}}
+	s := &SwapReport{
+		Order:     id,
+		Iteration: falcon.NoIteration,
+		StepMs:    map[string]float64{},
+		Applied:   []int32{},
+		Refused:   []int32{},
+	}
 	if len(o.swaps) < ordersMost {
 		o.swaps = append(o.swaps, s)
 	}
@@ -103,7 +114,8 @@ func (s *SwapReport) addRankResult(l line) {
 		}
 	}
 	// The ranks step together: one that moves nothing waits for those that do.
-	s.TotalMs, s.EmulatedMs = max(s.TotalMs, total), max(s.EmulatedMs, l.EmulatedMs)
+	s.TotalMs = max(s.TotalMs, total)
+	s.EmulatedMs = max(s.EmulatedMs, l.EmulatedMs)
 	s.ControlMs = max(0, s.TotalMs-s.EmulatedMs)
 	s.MovedMB += float64(l.Bytes) / 1e6
 	list := &s.Refused
@@ -124,10 +136,12 @@ type Restart struct {
 	Redone         int64   `json:"redone"`          // iterations begun before it and run again
 	DumpMs         float64 `json:"dump_ms"`         // copying the state to the host's memory
 	StoreMs        float64 `json:"store_ms"`        // writing it to storage, until all had
-	LaunchMs       float64 `json:"launch_ms"`       // the rest: ending and starting processes, making communicators
-	LoadMs         float64 `json:"load_ms"`         // reading from storage
-	RestoreMs      float64 `json:"restore_ms"`      // to the device, until all had
-	DownMs         float64 `json:"down_ms"`         // from the end of the last iteration before to the start of the first after
+	// the rest: ending and starting processes, making communicators
+	LaunchMs  float64 `json:"launch_ms"`
+	LoadMs    float64 `json:"load_ms"`    // reading from storage
+	RestoreMs float64 `json:"restore_ms"` // to the device, until all had
+	// from the end of the last iteration before to the start of the first after
+	DownMs float64 `json:"down_ms"`
 }
 
 // storageLine is what a rank logs of a checkpoint that it wrote or read.
@@ -147,10 +161,12 @@ func (r *records) noteStorage(generation uint64, l line) {
 		if *l.Checkpoint != r.stored.behind {
 			r.stored = stored{behind: *l.Checkpoint}
 		}
-		r.stored.dumpMs, r.stored.storeMs = max(r.stored.dumpMs, l.DumpMs), max(r.stored.storeMs, l.StoreMs)
+		r.stored.dumpMs = max(r.stored.dumpMs, l.DumpMs)
+		r.stored.storeMs = max(r.stored.storeMs, l.StoreMs)
 	case l.Resume != nil && generation > 0:
 		s := r.addRestart(generation)
-		s.LoadMs, s.RestoreMs = max(s.LoadMs, l.LoadMs), max(s.RestoreMs, l.RestoreMs)
+		s.LoadMs = max(s.LoadMs, l.LoadMs)
+		s.RestoreMs = max(s.RestoreMs, l.RestoreMs)
 	}
 }
 
@@ -165,7 +181,10 @@ func (r *records) addRestart(generation uint64) *Restart {
 	if i < 0 {
 		i = len(r.restarts)
 		r.restarts = append(r.restarts, Restart{
-			Generation: generation, FirstIteration: falcon.NoIteration, DumpMs: r.stored.dumpMs, StoreMs: r.stored.storeMs,
+			Generation:     generation,
+			FirstIteration: falcon.NoIteration,
+			DumpMs:         r.stored.dumpMs,
+			StoreMs:        r.stored.storeMs,
 		})
 	}
 	return &r.restarts[i]

@@ -37,13 +37,21 @@ func TestSwapStory(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	s := got[0]
-	if s.TotalMs != 74 || s.EmulatedMs != 62 || s.ControlMs != 12 || s.MovedMB != 3 || s.Iteration != 12 || s.StepMs["dump"] != 21 || s.LastStep != "restore" {
+	if s.TotalMs != 74 ||
+		s.EmulatedMs != 62 ||
+		s.ControlMs != 12 ||
+		s.MovedMB != 3 ||
+		s.Iteration != 12 ||
+		s.StepMs["dump"] != 21 ||
+		s.LastStep != "restore" {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Equal(s.Applied, []int32{0, 1}) || len(s.Refused) != 0 {
 		t.Errorf("applied %v, refused %v", s.Applied, s.Refused)
 	}
-	if s := got[1]; len(s.Applied) != 0 || !slices.Equal(s.Refused, []int32{1}) || s.Reason != "a copy was bad" {
+	if s := got[1]; len(s.Applied) != 0 ||
+		!slices.Equal(s.Refused, []int32{1}) ||
+		s.Reason != "a copy was bad" {
 		t.Errorf("%+v", s)
 	}
 }
@@ -53,13 +61,34 @@ func TestSwapStory(t *testing.T) {
 func TestRecordsJoinGenerations(t *testing.T) {
 	r := newRecords(2)
 	row := func(i, end int64, rank int, ms float64) string {
-		return fmt.Sprintf(`{"iteration":%d,"rank":%d,"ms":%g,"loss":%g,"end_unix_ns":%d,"cpu_ms":5}`, i, rank, ms, float64(10-i), end*1e6)
+		return fmt.Sprintf(`{"iteration":%d,"rank":%d,"ms":%g,"loss":%g,"end_unix_ns":%d,"cpu_ms":5}`,
+			i, rank, ms, float64(10-i), end*1e6)
 	}
-	linesInto(t, r, 0, row(0, 100, 0, 100), row(0, 101, 1, 100), row(1, 200, 0, 100), row(1, 201, 1, 101),
+	linesInto(
+		t,
+		r,
+		0,
+		row(0, 100, 0, 100),
+		row(0, 101, 1, 100),
+		row(1, 200, 0, 100),
+		row(1, 201, 1, 101),
 		`{"checkpoint":1,"rank":0,"order":3,"resume_iteration":2,"ms":40,"dump_ms":10,"store_ms":30}`,
-		row(2, 300, 1, 100)) // never finished by all
-	linesInto(t, r, 2, `{"resume":2,"rank":1,"load_ms":25,"restore_ms":5}`, row(2, 1000, 0, 90), row(2, 1001, 1, 90), row(3, 1090, 0, 90))
-	if r.done != 3 || len(r.rows) != 4 || r.rows[2].Ms != 90 || r.rows[2].Generation != 2 || r.rows[1].Generation != 0 {
+		row(2, 300, 1, 100),
+	) // never finished by all
+	linesInto(
+		t,
+		r,
+		2,
+		`{"resume":2,"rank":1,"load_ms":25,"restore_ms":5}`,
+		row(2, 1000, 0, 90),
+		row(2, 1001, 1, 90),
+		row(3, 1090, 0, 90),
+	)
+	if r.done != 3 ||
+		len(r.rows) != 4 ||
+		r.rows[2].Ms != 90 ||
+		r.rows[2].Generation != 2 ||
+		r.rows[1].Generation != 0 {
 		t.Fatalf("done %d, rows %+v", r.done, r.rows)
 	}
 	linesInto(t, r, 0, row(3, 1200, 1, 500)) // a late line of a dead generation
@@ -69,7 +98,17 @@ func TestRecordsJoinGenerations(t *testing.T) {
 	if len(r.restarts) != 1 {
 		t.Fatalf("%+v", r.restarts)
 	}
-	want := Restart{Generation: 2, FirstIteration: 2, Redone: 1, DumpMs: 10, StoreMs: 30, LoadMs: 25, RestoreMs: 5, DownMs: 710, LaunchMs: 640}
+	want := Restart{
+		Generation:     2,
+		FirstIteration: 2,
+		Redone:         1,
+		DumpMs:         10,
+		StoreMs:        30,
+		LoadMs:         25,
+		RestoreMs:      5,
+		DownMs:         710,
+		LaunchMs:       640,
+	}
 	if r.restarts[0] != want {
 		t.Errorf("%+v, want %+v", r.restarts[0], want)
 	}
@@ -95,7 +134,12 @@ func TestWhenTheJobIsOver(t *testing.T) {
 	} {
 		l := &Lab{records: newRecords(2)}
 		for i, end := range c.ends {
-			l.ranks = append(l.ranks, &rankProcess{generation: c.generation, end: end, exited: true, pid: i + 1})
+			l.ranks = append(l.ranks, &rankProcess{
+				generation: c.generation,
+				end:        end,
+				exited:     true,
+				pid:        i + 1,
+			})
 		}
 		if c.ran {
 			l.records.addLine(c.generation, line{Iteration: &one})
@@ -113,7 +157,11 @@ func TestOwnCommandKeepsItsFolder(t *testing.T) {
 	if got := l.nodeLaunch(NodeSetup{}).Dir; got != "" {
 		t.Errorf("the lab's trainer runs in %q", got)
 	}
-	l.opt.Train = &OwnTraining{Command: []string{"../python", "train.py"}, Dir: "/home/user", Store: "127.0.0.1:1"}
+	l.opt.Train = &OwnTraining{
+		Command: []string{"../python", "train.py"},
+		Dir:     "/home/user",
+		Store:   "127.0.0.1:1",
+	}
 	if got := l.nodeLaunch(NodeSetup{}).Dir; got != "/home/user" {
 		t.Errorf("the user's command runs in %q", got)
 	}

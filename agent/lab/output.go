@@ -71,11 +71,14 @@ func (k *keptOutput) dropOlder() {
 		return
 	}
 	_ = k.file.Close()
-	k.file, k.size = f, len(kept)
+	k.file = f
+	k.size = len(kept)
 }
 
 // firstOutput is where the first part of an output stays: agents don't look there.
-func firstOutput(name string) string { return strings.TrimSuffix(name, ".out") + ".first" }
+func firstOutput(name string) string {
+	return strings.TrimSuffix(name, ".out") + ".first"
+}
 
 func (k *keptOutput) Close() {
 	if k.file != nil {
@@ -84,4 +87,6 @@ func (k *keptOutput) Close() {
 }
 
 // outputPattern is where an agent finds a rank's output, by the rank's environment.
-func outputPattern(dir string) string { return filepath.Join(dir, "logs", "rank-{RANK}.*.out") }
+func outputPattern(dir string) string {
+	return filepath.Join(dir, "logs", "rank-{RANK}.*.out")
+}

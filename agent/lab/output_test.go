@@ -38,7 +38,8 @@ func TestOutputIsBounded(t *testing.T) {
 		}
 		parts[e.Name()] = string(b)
 	}
-	first, newest := parts["rank-3.0.first"], parts["rank-3.0.out"]
+	first := parts["rank-3.0.first"]
+	newest := parts["rank-3.0.out"]
 	if len(parts) != 2 || !strings.HasPrefix(first, `{"rank":3,"iteration":0}`) {
 		t.Errorf("%d files, the first lines begin with %.40q", len(parts), first)
 	}

@@ -14,7 +14,9 @@ const workFile = "work"
 const lengthsMost = 10
 
 // isOwnWork reports whether the event is what the job itself does, as its trainers are asked to.
-func (e Event) isOwnWork() bool { return e.Data != "" || e.Lengths != 0 }
+func (e Event) isOwnWork() bool {
+	return e.Data != "" || e.Lengths != 0
+}
 
 // checkOwnWork checks whose data come late, and how lengths differ.
 func (s Scenario) checkOwnWork(e Event) error {
@@ -50,7 +52,8 @@ func announceWork(sc Scenario, dir string) error {
 			if err != nil {
 				return fmt.Errorf("lab: data of %q: %w", e.Data, err)
 			}
-			fmt.Fprintf(&b, "data %d %g %d %d\n", v.rank, e.ForMs, e.AtIteration, e.UntilIteration)
+			fmt.Fprintf(&b, "data %d %g %d %d\n",
+				v.rank, e.ForMs, e.AtIteration, e.UntilIteration)
 		case e.Lengths != 0:
 			fmt.Fprintf(&b, "lengths %g %d %d\n", e.Lengths, e.AtIteration, e.UntilIteration)
 		}

@@ -8,7 +8,11 @@ import (
 )
 
 func TestOwnWorkIsChecked(t *testing.T) {
-	sc := Scenario{Layout: Shape{TP: 1, DP: 2, PP: 1}, Nodes: 2, NICs: 1}
+	sc := Scenario{
+		Layout: Shape{TP: 1, DP: 2, PP: 1},
+		Nodes:  2,
+		NICs:   1,
+	}
 	for want, e := range map[string]Event{
 		"":                            {AtIteration: 30, Data: "rank 1", ForMs: 60},
 		"there is no rank \"2\"":      {AtIteration: 30, Data: "rank 2", ForMs: 60},
@@ -21,7 +25,8 @@ func TestOwnWorkIsChecked(t *testing.T) {
 		"name exactly one of":         {AtIteration: 30, Lengths: 1, Data: "1", ForMs: 5},
 	} {
 		err := sc.checkFault(e)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
@@ -30,14 +35,20 @@ func TestOwnWorkIsChecked(t *testing.T) {
 // The trainers hear beforehand of what the job itself does, and a hold does not change it.
 func TestOwnWorkIsAnnounced(t *testing.T) {
 	dir := t.TempDir()
-	sc := Scenario{Layout: Shape{TP: 1, DP: 2, PP: 1}, Nodes: 2, NICs: 1, Events: []Event{
-		{AtIteration: 30, UntilIteration: 50, Data: "rank 1", ForMs: 60},
-		{AtIteration: 60, Lengths: 1.5},
-	}}
+	sc := Scenario{
+		Layout: Shape{TP: 1, DP: 2, PP: 1},
+		Nodes:  2,
+		NICs:   1,
+		Events: []Event{
+			{AtIteration: 30, UntilIteration: 50, Data: "rank 1", ForMs: 60},
+			{AtIteration: 60, Lengths: 1.5},
+		},
+	}
 	if err := announceWork(sc, dir); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := os.ReadFile(filepath.Join(dir, workFile)); strings.TrimSpace(string(text)) != "data 1 60 30 50\nlengths 1.5 60 0" {
+	text, _ := os.ReadFile(filepath.Join(dir, workFile))
+	if strings.TrimSpace(string(text)) != "data 1 60 30 50\nlengths 1.5 60 0" {
 		t.Errorf("%q", text)
 	}
 	f := newFaults(sc, nil)

@@ -27,11 +27,14 @@ type span struct {
 	from, to int64
 }
 
-func (s span) hasEnded(from, to int64) bool { return s.from <= from && s.to >= to }
+func (s span) hasEnded(from, to int64) bool {
+	return s.from <= from && s.to >= to
+}
 
 // cutPhases cuts the run wherever a fault or an action begins or ends.
 func (r *Report) cutPhases() []Phase {
-	faults, actions := r.faultSpans(), r.actionSpans()
+	faults := r.faultSpans()
+	actions := r.actionSpans()
 	last := int64(len(r.Iterations))
 	cuts := []int64{0, last}
 	for _, s := range append(slices.Clone(faults), actions...) {
@@ -41,11 +44,18 @@ func (r *Report) cutPhases() []Phase {
 	cuts = slices.Compact(cuts)
 	out := []Phase{}
 	for i := range len(cuts) - 1 {
-		from, to := cuts[i], cuts[i+1]
+		from := cuts[i]
+		to := cuts[i+1]
 		// The iteration of a change is neither of before nor of after.
 		ms, n := r.medianBetween(from+1, to)
 		if n >= phaseLeast {
-			out = append(out, Phase{from, to, ms, coveringEvent(faults, from, to), coveringEvent(actions, from, to)})
+			out = append(out, Phase{
+				from,
+				to,
+				ms,
+				coveringEvent(faults, from, to),
+				coveringEvent(actions, from, to),
+			})
 		}
 	}
 	return out
@@ -93,7 +103,12 @@ func (r *Report) actionSpans() []span {
 func (r *Report) medianBetween(from, to int64) (ms float64, n int) {
 	var v []float64
 	for _, it := range r.Iterations {
-		if it.Index >= from && it.Index < to && it.PausedMs == 0 && it.OrderMs == 0 && !it.Untold && !r.recovered(it) {
+		if it.Index >= from &&
+			it.Index < to &&
+			it.PausedMs == 0 &&
+			it.OrderMs == 0 &&
+			!it.Untold &&
+			!r.recovered(it) {
 			v = append(v, it.Ms)
 		}
 	}

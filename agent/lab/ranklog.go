@@ -35,7 +35,9 @@ type hello struct {
 
 func listenRanks(l *Lab) (*rankLogs, error) {
 	s := &rankLogs{lab: l}
-	err := s.listen(l.place.rankSocket(), func(conn net.Conn) { s.wait.Go(func() { s.followRank(conn) }) })
+	err := s.listen(l.place.rankSocket(), func(conn net.Conn) {
+		s.wait.Go(func() { s.followRank(conn) })
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -52,12 +54,15 @@ func (s *rankLogs) followRank(conn net.Conn) {
 	if err != nil {
 		return // not a rank
 	}
-	p.log = filepath.Join(s.lab.place.dir, "logs", fmt.Sprintf("%s.g%d.rank%d.log", Job, p.generation, p.rank))
+	p.log = filepath.Join(s.lab.place.dir, "logs", fmt.Sprintf("%s.g%d.rank%d.log",
+		Job, p.generation, p.rank))
 	_ = conn.SetReadDeadline(time.Time{})
 	s.lab.postEvent(event{proc: p, joined: true})
 	kept := keepOutput(s.lab, p)
 	defer kept.Close()
-	readLines(io.TeeReader(r, kept), func(ln line) { s.lab.postEvent(event{proc: p, line: &ln}) })
+	readLines(io.TeeReader(r, kept), func(ln line) {
+		s.lab.postEvent(event{proc: p, line: &ln})
+	})
 	s.lab.postEvent(event{proc: p, exited: true, unixNs: time.Now().UnixNano()})
 }
 
@@ -74,7 +79,11 @@ func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
 		return nil, fmt.Errorf("lab: no rank says of itself %q", text)
 	}
 	return &rankProcess{
-		rank: falcon.Rank(*h.Rank), device: falcon.Device(variableOf(h.Pid, "FALCON_DEVICE")), launch: h.Generation, generation: h.Generation,
-		joining: variableOf(h.Pid, "FALCON_JOIN") == "1", pid: h.Pid,
+		rank:       falcon.Rank(*h.Rank),
+		device:     falcon.Device(variableOf(h.Pid, "FALCON_DEVICE")),
+		launch:     h.Generation,
+		generation: h.Generation,
+		joining:    variableOf(h.Pid, "FALCON_JOIN") == "1",
+		pid:        h.Pid,
 	}, nil
 }

@@ -56,7 +56,10 @@ const exitRefused = 2
 // neverBegan reports whether the process never began: no recovery helps.
 func (p *rankProcess) neverBegan() bool {
 	var exit *exec.ExitError
-	return p.exited && p.end == "" && errors.As(p.err, &exit) && exit.ExitCode() == exitRefused
+	return p.exited &&
+		p.end == "" &&
+		errors.As(p.err, &exit) &&
+		exit.ExitCode() == exitRefused
 }
 
 // describeEnd is what is known of a bad end.
@@ -96,7 +99,13 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	if err := l.spawn.startCommand(cmd, node.processGroup()); err != nil {
 		return fmt.Errorf("lab: can't start rank %d: %w", r, err)
 	}
-	p := &rankProcess{rank: r, device: d, pid: cmd.Process.Pid, cmd: cmd, log: log.Name()}
+	p := &rankProcess{
+		rank:   r,
+		device: d,
+		pid:    cmd.Process.Pid,
+		cmd:    cmd,
+		log:    log.Name(),
+	}
 	l.ranks = append(l.ranks, p)
 	l.assignRank(p)
 	l.wait.Go(func() { l.followRank(p, out) })
@@ -124,7 +133,9 @@ func (l *Lab) trainerCommand() []string {
 // trainerArgs are the trainer's, in every launch: entries of the rendezvous carry
 // their generation, and the survivors meet the replacements.
 func (l *Lab) trainerArgs() []string {
-	args := append(l.shapeArgs(), "--rendezvous", filepath.Join(l.place.dir, "rendezvous"))
+	args := append(l.shapeArgs(),
+		"--rendezvous", filepath.Join(l.place.dir, "rendezvous"),
+	)
 	if !l.opt.Marks {
 		args = append(args, "--marks=off")
 	}
@@ -151,7 +162,10 @@ func (l *Lab) recoveryExpected() bool {
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {
-	args := []string{"--checkpoint-dir", l.place.checkpoints(), "--checkpoint-every", strconv.Itoa(l.sc.Checkpoints)}
+	args := []string{
+		"--checkpoint-dir", l.place.checkpoints(),
+		"--checkpoint-every", strconv.Itoa(l.sc.Checkpoints),
+	}
 	for _, f := range []struct {
 		name  string
 		value float64
@@ -166,23 +180,39 @@ func (l *Lab) stateArgs() []string {
 // nodeEnvironment is what every rank of a node finds in its environment.
 func (l *Lab) nodeEnvironment(n NodeSetup) []string {
 	return []string{
-		envDir + "=" + l.place.dir, "FALCON_SHM_DIR=" + n.ShmDir, "FALCON_JOB=" + Job,
-		"FALCON_LAB_STATE=" + n.State, envNode + "=" + strconv.Itoa(n.Index),
-		"LD_LIBRARY_PATH=" + filepath.Join(l.opt.Bin, "lib"), "FALCON_TEST_MB=" + strconv.Itoa(testWorkspaceMB),
+		envDir + "=" + l.place.dir,
+		"FALCON_SHM_DIR=" + n.ShmDir,
+		"FALCON_JOB=" + Job,
+		"FALCON_LAB_STATE=" + n.State,
+		envNode + "=" + strconv.Itoa(n.Index),
+		"LD_LIBRARY_PATH=" + filepath.Join(l.opt.Bin, "lib"),
+		"FALCON_TEST_MB=" + strconv.Itoa(testWorkspaceMB),
 	}
 }
 
 func (l *Lab) rankEnvironment(n NodeSetup, r falcon.Rank, d falcon.Device) []string {
-	return append(l.nodeEnvironment(n), "RANK="+strconv.Itoa(int(r)), "WORLD_SIZE="+strconv.Itoa(l.sc.Layout.Layout().World()),
-		"LOCAL_RANK="+strconv.Itoa(d.Index()), "LOCAL_WORLD_SIZE="+strconv.Itoa(l.sc.gpusPerNode()), "FALCON_DEVICE="+string(d))
+	return append(l.nodeEnvironment(n),
+		"RANK="+strconv.Itoa(int(r)),
+		"WORLD_SIZE="+strconv.Itoa(l.sc.Layout.Layout().World()),
+		"LOCAL_RANK="+strconv.Itoa(d.Index()),
+		"LOCAL_WORLD_SIZE="+strconv.Itoa(l.sc.gpusPerNode()),
+		"FALCON_DEVICE="+string(d),
+	)
 }
 
 func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	kept := keepOutput(l, p)
 	defer kept.Close()
-	readLines(io.TeeReader(out, kept), func(ln line) { l.postEvent(event{proc: p, line: &ln}) })
+	readLines(io.TeeReader(out, kept), func(ln line) {
+		l.postEvent(event{proc: p, line: &ln})
+	})
 	err := p.cmd.Wait()
-	l.postEvent(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
+	l.postEvent(event{
+		proc:   p,
+		exited: true,
+		err:    err,
+		unixNs: time.Now().UnixNano(),
+	})
 }
 
 // handleLine takes a line of a process: the rank that it holds now, and its event. It reports
@@ -204,7 +234,9 @@ func (l *Lab) handleLine(p *rankProcess, ln line) bool {
 		l.assignRank(p)
 	}
 	l.hearOrder(p, ln)
-	if p.generation > l.records.generation && ln.Iteration != nil && l.records.rejoinOfGeneration(p.generation) == nil {
+	if p.generation > l.records.generation &&
+		ln.Iteration != nil &&
+		l.records.rejoinOfGeneration(p.generation) == nil {
 		_, members := l.newestGeneration()
 		l.records.world = len(members) // all have met: a replica may have been dropped
 		l.records.fewer = l.records.fewer || len(members) < l.sc.Layout.Layout().World()
@@ -218,7 +250,9 @@ func (l *Lab) handleLine(p *rankProcess, ln line) bool {
 
 // assignRank notes which process holds a rank.
 func (l *Lab) assignRank(p *rankProcess) {
-	l.updateStatus(func(s *Status) { s.RankPids[strconv.Itoa(int(p.rank))] = p.pid })
+	l.updateStatus(func(s *Status) {
+		s.RankPids[strconv.Itoa(int(p.rank))] = p.pid
+	})
 }
 
 // hearOrder acts on lines about orders and their steps.
@@ -235,7 +269,9 @@ func (l *Lab) hearOrder(p *rankProcess, ln line) {
 // applyDueFaults is between two iterations: faults and deaths that are due.
 func (l *Lab) applyDueFaults() {
 	l.faults.applyBefore(l.records.done)
-	l.updateStatus(func(s *Status) { s.Iteration, s.Faults = l.records.done, l.faults.namesInForce() })
+	l.updateStatus(func(s *Status) {
+		s.Iteration, s.Faults = l.records.done, l.faults.namesInForce()
+	})
 	l.dealDeaths("", falcon.Rank(-1))
 	l.stalls.deal(l)
 }
@@ -277,7 +313,10 @@ func (l *Lab) workingProcesses() []*rankProcess {
 // wasReplaced reports whether a later launch has started another process for p's rank, or
 // a world without it.
 func (l *Lab) wasReplaced(p *rankProcess) bool {
-	return int(p.rank) >= l.records.world || slices.ContainsFunc(l.ranks, func(q *rankProcess) bool { return q.rank == p.rank && q.launch > p.launch })
+	return int(p.rank) >= l.records.world ||
+		slices.ContainsFunc(l.ranks, func(q *rankProcess) bool {
+			return q.rank == p.rank && q.launch > p.launch
+		})
 }
 
 // newestGeneration are the processes of the newest generation that has begun.

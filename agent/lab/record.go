@@ -38,7 +38,15 @@ type line struct {
 
 // isRelevant reports whether the line is one of those that the lab reads.
 func (l line) isRelevant() bool {
-	return l.Iteration != nil || l.Sha != "" || l.Kind != "" || l.Swap != 0 || l.Checkpoint != nil || l.Resume != nil || l.End != "" || l.Fault != "" || l.Rejoin > 0
+	return l.Iteration != nil ||
+		l.Sha != "" ||
+		l.Kind != "" ||
+		l.Swap != 0 ||
+		l.Checkpoint != nil ||
+		l.Resume != nil ||
+		l.End != "" ||
+		l.Fault != "" ||
+		l.Rejoin > 0
 }
 
 // readLines hands every JSON line of r to f until r ends. Other lines are
@@ -57,14 +65,17 @@ func readLines(r io.Reader, f func(line)) {
 
 // Iteration is one row of the report.
 type Iteration struct {
-	Index      int64   `json:"index"`
-	Ms         float64 `json:"ms"` // slowest rank, pauses taken out
-	Loss       float64 `json:"loss"`
-	PausedMs   float64 `json:"paused_ms"`
-	OrderMs    float64 `json:"order_ms,omitempty"`   // of ms, what a placement or a checkpoint that was ordered took
+	Index    int64   `json:"index"`
+	Ms       float64 `json:"ms"` // slowest rank, pauses taken out
+	Loss     float64 `json:"loss"`
+	PausedMs float64 `json:"paused_ms"`
+	// of ms, what a placement or a checkpoint that was ordered took
+	OrderMs    float64 `json:"order_ms,omitempty"`
 	Generation uint64  `json:"generation,omitempty"` // of the launch or the rejoin that ran it
-	Sample     int64   `json:"first_sample"`         // that rank 0's replica was trained on, of the job's life
-	Untold     bool    `json:"untold,omitempty"`     // a recovery came between its update and its ranks' lines about it
+	// that rank 0's replica was trained on, of the job's life
+	Sample int64 `json:"first_sample"`
+	// a recovery came between its update and its ranks' lines about it
+	Untold bool `json:"untold,omitempty"`
 }
 
 // records gathers the trainers' own clocks, the truth that Falcon is scored
@@ -89,7 +100,11 @@ type records struct {
 }
 
 func newRecords(world int) *records {
-	return &records{world: world, first: falcon.NoIteration, stored: stored{behind: falcon.NoIteration}}
+	return &records{
+		world:  world,
+		first:  falcon.NoIteration,
+		stored: stored{behind: falcon.NoIteration},
+	}
 }
 
 // hasIteration reports whether a generation has finished an iteration on some rank.
@@ -108,7 +123,10 @@ func (r *records) addLine(generation uint64, l line) bool {
 	if l.Kind == falcon.OrderMicroBatches && l.Status == 0 {
 		r.uneven = true
 	}
-	if l.Iteration == nil || *l.Iteration < 0 || *l.Iteration > maxIterations || generation < r.generation {
+	if l.Iteration == nil ||
+		*l.Iteration < 0 ||
+		*l.Iteration > maxIterations ||
+		generation < r.generation {
 		return false
 	}
 	if generation > r.generation {
@@ -141,7 +159,8 @@ func (r *records) countIteration(l line) bool {
 	row.PausedMs = max(row.PausedMs, l.PausedMs)
 	row.OrderMs = max(row.OrderMs, l.OrderMs)
 	if l.Rank == 0 && l.Loss != nil {
-		row.Loss, row.Sample = *l.Loss, l.Sample
+		row.Loss = *l.Loss
+		row.Sample = l.Sample
 	}
 	r.seen[i]++
 	before := r.done
@@ -155,8 +174,13 @@ func (r *records) countIteration(l line) bool {
 // growRows makes room for rows below n.
 func (r *records) growRows(n int64) {
 	for int64(len(r.rows)) < n {
-		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows)), Generation: r.generation})
-		r.seen, r.cpuMs, r.endNs = append(r.seen, 0), append(r.cpuMs, 0), append(r.endNs, 0)
+		r.rows = append(r.rows, Iteration{
+			Index:      int64(len(r.rows)),
+			Generation: r.generation,
+		})
+		r.seen = append(r.seen, 0)
+		r.cpuMs = append(r.cpuMs, 0)
+		r.endNs = append(r.endNs, 0)
 	}
 }
 
@@ -165,7 +189,8 @@ func (r *records) growRows(n int64) {
 // start their clocks again, and are left out.
 func (r *records) cpuPerIteration() float64 {
 	const skip = 10
-	first, last := int64(skip), r.done-1
+	first := int64(skip)
+	last := r.done - 1
 	if r.first != falcon.NoIteration {
 		last = r.first - 1
 	}

@@ -14,22 +14,27 @@ import (
 // RecoveryReport is one recovery: Falcon's account beside what the lab did and the
 // ranks' own logs.
 type RecoveryReport struct {
-	ID         string             `json:"id"`
-	State      string             `json:"state"`
-	Generation uint64             `json:"generation"`
-	Attempts   int                `json:"attempts"`
-	Fault      string             `json:"fault"`       // what the lab did, else what Falcon saw
-	Faults     []falcon.Fault     `json:"faults"`      // what Falcon saw
-	DetectedMs float64            `json:"detected_ms"` // from the first death that the lab dealt until the engine was certain; without one, from its first sign
+	ID         string         `json:"id"`
+	State      string         `json:"state"`
+	Generation uint64         `json:"generation"`
+	Attempts   int            `json:"attempts"`
+	Fault      string         `json:"fault"`  // what the lab did, else what Falcon saw
+	Faults     []falcon.Fault `json:"faults"` // what Falcon saw
+	// from the first death that the lab dealt until the engine was certain; without
+	// one, from its first sign
+	DetectedMs float64            `json:"detected_ms"`
 	PhasesMs   map[string]float64 `json:"phases_ms"`
 	PredictMs  map[string]float64 `json:"predicted_ms"`
 	TotalMs    float64            `json:"total_ms"` // of the phases
-	DownMs     float64            `json:"down_ms"`  // by the ranks' logs: from the end of the last iteration before to the start of the first after
+	// by the ranks' logs: from the end of the last iteration before to the start of the first after
+	DownMs float64 `json:"down_ms"`
 
-	ResumeIteration  int64                         `json:"resume_iteration"`
-	LostIterations   int64                         `json:"lost_iterations"` // begun before and run again, by the ranks' logs
-	RestoredFrom     map[falcon.Rank]falcon.Rank   `json:"restored_from"`   // by rank; falcon.FromCheckpoint = storage
-	Replaced         map[falcon.Rank]falcon.Device `json:"replaced"`        // device by replaced rank
+	ResumeIteration int64 `json:"resume_iteration"`
+	// begun before and run again, by the ranks' logs
+	LostIterations int64 `json:"lost_iterations"`
+	// by rank; falcon.FromCheckpoint = storage
+	RestoredFrom     map[falcon.Rank]falcon.Rank   `json:"restored_from"`
+	Replaced         map[falcon.Rank]falcon.Device `json:"replaced"` // device by replaced rank
 	Survivors        []falcon.Rank                 `json:"survivors"`
 	SurvivorPidsKept bool                          `json:"survivor_pids_kept"` // by the ranks' logs
 	Fenced           []falcon.Node                 `json:"fenced"`
@@ -60,9 +65,21 @@ func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]
 
 func recoveryReport(r falcon.Recovery) RecoveryReport {
 	s := RecoveryReport{
-		ID: r.ID, State: string(r.State), Generation: r.Generation, Attempts: r.Attempts, Faults: emptyIfNil(r.Faults),
-		PhasesMs: r.PhaseMs, PredictMs: r.PredictMs, ResumeIteration: r.Resume, RestoredFrom: map[falcon.Rank]falcon.Rank{},
-		Replaced: r.Replaced, Survivors: r.Survivors, Fenced: r.Fenced, Checkpoint: r.Checkpoint, Reason: r.Reason, DecidedBy: r.DecidedBy,
+		ID:              r.ID,
+		State:           string(r.State),
+		Generation:      r.Generation,
+		Attempts:        r.Attempts,
+		Faults:          emptyIfNil(r.Faults),
+		PhasesMs:        r.PhaseMs,
+		PredictMs:       r.PredictMs,
+		ResumeIteration: r.Resume,
+		RestoredFrom:    map[falcon.Rank]falcon.Rank{},
+		Replaced:        r.Replaced,
+		Survivors:       r.Survivors,
+		Fenced:          r.Fenced,
+		Checkpoint:      r.Checkpoint,
+		Reason:          r.Reason,
+		DecidedBy:       r.DecidedBy,
 	}
 	for _, m := range r.Moves {
 		s.RestoredFrom[m.Rank] = m.From
@@ -87,8 +104,13 @@ func (r *records) fillRecovery(s *RecoveryReport, since uint64) {
 		last = j
 		s.LostIterations = max(s.LostIterations, j.redone)
 	}
-	if i := slices.IndexFunc(r.restarts, func(v Restart) bool { return v.Generation == s.Generation }); i >= 0 {
-		s.ResumeIteration, s.LostIterations, s.DownMs = r.restarts[i].FirstIteration, r.restarts[i].Redone, r.restarts[i].DownMs
+	i := slices.IndexFunc(r.restarts, func(v Restart) bool {
+		return v.Generation == s.Generation
+	})
+	if i >= 0 {
+		s.ResumeIteration, s.LostIterations, s.DownMs = r.restarts[i].FirstIteration,
+			r.restarts[i].Redone,
+			r.restarts[i].DownMs
 	}
 	if last == nil {
 		return
@@ -111,7 +133,8 @@ func (s *RecoveryReport) matchDeaths(kills []Kill, sc Scenario) {
 		ms := float64(f.DetectedNs-k.UnixNs) / 1e6
 		k.Recovery, k.DetectedMs = s.ID, &ms
 		if said = append(said, k.String()); first == 0 {
-			first, s.DetectedMs = k.UnixNs, ms
+			first = k.UnixNs
+			s.DetectedMs = ms
 		}
 	}
 	for _, f := range s.Faults {
@@ -133,8 +156,11 @@ func (s *RecoveryReport) faultOfDeath(k Kill, sc Scenario) (falcon.Fault, bool) 
 	}
 	var out falcon.Fault
 	for _, f := range s.Faults {
-		hit := v.what == "node" && f.Node == v.node || v.what == "rank" && slices.Contains(f.Ranks, v.rank)
-		if hit && f.DetectedNs >= k.UnixNs && (out.Kind == "" || f.DetectedNs < out.DetectedNs) {
+		hit := v.what == "node" && f.Node == v.node ||
+			v.what == "rank" && slices.Contains(f.Ranks, v.rank)
+		if hit &&
+			f.DetectedNs >= k.UnixNs &&
+			(out.Kind == "" || f.DetectedNs < out.DetectedNs) {
 			out = f
 		}
 	}

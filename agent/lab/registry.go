@@ -31,11 +31,17 @@ type place struct {
 	lock *os.File
 }
 
-func (p *place) statePath() string { return filepath.Join(p.dir, "state") }
+func (p *place) statePath() string {
+	return filepath.Join(p.dir, "state")
+}
 
-func (p *place) checkpoints() string { return filepath.Join(p.dir, "checkpoints") }
+func (p *place) checkpoints() string {
+	return filepath.Join(p.dir, "checkpoints")
+}
 
-func (p *place) rankSocket() string { return filepath.Join(p.dir, "ranks.sock") }
+func (p *place) rankSocket() string {
+	return filepath.Join(p.dir, "ranks.sock")
+}
 
 // labsDirectory is the folder of all labs of this user.
 func labsDirectory() string {
@@ -75,8 +81,14 @@ func checkOwner(base string) error {
 		return fmt.Errorf("lab: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("lab: %s is not a folder of this user alone; remove it or set TMPDIR to another folder", base)
+	if !ok ||
+		!info.IsDir() ||
+		int(stat.Uid) != os.Getuid() ||
+		info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf(
+			"lab: %s is not a folder of this user alone; remove it or set TMPDIR to another folder",
+			base,
+		)
 	}
 	return nil
 }
@@ -162,7 +174,9 @@ func processesOf(dir string, marks ...string) []int {
 			continue
 		}
 		env := environmentOf(pid)
-		if !slices.ContainsFunc(marks, func(m string) bool { return !slices.Contains(env, m) }) {
+		if !slices.ContainsFunc(marks, func(m string) bool {
+			return !slices.Contains(env, m)
+		}) {
 			out = append(out, pid)
 		}
 	}

@@ -42,7 +42,8 @@ func (l *Lab) takeRejoin(p *rankProcess, ln line) {
 		return
 	}
 	before := l.rankOwners()
-	p.generation, p.joining = ln.Rejoin, false
+	p.generation = ln.Rejoin
+	p.joining = false
 	j := l.records.noteRejoin(ln, before)
 	if j == nil {
 		return
@@ -55,9 +56,11 @@ func (l *Lab) takeRejoin(p *rankProcess, ln line) {
 // rankOwners are the processes that hold the ranks of the world: of those that have
 // begun, the newest.
 func (l *Lab) rankOwners() map[falcon.Rank]int {
-	out, launch := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
+	out := map[falcon.Rank]int{}
+	launch := map[falcon.Rank]uint64{}
 	for _, p := range l.ranks {
-		if at, ok := launch[p.rank]; !p.joining && int(p.rank) < l.records.world && (!ok || p.launch >= at) {
+		at, ok := launch[p.rank]
+		if !p.joining && int(p.rank) < l.records.world && (!ok || p.launch >= at) {
 			out[p.rank], launch[p.rank] = p.pid, p.launch
 		}
 	}
@@ -70,12 +73,19 @@ func (r *records) noteRejoin(l line, before map[falcon.Rank]int) *rejoin {
 	if j := r.rejoinOfGeneration(l.Rejoin); j != nil {
 		return j
 	}
-	if l.Rejoin <= r.generation || l.Again < 0 || l.Again > maxIterations || len(r.rejoins) >= rejoinsMost {
+	if l.Rejoin <= r.generation ||
+		l.Again < 0 ||
+		l.Again > maxIterations ||
+		len(r.rejoins) >= rejoinsMost {
 		return nil
 	}
 	j := &rejoin{
-		generation: l.Rejoin, resume: l.Again, redone: max(0, int64(len(r.rows))+1-l.Again),
-		source: map[falcon.Rank]int32{}, before: before, after: map[falcon.Rank]int{},
+		generation: l.Rejoin,
+		resume:     l.Again,
+		redone:     max(0, int64(len(r.rows))+1-l.Again),
+		source:     map[falcon.Rank]int32{},
+		before:     before,
+		after:      map[falcon.Rank]int{},
 	}
 	r.rejoins = append(r.rejoins, j)
 	r.resumeFrom(l.Rejoin, l.Again)

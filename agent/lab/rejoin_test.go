@@ -11,11 +11,19 @@ import (
 // played is a lab of two ranks whose loop is the test.
 func played(t *testing.T) *Lab {
 	t.Helper()
-	sc, err := parseScenario([]byte("layout: {tp: 1, dp: 2, pp: 1}\nnodes: 2\nspares: 1\niterations: 50\n"), "t")
+	sc, err := parseScenario(
+		[]byte("layout: {tp: 1, dp: 2, pp: 1}\nnodes: 2\nspares: 1\niterations: 50\n"),
+		"t",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Lab{sc: sc, opt: Options{Hook: true}, records: newRecords(2), events: make(chan event, 8)}
+	l := &Lab{
+		sc:      sc,
+		opt:     Options{Hook: true},
+		records: newRecords(2),
+		events:  make(chan event, 8),
+	}
 	l.status.RankPids = map[string]int{}
 	l.faults = newFaults(sc, testSilicon(t, sc))
 	for r := range falcon.Rank(2) {
@@ -27,7 +35,12 @@ func played(t *testing.T) *Lab {
 func (l *Lab) says(p *rankProcess, iterations ...int64) {
 	for _, i := range iterations {
 		loss := float64(i) / 10
-		l.handleLine(p, line{Rank: int(p.rank), Iteration: &i, Ms: 5, Loss: &loss})
+		l.handleLine(p, line{
+			Rank:      int(p.rank),
+			Iteration: &i,
+			Ms:        5,
+			Loss:      &loss,
+		})
 	}
 }
 
@@ -44,7 +57,13 @@ func crash(l *Lab, resume int64) (survivor, replacement *rankProcess) {
 		l.records.rows = l.records.rows[:3]
 	}
 	l.ranks[1].exited = true
-	replacement = &rankProcess{rank: 1, pid: 300, launch: 2, generation: 2, joining: true}
+	replacement = &rankProcess{
+		rank:       1,
+		pid:        300,
+		launch:     2,
+		generation: 2,
+		joining:    true,
+	}
 	l.handleEvent(event{proc: replacement, joined: true})
 	failed := again(2, resume, 0)
 	failed.Status = -3
@@ -57,7 +76,9 @@ func crash(l *Lab, resume int64) (survivor, replacement *rankProcess) {
 func TestRejoin(t *testing.T) {
 	l := played(t)
 	survivor, replacement := crash(l, 3)
-	if l.records.done != 3 || !l.records.rows[2].Untold || l.records.rows[1].Untold {
+	if l.records.done != 3 ||
+		!l.records.rows[2].Untold ||
+		l.records.rows[1].Untold {
 		t.Fatalf("done %d, rows %+v", l.records.done, l.records.rows)
 	}
 	l.says(survivor, 3, 4)
@@ -65,7 +86,10 @@ func TestRejoin(t *testing.T) {
 	if l.records.done != 4 || l.records.rows[3].Generation != 2 {
 		t.Errorf("done %d, rows %+v", l.records.done, l.records.rows)
 	}
-	s := RecoveryReport{Generation: 2, Replaced: map[falcon.Rank]falcon.Device{1: "n2.g0"}}
+	s := RecoveryReport{
+		Generation: 2,
+		Replaced:   map[falcon.Rank]falcon.Device{1: "n2.g0"},
+	}
 	l.records.fillRecovery(&s, 0)
 	if !s.SurvivorPidsKept || s.LostIterations != 1 {
 		t.Errorf("%+v", s)
@@ -97,7 +121,14 @@ func TestNoLimitAfterARejoin(t *testing.T) {
 			limit = l.waitLimit()
 		}
 	}
-	lost, replacement := l.ranks[5], &rankProcess{rank: 5, pid: 300, launch: 2, generation: 2, joining: true}
+	lost := l.ranks[5]
+	replacement := &rankProcess{
+		rank:       5,
+		pid:        300,
+		launch:     2,
+		generation: 2,
+		joining:    true,
+	}
 	take(event{proc: lost, exited: true})
 	take(event{proc: replacement, joined: true})
 	if limit != recoverWait {
@@ -116,8 +147,11 @@ func TestNoLimitAfterARejoin(t *testing.T) {
 func TestRedoneIterations(t *testing.T) {
 	l := played(t)
 	survivor, replacement := crash(l, 2)
-	if l.records.done != 2 || len(l.records.rows) != 2 || l.records.rejoins[0].redone != 2 {
-		t.Errorf("done %d, %d rows, redone %d", l.records.done, len(l.records.rows), l.records.rejoins[0].redone)
+	if l.records.done != 2 ||
+		len(l.records.rows) != 2 ||
+		l.records.rejoins[0].redone != 2 {
+		t.Errorf("done %d, %d rows, redone %d",
+			l.records.done, len(l.records.rows), l.records.rejoins[0].redone)
 	}
 	l.says(survivor, 2)
 	l.says(replacement, 2)
@@ -143,19 +177,36 @@ func TestFrozenIsNoMember(t *testing.T) {
 
 func TestBlame(t *testing.T) {
 	l := played(t)
-	kills := []Kill{{Target: "console", UnixNs: 1}, {Target: "rank 1", UnixNs: 5e6}, {Target: "node n0", Frozen: true, UnixNs: 9e6}}
-	s := RecoveryReport{ID: "REC-0001", Faults: []falcon.Fault{
-		{Kind: "exit", Node: "n1", Ranks: []falcon.Rank{1}, DetectedNs: 45e6},
-		{Kind: "node", Node: "n0", Ranks: []falcon.Rank{0}, DetectedNs: 109e6},
-	}}
+	kills := []Kill{
+		{Target: "console", UnixNs: 1},
+		{Target: "rank 1", UnixNs: 5e6},
+		{Target: "node n0", Frozen: true, UnixNs: 9e6},
+	}
+	s := RecoveryReport{
+		ID: "REC-0001",
+		Faults: []falcon.Fault{
+			{Kind: "exit", Node: "n1", Ranks: []falcon.Rank{1}, DetectedNs: 45e6},
+			{Kind: "node", Node: "n0", Ranks: []falcon.Rank{0}, DetectedNs: 109e6},
+		},
+	}
 	s.matchDeaths(kills, l.sc)
 	if s.Fault != "rank 1 killed; node n0 frozen" || s.DetectedMs != 40 {
 		t.Errorf("%q after %v ms", s.Fault, s.DetectedMs)
 	}
-	if k := kills[2]; k.Recovery != "REC-0001" || *k.DetectedMs != 100 || kills[0].Recovery != "" {
+	k := kills[2]
+	if k.Recovery != "REC-0001" || *k.DetectedMs != 100 || kills[0].Recovery != "" {
 		t.Errorf("%+v", kills)
 	}
-	alone := RecoveryReport{ID: "REC-0002", Faults: []falcon.Fault{{Kind: "device", Node: "n0", Device: "n0.g0", FirstNs: 1e6, DetectedNs: 3e6}}}
+	alone := RecoveryReport{
+		ID: "REC-0002",
+		Faults: []falcon.Fault{{
+			Kind:       "device",
+			Node:       "n0",
+			Device:     "n0.g0",
+			FirstNs:    1e6,
+			DetectedNs: 3e6,
+		}},
+	}
 	if alone.matchDeaths(kills, l.sc); alone.Fault != "device of n0 n0.g0" || alone.DetectedMs != 2 {
 		t.Errorf("%q after %v ms", alone.Fault, alone.DetectedMs)
 	}
@@ -167,10 +218,17 @@ func TestFewerRanks(t *testing.T) {
 	l.says(l.ranks[0], 0, 1, 2)
 	l.says(l.ranks[1], 0, 1, 2)
 	l.ranks[0].exited = true // the other is frozen
-	replacement := &rankProcess{rank: 0, pid: 300, launch: 2, generation: 2}
+	replacement := &rankProcess{
+		rank:       0,
+		pid:        300,
+		launch:     2,
+		generation: 2,
+	}
 	l.handleEvent(event{proc: replacement, joined: true})
 	l.says(replacement, 1, 2)
-	if l.records.done != 3 || !l.records.fewer || l.records.restarts[0].Redone != 2 {
+	if l.records.done != 3 ||
+		!l.records.fewer ||
+		l.records.restarts[0].Redone != 2 {
 		t.Errorf("done %d, fewer %v, %+v", l.records.done, l.records.fewer, l.records.restarts)
 	}
 	if got := l.rankOwners(); len(got) != 1 || got[0] != 300 {

@@ -25,18 +25,21 @@ type Report struct {
 	Injected   []Injected  `json:"injected"`
 	Iterations []Iteration `json:"iterations"`
 	Medians
-	Incidents   []IncidentReport    `json:"incidents"`
-	Validations []falcon.Validation `json:"validations"` // pauses of the job and what was measured in them, oldest first
-	Swaps       []SwapReport        `json:"swaps"`       // placements, as the ranks report them
-	Restarts    []Restart           `json:"restarts"`    // generations started from a checkpoint
-	Kills       []Kill              `json:"kills"`       // deaths that the scenario dealt
-	Stalls      []Stall             `json:"stalls"`      // of single ranks, that the scenario brought
-	Phases      []Phase             `json:"phases"`      // between one change of faults or actions and the next
-	Recoveries  []RecoveryReport    `json:"recoveries"`
+	Incidents []IncidentReport `json:"incidents"`
+	// pauses of the job and what was measured in them, oldest first
+	Validations []falcon.Validation `json:"validations"`
+	Swaps       []SwapReport        `json:"swaps"`    // placements, as the ranks report them
+	Restarts    []Restart           `json:"restarts"` // generations started from a checkpoint
+	Kills       []Kill              `json:"kills"`    // deaths that the scenario dealt
+	Stalls      []Stall             `json:"stalls"`   // of single ranks, that the scenario brought
+	// between one change of faults or actions and the next
+	Phases     []Phase          `json:"phases"`
+	Recoveries []RecoveryReport `json:"recoveries"`
 	Training
-	Emulated  []string `json:"emulated"`
-	RankCPUMs float64  `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
-	Error     string   `json:"error,omitempty"`
+	Emulated []string `json:"emulated"`
+	// all rank processes, user and system, without the first iterations
+	RankCPUMs float64 `json:"rank_cpu_ms_per_iteration"`
+	Error     string  `json:"error,omitempty"`
 }
 
 // Setup is what was played.
@@ -87,7 +90,11 @@ const politeNice = 10
 // faults, for the loss and the weights that the lab's run is compared with.
 func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, error) {
 	l := &Lab{sc: sc, opt: opt}
-	cmd := exec.CommandContext(ctx, filepath.Join(opt.Bin, "falcon-trainer"), append([]string{"local"}, l.shapeArgs()...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		filepath.Join(opt.Bin, "falcon-trainer"),
+		append([]string{"local"}, l.shapeArgs()...)...,
+	)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(opt.Bin, "lib"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -116,13 +123,24 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	layout := l.sc.Layout.Layout()
 	r := Report{
 		Setup: Setup{
-			Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: layout, Ranks: layout.World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
+			Scenario: l.sc.Name,
+			Build:    l.opt.Build,
+			Seed:     l.opt.Seed,
+			Layout:   layout,
+			Ranks:    layout.World(),
+			Nodes:    l.sc.Nodes,
+			Spares:   l.sc.Spares,
 		},
-		Injected: emptyIfNil(l.faults.injected), Iterations: l.records.rows[:l.records.done],
-		Swaps: l.records.orders.swapReports(), Restarts: emptyIfNil(l.records.restarts),
+		Injected:   emptyIfNil(l.faults.injected),
+		Iterations: l.records.rows[:l.records.done],
+		Swaps:      l.records.orders.swapReports(),
+		Restarts:   emptyIfNil(l.records.restarts),
 		Training: Training{
-			ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha, WeightsSha: l.records.sha,
-			WeightsNote: l.records.weightsNote(ref), SamplesNote: l.records.samplesNote(ref),
+			ReferenceLoss: ref.Loss,
+			ReferenceSha:  ref.Sha,
+			WeightsSha:    l.records.sha,
+			WeightsNote:   l.records.weightsNote(ref),
+			SamplesNote:   l.records.samplesNote(ref),
 		},
 		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},
 	}
@@ -200,8 +218,13 @@ func (r *records) samplesNote(ref Reference) string {
 		if row.Untold || row.Index >= int64(len(ref.Rows)) {
 			continue
 		}
-		if want := ref.Rows[row.Index]; row.Sample != want.Sample || !(math.Abs(row.Loss-want.Loss) <= apart*math.Abs(want.Loss)) {
-			return fmt.Sprintf("iteration %d began with sample %d and had loss %v, the reference's with %d and %v", row.Index, row.Sample, row.Loss, want.Sample, want.Loss)
+		want := ref.Rows[row.Index]
+		if row.Sample != want.Sample ||
+			!(math.Abs(row.Loss-want.Loss) <= apart*math.Abs(want.Loss)) {
+			return fmt.Sprintf(
+				"iteration %d began with sample %d and had loss %v, the reference's with %d and %v",
+				row.Index, row.Sample, row.Loss, want.Sample, want.Loss,
+			)
 		}
 	}
 	return same
@@ -247,7 +270,10 @@ func (r *Report) summarise(sc Scenario) {
 		after = max(after, *reverted)
 	}
 	r.AfterMs = r.medianPtr(after+1, math.MaxInt64)
-	if r.HealthyMs != nil && r.SlowMs != nil && r.MitigatedMs != nil && *r.SlowMs > *r.HealthyMs {
+	if r.HealthyMs != nil &&
+		r.SlowMs != nil &&
+		r.MitigatedMs != nil &&
+		*r.SlowMs > *r.HealthyMs {
 		v := (*r.SlowMs - *r.MitigatedMs) / (*r.SlowMs - *r.HealthyMs)
 		r.SlowdownRemoved = &v
 		r.predictRemoved()
@@ -259,7 +285,9 @@ func (r *Report) summarise(sc Scenario) {
 func (r *Report) predictRemoved() {
 	var last *ActionReport
 	for _, a := range r.appliedActions() {
-		better := last == nil || (a.Outcome == outcomeKept) == (last.Outcome == outcomeKept) && *a.AppliedIteration > *last.AppliedIteration ||
+		better := last == nil ||
+			(a.Outcome == outcomeKept) == (last.Outcome == outcomeKept) &&
+				*a.AppliedIteration > *last.AppliedIteration ||
 			a.Outcome == outcomeKept && last.Outcome != outcomeKept
 		if a.PredictedMs > 0 && better {
 			last = &a

@@ -48,7 +48,9 @@ func (l *Lab) Run(ctx context.Context) error {
 // jobEnded reports whether the job has ended for good: no rank works, and it was neither
 // left for a restart nor did a launch fail before its first iteration, nor can
 // what died be recovered.
-func (l *Lab) jobEnded() bool { return len(l.workingProcesses()) == 0 && !l.mayReturn() }
+func (l *Lab) jobEnded() bool {
+	return len(l.workingProcesses()) == 0 && !l.mayReturn()
+}
 
 func (l *Lab) mayReturn() bool {
 	generation, members := l.newestGeneration()
@@ -63,7 +65,8 @@ func (l *Lab) mayReturn() bool {
 			failed++
 		}
 	}
-	return left > 0 && failed == 0 || failed > 0 && (l.recoveryExpected() || generation > 0 && !l.records.hasIteration(generation))
+	return left > 0 && failed == 0 ||
+		failed > 0 && (l.recoveryExpected() || generation > 0 && !l.records.hasIteration(generation))
 }
 
 // waitLimit is how long the loop waits from now on for the job to go on: for
@@ -73,7 +76,11 @@ func (l *Lab) waitLimit() time.Duration {
 	switch {
 	case len(l.workingProcesses()) == 0:
 		return launchWait
-	case l.recoveryExpected() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
+	case l.recoveryExpected() &&
+		slices.ContainsFunc(members, func(p *rankProcess) bool {
+			return p.exited && p.end != endDone
+		}):
+		// dead, or stopped on a fenced node
 		if l.opt.Attended {
 			return decideWait
 		}
@@ -102,7 +109,8 @@ func (l *Lab) handleEvent(e event) bool {
 	case e.line != nil:
 		return l.handleLine(e.proc, *e.line)
 	case e.exited:
-		e.proc.exited, e.proc.err = true, e.err
+		e.proc.exited = true
+		e.proc.err = e.err
 		if !e.proc.endedWell() {
 			l.reachedPoint(e.proc.rank, "", e.unixNs) // if its log did not show it first
 		}
@@ -135,7 +143,8 @@ func (l *Lab) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.RankPids, s.AgentPids = maps.Clone(s.RankPids), maps.Clone(s.AgentPids)
+	s.RankPids = maps.Clone(s.RankPids)
+	s.AgentPids = maps.Clone(s.AgentPids)
 	return s
 }
 

@@ -36,18 +36,24 @@ type Scenario struct {
 	Layout       Shape   `yaml:"layout"`
 	Nodes        int     `yaml:"nodes"`
 	Iterations   int     `yaml:"iterations"`
-	MicroBatches int     `yaml:"micro_batches"`      // per replica
-	ForwardMs    float64 `yaml:"forward_ms"`         // per micro-batch and stage at clock 1.0
-	WarmUp       int     `yaml:"warm_up"`            // iterations left out of healthy_ms
-	LinkMBs      float64 `yaml:"link_mb_s"`          // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
-	NICs         int     `yaml:"nics"`               // per node; GPU i uses NIC i mod nics
-	Spares       int     `yaml:"spares"`             // nodes whose agent runs and whose ranks don't
-	StateMB      float64 `yaml:"state_mb"`           // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
-	CopyGBs      float64 `yaml:"copy_gb_s"`          // between a GPU and its host's memory, 10^9 bytes/s
-	DiskMBs      float64 `yaml:"disk_mb_s"`          // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
-	RealCPU      bool    `yaml:"real_cpu,omitempty"` // the CPU's counters are the kernel's, of the cgroups that the ranks are put into
-	Checkpoints  int     `yaml:"checkpoint_every"`   // iterations from one checkpoint to the next, 0 = only those that are ordered
-	Events       []Event `yaml:"events"`
+	MicroBatches int     `yaml:"micro_batches"` // per replica
+	ForwardMs    float64 `yaml:"forward_ms"`    // per micro-batch and stage at clock 1.0
+	WarmUp       int     `yaml:"warm_up"`       // iterations left out of healthy_ms
+	// healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
+	LinkMBs float64 `yaml:"link_mb_s"`
+	NICs    int     `yaml:"nics"`   // per node; GPU i uses NIC i mod nics
+	Spares  int     `yaml:"spares"` // nodes whose agent runs and whose ranks don't
+	// emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves
+	// and a checkpoint writes
+	StateMB float64 `yaml:"state_mb"`
+	CopyGBs float64 `yaml:"copy_gb_s"` // between a GPU and its host's memory, 10^9 bytes/s
+	// between a GPU's host and the storage of checkpoints, 10^6 bytes/s
+	DiskMBs float64 `yaml:"disk_mb_s"`
+	// the CPU's counters are the kernel's, of the cgroups that the ranks are put into
+	RealCPU bool `yaml:"real_cpu,omitempty"`
+	// iterations from one checkpoint to the next, 0 = only those that are ordered
+	Checkpoints int     `yaml:"checkpoint_every"`
+	Events      []Event `yaml:"events"`
 
 	// Park has ranks leave training for a recovery instead of ending with a peer
 	// that died; absent: yes.
@@ -62,7 +68,8 @@ type Scenario struct {
 	// was measured.
 	Policy    map[string]any          `yaml:"policy,omitempty"`
 	Overheads map[falcon.Rung]float64 `yaml:"overheads_ms,omitempty"`
-	Recovery  map[string]any          `yaml:"recovery,omitempty"` // the engine's, with the keys of falcon.yaml
+	// the engine's, with the keys of falcon.yaml
+	Recovery map[string]any `yaml:"recovery,omitempty"`
 }
 
 // Shape is the layout as scenarios write it. With Zero 1 each of Instances
@@ -89,14 +96,17 @@ func (s Shape) validate() error {
 }
 
 // Layout is the shape in the shared vocabulary.
-func (s Shape) Layout() falcon.Layout { return falcon.Layout{TP: s.TP, DP: s.DP, PP: s.PP} }
+func (s Shape) Layout() falcon.Layout {
+	return falcon.Layout{TP: s.TP, DP: s.DP, PP: s.PP}
+}
 
 // Load reads a shipped scenario by name or a file by path.
 func Load(nameOrPath string) (Scenario, error) {
 	if !strings.ContainsAny(nameOrPath, "/.") {
 		b, err := shipped.ReadFile("scenarios/" + nameOrPath + ".yaml")
 		if err != nil {
-			return Scenario{}, fmt.Errorf("%w: there is no scenario %q; shipped are %s, or give a file", ErrScenario, nameOrPath, strings.Join(Names(), ", "))
+			return Scenario{}, fmt.Errorf("%w: there is no scenario %q; shipped are %s, or give a file",
+				ErrScenario, nameOrPath, strings.Join(Names(), ", "))
 		}
 		return parseScenario(b, nameOrPath)
 	}
@@ -131,7 +141,15 @@ func Names() []string {
 }
 
 func parseScenario(b []byte, name string) (Scenario, error) {
-	s := Scenario{Name: name, MicroBatches: 8, ForwardMs: 5, WarmUp: 10, Iterations: 100, LinkMBs: 1000, NICs: 1}
+	s := Scenario{
+		Name:         name,
+		MicroBatches: 8,
+		ForwardMs:    5,
+		WarmUp:       10,
+		Iterations:   100,
+		LinkMBs:      1000,
+		NICs:         1,
+	}
 	d := yaml.NewDecoder(strings.NewReader(string(b)))
 	d.KnownFields(true)
 	if err := d.Decode(&s); err != nil {
@@ -158,15 +176,25 @@ func (s Scenario) Validate() error {
 	}
 	switch {
 	case l.World() > maxRanks:
-		return fmt.Errorf("%w: %d ranks are more than the %d that one machine can emulate", ErrScenario, l.World(), maxRanks)
+		return fmt.Errorf("%w: %d ranks are more than the %d that one machine can emulate",
+			ErrScenario, l.World(), maxRanks)
 	case s.Nodes < 1 || l.World()%s.Nodes != 0:
-		return fmt.Errorf("%w: %d ranks (tp %d x dp %d x pp %d) can't be spread evenly over %d nodes", ErrScenario, l.World(), l.TP, l.DP, l.PP, s.Nodes)
-	case l.World()/s.Nodes > gpusMax || s.Spares < 0 || s.Spares > nodesMax || s.nodeCount() > nodesMax:
-		return fmt.Errorf("%w: at most %d nodes of %d GPUs with the spares, this asks for %d and %d spares of %d", ErrScenario, nodesMax, gpusMax, s.Nodes, s.Spares, l.World()/s.Nodes)
+		return fmt.Errorf("%w: %d ranks (tp %d x dp %d x pp %d) can't be spread evenly over %d nodes",
+			ErrScenario, l.World(), l.TP, l.DP, l.PP, s.Nodes)
+	case l.World()/s.Nodes > gpusMax ||
+		s.Spares < 0 ||
+		s.Spares > nodesMax ||
+		s.nodeCount() > nodesMax:
+		return fmt.Errorf(
+			"%w: at most %d nodes of %d GPUs with the spares, this asks for %d and %d spares of %d",
+			ErrScenario, nodesMax, gpusMax, s.Nodes, s.Spares, l.World()/s.Nodes,
+		)
 	case s.Iterations < 1 || s.Iterations > maxIterations:
-		return fmt.Errorf("%w: iterations is %d, it must be 1 to %d", ErrScenario, s.Iterations, maxIterations)
+		return fmt.Errorf("%w: iterations is %d, it must be 1 to %d",
+			ErrScenario, s.Iterations, maxIterations)
 	case s.MicroBatches < 1 || s.MicroBatches > 1024:
-		return fmt.Errorf("%w: micro_batches is %d, it must be 1 to 1024 per replica", ErrScenario, s.MicroBatches)
+		return fmt.Errorf("%w: micro_batches is %d, it must be 1 to 1024 per replica",
+			ErrScenario, s.MicroBatches)
 	case s.ForwardMs < 1 || s.ForwardMs > 10_000:
 		return fmt.Errorf("%w: forward_ms is %v, it must be 1 to 10000", ErrScenario, s.ForwardMs)
 	case !(s.LinkMBs >= 1 && s.LinkMBs <= 100_000):
@@ -174,7 +202,8 @@ func (s Scenario) Validate() error {
 	case s.NICs < 1 || s.NICs > gpusMax:
 		return fmt.Errorf("%w: nics is %d, it must be 1 to %d per node", ErrScenario, s.NICs, gpusMax)
 	case s.Checkpoints < 0:
-		return fmt.Errorf("%w: checkpoint_every is %d, it must be 0 (only when ordered) or more", ErrScenario, s.Checkpoints)
+		return fmt.Errorf("%w: checkpoint_every is %d, it must be 0 (only when ordered) or more",
+			ErrScenario, s.Checkpoints)
 	case len(s.Events) > maxEvents:
 		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
 	}
@@ -202,7 +231,10 @@ func (s Scenario) checkState() error {
 	}
 	for r, ms := range s.Overheads {
 		if r.Level() < 2 && r != "S4 fence" || !(ms > 0 && ms <= 1e9) {
-			return fmt.Errorf("overheads_ms gives %s %v ms, it must give S2, S3, S4 or S4 fence a positive number", r, ms)
+			return fmt.Errorf(
+				"overheads_ms gives %s %v ms, it must give S2, S3, S4 or S4 fence a positive number",
+				r, ms,
+			)
 		}
 	}
 	return nil
@@ -210,7 +242,8 @@ func (s Scenario) checkState() error {
 
 func (s Scenario) checkEvent(e Event) error {
 	if e.AtIteration < 0 || (e.UntilIteration != 0 && e.UntilIteration <= e.AtIteration) {
-		return fmt.Errorf("until_iteration %d must lie behind at_iteration %d, which must not be negative", e.UntilIteration, e.AtIteration)
+		return fmt.Errorf("until_iteration %d must lie behind at_iteration %d, which must not be negative",
+			e.UntilIteration, e.AtIteration)
 	}
 	return s.checkFault(e)
 }
@@ -226,14 +259,20 @@ func (s Scenario) Placement() falcon.Placement {
 }
 
 // rejoinsExpected reports whether ranks leave training for a recovery.
-func (s Scenario) rejoinsExpected() bool { return s.Park == nil || *s.Park }
+func (s Scenario) rejoinsExpected() bool {
+	return s.Park == nil || *s.Park
+}
 
-func (s Scenario) gpusPerNode() int { return s.Layout.Layout().World() / s.Nodes }
+func (s Scenario) gpusPerNode() int {
+	return s.Layout.Layout().World() / s.Nodes
+}
 
 // nodeCount counts the spares too; they come behind the nodes in use.
 func (s Scenario) nodeCount() int { return s.Nodes + s.Spares }
 
-func nodeNameOf(i int) falcon.Node { return falcon.Node(fmt.Sprintf("n%d", i)) }
+func nodeNameOf(i int) falcon.Node {
+	return falcon.Node(fmt.Sprintf("n%d", i))
+}
 
 func (s Scenario) nodeIndex(n falcon.Node) (int, bool) {
 	for i := range s.nodeCount() {

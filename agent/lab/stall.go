@@ -66,14 +66,26 @@ func (list *stalls) deal(l *Lab) {
 		}
 		if !o.done && l.records.done >= o.AtIteration-stallAhead {
 			o.done = true
-			if err := l.Trouble().stallFrom(v.rank, time.Duration(o.ForMs*float64(time.Millisecond)), o.AtIteration); err != nil {
+			if err := l.Trouble().stallFrom(
+				v.rank,
+				time.Duration(o.ForMs*float64(time.Millisecond)),
+				o.AtIteration,
+			); err != nil {
 				o.thawed = true
-				*list = append(*list, Stall{Target: v.String(), Iteration: o.AtIteration, Error: err.Error()})
+				*list = append(*list, Stall{
+					Target:    v.String(),
+					Iteration: o.AtIteration,
+					Error:     err.Error(),
+				})
 			}
 		}
 		if o.done && !o.thawed && l.records.done >= o.AtIteration {
 			o.thawed = true
-			*list = append(*list, Stall{Target: v.String(), Iteration: o.AtIteration, UnixNs: time.Now().UnixNano()})
+			*list = append(*list, Stall{
+				Target:    v.String(),
+				Iteration: o.AtIteration,
+				UnixNs:    time.Now().UnixNano(),
+			})
 		}
 	}
 }
@@ -123,7 +135,11 @@ func (list stalls) reports(ctx context.Context, client falconv1.ConsoleClient) (
 	}
 	for i := range out {
 		for _, e := range snap.GetEvents() {
-			if s := &out[i]; s.Said == "" && e.GetKind() == "hang" && e.GetAtUnixNs() >= s.UnixNs && strings.Contains(e.GetText(), "stands still") {
+			s := &out[i]
+			if s.Said == "" &&
+				e.GetKind() == "hang" &&
+				e.GetAtUnixNs() >= s.UnixNs &&
+				strings.Contains(e.GetText(), "stands still") {
 				ms := float64(e.GetAtUnixNs()-s.UnixNs) / 1e6
 				s.Said, s.DetectedMs = e.GetText(), &ms
 			}

@@ -31,7 +31,14 @@ func TestStallsAreDealt(t *testing.T) {
 	l, _ := troubled(t)
 	l.sc = Scenario{Layout: Shape{TP: 1, DP: 2, PP: 1}, Nodes: 2}
 	l.records = newRecords(2)
-	l.faults = newFaults(Scenario{Layout: l.sc.Layout, Nodes: 2, Events: []Event{{AtIteration: 9, Stall: "rank 1", ForMs: 9000}}}, nil)
+	l.faults = newFaults(
+		Scenario{
+			Layout: l.sc.Layout,
+			Nodes:  2,
+			Events: []Event{{AtIteration: 9, Stall: "rank 1", ForMs: 9000}},
+		},
+		nil,
+	)
 	for _, c := range []struct {
 		done  int64
 		file  bool
@@ -40,14 +47,19 @@ func TestStallsAreDealt(t *testing.T) {
 		l.records.done = c.done
 		l.stalls.deal(l)
 		text, err := os.ReadFile(filepath.Join(l.place.dir, stallFile))
-		if (err == nil) != c.file || len(l.stalls) != c.begun || c.file && !strings.HasSuffix(string(text), " 9 1\n") {
+		if (err == nil) != c.file ||
+			len(l.stalls) != c.begun ||
+			c.file && !strings.HasSuffix(string(text), " 9 1\n") {
 			t.Errorf("after %d iterations: %q, %v, %v", c.done, text, err, l.stalls)
 		}
 	}
 	if err := l.Trouble().carryOut(Request{Op: "stall", Target: "0", For: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := os.ReadFile(filepath.Join(l.place.dir, stallFile)); !strings.HasSuffix(string(text), " 0\n") {
+	if text, _ := os.ReadFile(filepath.Join(
+		l.place.dir,
+		stallFile,
+	)); !strings.HasSuffix(string(text), " 0\n") {
 		t.Errorf("%q", text)
 	}
 }

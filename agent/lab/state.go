@@ -37,7 +37,13 @@ func createSilicon(path string, nodes, gpus int, peakFlops, linkBytes float64) (
 	if err := f.Truncate(stateBytes); err != nil {
 		return nil, fmt.Errorf("lab: can't size the state file: %w", err)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, stateBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(
+		int(f.Fd()),
+		0,
+		stateBytes,
+		unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("lab: can't map the state file: %w", err)
 	}
@@ -89,8 +95,12 @@ func (s *silicon) resetThrottle(n, g int) {
 	s.storeUint32(at+gpuPowerLimitMw, powerLimitMw)
 }
 
-func offsetOfGPU(n, g int) int  { return gpuOffset + (n*gpusMax+g)*gpuBytes }
-func offsetOfLink(a, b int) int { return linkOffset + (a*nodesMax+b)*linkBytes }
+func offsetOfGPU(n, g int) int {
+	return gpuOffset + (n*gpusMax+g)*gpuBytes
+}
+func offsetOfLink(a, b int) int {
+	return linkOffset + (a*nodesMax+b)*linkBytes
+}
 
 // throttleGPU slows one GPU for heat, as NVML would show it; clock 1 ends it.
 func (s *silicon) throttleGPU(n, g int, clock float64) {
@@ -99,9 +109,13 @@ func (s *silicon) throttleGPU(n, g int, clock float64) {
 	if since := s.loadUint64(at + gpuThermalSinceNs); since != 0 {
 		s.storeUint64(at+gpuThermalNs, s.loadUint64(at+gpuThermalNs)+now-since)
 	}
-	temp, reasons, since := uint32(healthyTempC), uint64(0), uint64(0)
+	temp := uint32(healthyTempC)
+	reasons := uint64(0)
+	since := uint64(0)
 	if clock < 1 {
-		temp, reasons, since = throttleTempC, uint64(0x40|0x8), now
+		temp = throttleTempC
+		reasons = uint64(0x40 | 0x8)
+		since = now
 	}
 	s.storeUint64(at+gpuThermalSinceNs, since)
 	s.storeUint64(at+gpuReasons, reasons)
@@ -128,11 +142,21 @@ func (s *silicon) bandwidth(a, b int) float64 {
 	return math.Float64frombits(s.loadUint64(offsetOfLink(min(a, b), max(a, b)) + linkBandwidth))
 }
 
-func (s *silicon) storeFloat64(at int, v float64)   { s.storeUint64(at, math.Float64bits(v)) }
-func (s *silicon) storeUint64(at int, v uint64)     { atomic.StoreUint64((*uint64)(s.pointerAt(at)), v) }
-func (s *silicon) storeUint32(at int, v uint32)     { atomic.StoreUint32((*uint32)(s.pointerAt(at)), v) }
-func (s *silicon) loadUint64(at int) uint64         { return atomic.LoadUint64((*uint64)(s.pointerAt(at))) }
-func (s *silicon) pointerAt(off int) unsafe.Pointer { return unsafe.Pointer(&s.mem[off]) }
+func (s *silicon) storeFloat64(at int, v float64) {
+	s.storeUint64(at, math.Float64bits(v))
+}
+func (s *silicon) storeUint64(at int, v uint64) {
+	atomic.StoreUint64((*uint64)(s.pointerAt(at)), v)
+}
+func (s *silicon) storeUint32(at int, v uint32) {
+	atomic.StoreUint32((*uint32)(s.pointerAt(at)), v)
+}
+func (s *silicon) loadUint64(at int) uint64 {
+	return atomic.LoadUint64((*uint64)(s.pointerAt(at)))
+}
+func (s *silicon) pointerAt(off int) unsafe.Pointer {
+	return unsafe.Pointer(&s.mem[off])
+}
 
 func (s *silicon) unmapState() error { return unix.Munmap(s.mem) }
 

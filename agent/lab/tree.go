@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalTree reaches a process and all that it has started: a rank's command line may be a shell or a wrapper,
-// and its training process a child of that. The parent is reached first, so that it starts nothing more.
+// signalTree reaches a process and all that it has started: a rank's command line may be a shell
+// or a wrapper, and its training process a child of that. The parent is reached first, so that
+// it starts nothing more.
 func signalTree(pid int, sig unix.Signal) error {
 	below := processesBelow(pid, parentsOfAll())
 	err := signalPid(pid, sig)
@@ -36,7 +37,8 @@ func processesBelow(pid int, parents map[int]int) []int {
 			}
 		}
 		slices.Sort(next)
-		out, near = append(out, next...), next
+		out = append(out, next...)
+		near = next
 	}
 	return out
 }

@@ -10,7 +10,14 @@ import (
 )
 
 func TestProcessesBelow(t *testing.T) {
-	parents := map[int]int{10: 1, 11: 10, 12: 10, 13: 12, 20: 1, 21: 20}
+	parents := map[int]int{
+		10: 1,
+		11: 10,
+		12: 10,
+		13: 12,
+		20: 1,
+		21: 20,
+	}
 	if got := processesBelow(10, parents); !slices.Equal(got, []int{11, 12, 13}) {
 		t.Error(got)
 	}
@@ -33,7 +40,8 @@ func TestSignalTreeReachesWhatAShellStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var below []int
-	for end := time.Now().Add(20 * time.Second); len(below) < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); len(below) < 2 &&
+		time.Now().Before(end); time.Sleep(time.Millisecond) {
 		below = processesBelow(c.Process.Pid, parentsOfAll())
 	}
 	if len(below) < 2 {

@@ -104,11 +104,16 @@ func (t Trouble) StopEngine(away time.Duration) error {
 
 // EngineAway is how long the engine that has just ended is to stay away, 0 for as usual. It
 // holds for one end.
-func (t Trouble) EngineAway() time.Duration { return time.Duration(t.lab.engineAway.Swap(0)) }
+func (t Trouble) EngineAway() time.Duration {
+	return time.Duration(t.lab.engineAway.Swap(0))
+}
 
 // writeUntil writes a file that holds for so long, from an iteration on.
 func (t Trouble) writeUntil(name, prefix string, d time.Duration, from int64) error {
-	return replaceFile(filepath.Join(t.lab.place.dir, name), prefix+fmt.Sprint(time.Now().Add(d).UnixNano(), from))
+	return replaceFile(
+		filepath.Join(t.lab.place.dir, name),
+		prefix+fmt.Sprint(time.Now().Add(d).UnixNano(), from),
+	)
 }
 
 // carryOut carries out a request.

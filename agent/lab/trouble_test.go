@@ -19,9 +19,16 @@ func troubled(t *testing.T) (*Lab, *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	l := &Lab{place: &place{dir: t.TempDir()}, agents: []*agentNode{{setup: NodeSetup{Node: "n1"}}}}
-	l.closing, l.stop = t.Context(), func() {}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	l := &Lab{
+		place:  &place{dir: t.TempDir()},
+		agents: []*agentNode{{setup: NodeSetup{Node: "n1"}}},
+	}
+	l.closing = t.Context()
+	l.stop = func() {}
 	l.status.AgentPids = map[string]int{"n1": cmd.Process.Pid}
 	t.Cleanup(l.wait.Wait)
 	return l, cmd
@@ -58,18 +65,28 @@ func TestAgentsAreFrozenAndEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "SR")
-	if err := l.Trouble().carryOut(Request{Op: "freeze-agent", Target: "n1", For: 50 * time.Millisecond}); err != nil {
+	if err := l.Trouble().carryOut(Request{
+		Op:     "freeze-agent",
+		Target: "n1",
+		For:    50 * time.Millisecond,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "SR")
-	if err := l.Trouble().carryOut(Request{Op: "stop-agent", Target: "n1", For: 9 * time.Second}); err != nil {
+	if err := l.Trouble().carryOut(Request{
+		Op:     "stop-agent",
+		Target: "n1",
+		For:    9 * time.Second,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if status, ok := cmd.ProcessState.Sys().(interface{ Signal() unix.Signal }); !ok || status.Signal() != unix.SIGTERM {
+	status, ok := cmd.ProcessState.Sys().(interface{ Signal() unix.Signal })
+	if !ok || status.Signal() != unix.SIGTERM {
 		t.Errorf("ended with %v", cmd.ProcessState)
 	}
-	if away := time.Duration(l.agents[0].away.Load()); away != 9*time.Second {
+	away := time.Duration(l.agents[0].away.Load())
+	if away != 9*time.Second {
 		t.Errorf("away for %v", away)
 	}
 }
@@ -86,7 +103,8 @@ func TestTroubleThatCannotBe(t *testing.T) {
 		{Op: "thaw-agent"},
 		{Op: "trip"},
 	} {
-		if err := l.Trouble().carryOut(r); err == nil || strings.Contains(err.Error(), "\n") {
+		err := l.Trouble().carryOut(r)
+		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
@@ -95,7 +113,12 @@ func TestTroubleThatCannotBe(t *testing.T) {
 // What holds for a while is in a file with the time until then.
 func TestCutsAndStalls(t *testing.T) {
 	l, _ := troubled(t)
-	if err := l.Trouble().carryOut(Request{Op: "cut-agent", Target: "n1", Mode: CutDrop, For: time.Minute}); err != nil {
+	if err := l.Trouble().carryOut(Request{
+		Op:     "cut-agent",
+		Target: "n1",
+		Mode:   CutDrop,
+		For:    time.Minute,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Trouble().carryOut(Request{Op: "stall", For: time.Minute}); err != nil {
@@ -106,7 +129,8 @@ func TestCutsAndStalls(t *testing.T) {
 		until, ok := strings.CutPrefix(strings.TrimSpace(string(text)), prefix)
 		until, _, _ = strings.Cut(until, " ")
 		ns, err2 := strconv.ParseInt(until, 10, 64)
-		if left := time.Until(time.Unix(0, ns)); err != nil || err2 != nil || !ok || left <= 0 || left > time.Minute {
+		left := time.Until(time.Unix(0, ns))
+		if err != nil || err2 != nil || !ok || left <= 0 || left > time.Minute {
 			t.Errorf("%s: %q", file, text)
 		}
 	}
@@ -114,7 +138,8 @@ func TestCutsAndStalls(t *testing.T) {
 
 // A trainer that refuses to begin ends the lab: nothing can recover it.
 func TestATrainerThatRefuses(t *testing.T) {
-	refuses, fails := exec.Command("sh", "-c", "exit 2").Run(), exec.Command("sh", "-c", "exit 1").Run()
+	refuses := exec.Command("sh", "-c", "exit 2").Run()
+	fails := exec.Command("sh", "-c", "exit 1").Run()
 	for _, c := range []struct {
 		p    rankProcess
 		want bool
@@ -129,7 +154,11 @@ func TestATrainerThatRefuses(t *testing.T) {
 		}
 	}
 	l := parkingLab(t)
-	l.ranks = []*rankProcess{{rank: 0, exited: true, err: refuses}, {rank: 1, exited: true, err: fails}}
+	l.ranks = []*rankProcess{{rank: 0, exited: true, err: refuses}, {
+		rank:   1,
+		exited: true,
+		err:    fails,
+	}}
 	err := l.describeOutcome()
 	if !l.jobEnded() || err == nil || strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("a job that can't begin is waited for, or others are blamed: %v", err)
@@ -147,5 +176,9 @@ func parkingLab(t *testing.T) *Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Lab{sc: sc, opt: Options{Hook: true, Marks: true}, records: newRecords(sc.Layout.Layout().World())}
+	return &Lab{
+		sc:      sc,
+		opt:     Options{Hook: true, Marks: true},
+		records: newRecords(sc.Layout.Layout().World()),
+	}
 }

@@ -49,7 +49,8 @@ func NewestCheckpoint(path string) (int64, error) {
 	if err != nil {
 		return falcon.NoIteration, fmt.Errorf("launch.checkpoint: %w", err)
 	}
-	number, newest := iterationPattern(path), falcon.NoIteration
+	number := iterationPattern(path)
+	newest := falcon.NoIteration
 	for _, f := range found {
 		if m := number.FindStringSubmatch(f); m != nil {
 			if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {

@@ -12,10 +12,14 @@ import (
 func TestNewestCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{
-		"iter_0000100/metadata.json", "iter_0000200/metadata.json", "iter_0000300/half", "iter_x/metadata.json",
-		"step-000000000040-g000001/complete.json", "step-000000000050-g000002/complete.json", "step-000000000060-g000002/rank-0", "latest/text", "bad/text",
+		"iter_0000100/metadata.json", "iter_0000200/metadata.json", "iter_0000300/half",
+		"iter_x/metadata.json",
+		"step-000000000040-g000001/complete.json",
+		"step-000000000050-g000002/complete.json", "step-000000000060-g000002/rank-0",
+		"latest/text", "bad/text",
 	} {
-		path, text := filepath.Join(dir, f), "x"
+		path := filepath.Join(dir, f)
+		text := "x"
 		if strings.HasPrefix(f, "latest") {
 			text = "1200\n"
 		}
@@ -48,7 +52,10 @@ func TestNewestCheckpoint(t *testing.T) {
 }
 
 func FuzzNewestCheckpoint(f *testing.F) {
-	for _, s := range []string{"a-{iteration}-*/b", "[{iteration}]x", `\{iteration}`, "{iteration}{iteration}", "?{iteration}[", "\xe7{iteration}"} {
+	for _, s := range []string{
+		"a-{iteration}-*/b", "[{iteration}]x", `\{iteration}`, "{iteration}{iteration}",
+		"?{iteration}[", "\xe7{iteration}",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, pattern string) {

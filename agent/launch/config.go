@@ -33,7 +33,8 @@ type Config struct {
 	// Checkpoint is where the newest checkpoint is found: a path with {iteration}, such as
 	// /ckpt/iter_{iteration}/metadata.json, or a file that holds the number; empty = the adapter reports it.
 	Checkpoint string `yaml:"checkpoint"`
-	GraceS     int    `yaml:"grace_s"` // seconds from SIGTERM to SIGKILL for processes without an adapter; 0 = graceDefault
+	// seconds from SIGTERM to SIGKILL for processes without an adapter; 0 = graceDefault
+	GraceS int `yaml:"grace_s"`
 
 	Standby Standby `yaml:"standby"`
 }
@@ -64,7 +65,9 @@ const markVariable = "FALCON_LAUNCH"
 
 // serviceVariables are those by which a service manager speaks to the agent
 // alone.
-var serviceVariables = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+var serviceVariables = []string{
+	"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES",
+}
 
 // Ranks is how many training processes the node can start, 0 for none.
 func (c Config) Ranks() int {
@@ -77,7 +80,13 @@ func (c Config) Ranks() int {
 // Check says in one sentence what can't be used.
 func (c Config) Check() error {
 	if len(c.Command) == 0 {
-		if c.NodeRanks != 0 || len(c.Env) > 0 || c.LogDir != "" || c.Dir != "" || c.GraceS != 0 || c.Checkpoint != "" || c.Standby.isSet() {
+		if c.NodeRanks != 0 ||
+			len(c.Env) > 0 ||
+			c.LogDir != "" ||
+			c.Dir != "" ||
+			c.GraceS != 0 ||
+			c.Checkpoint != "" ||
+			c.Standby.isSet() {
 			return errors.New("launch has settings but no command")
 		}
 		return nil
@@ -86,7 +95,8 @@ func (c Config) Check() error {
 		return fmt.Errorf("launch.node_ranks is %d, it must be from 1 to %d", c.NodeRanks, RanksMax)
 	}
 	if c.GraceS < 0 || c.graceTime() > graceMax {
-		return fmt.Errorf("launch.grace_s is %d, it must be from 1 to %d, or 0 for %d", c.GraceS, int(graceMax.Seconds()), int(graceDefault.Seconds()))
+		return fmt.Errorf("launch.grace_s is %d, it must be from 1 to %d, or 0 for %d",
+			c.GraceS, int(graceMax.Seconds()), int(graceDefault.Seconds()))
 	}
 	for key, path := range map[string]string{"command": c.Command[0], "dir": c.Dir, "log_dir": c.LogDir} {
 		if path != "" && !filepath.IsAbs(path) || key == "command" && path == "" {
@@ -98,11 +108,15 @@ func (c Config) Check() error {
 
 func (c Config) checkWords() error {
 	if len(c.Command) > argsMax || len(c.Env) > envMax {
-		return fmt.Errorf("launch has %d arguments and %d variables, at most %d and %d are possible", len(c.Command), len(c.Env), argsMax, envMax)
+		return fmt.Errorf("launch has %d arguments and %d variables, at most %d and %d are possible",
+			len(c.Command), len(c.Env), argsMax, envMax)
 	}
 	for _, a := range c.Command {
 		if len(a) > argBytesMax || strings.ContainsRune(a, 0) {
-			return fmt.Errorf("launch.command: an argument has %d bytes or a zero byte, at most %d are possible", len(a), argBytesMax)
+			return fmt.Errorf(
+				"launch.command: an argument has %d bytes or a zero byte, at most %d are possible",
+				len(a), argBytesMax,
+			)
 		}
 	}
 	for key, value := range c.Env {
@@ -120,7 +134,8 @@ func (c Config) checkWords() error {
 // where the configuration sets it too.
 func (c Config) CheckSame(key, value string) error {
 	if have, set := c.Env[key]; set && have != value {
-		return fmt.Errorf("launch.env: %s is %q, but is set to %q by the launch: leave it out", key, have, value)
+		return fmt.Errorf("launch.env: %s is %q, but is set to %q by the launch: leave it out",
+			key, have, value)
 	}
 	return nil
 }
@@ -137,12 +152,17 @@ type Plan struct {
 	Generation uint64 `json:"generation"`
 	World      int    `json:"world"`
 	Resume     bool   `json:"resume"`
-	Join       bool   `json:"join,omitempty"` // processes of other ranks and earlier generations go on meanwhile
-	Ranks      []Rank `json:"ranks"`
+	// processes of other ranks and earlier generations go on meanwhile
+	Join  bool   `json:"join,omitempty"`
+	Ranks []Rank `json:"ranks"`
 }
 
 func (p Plan) samePlan(q Plan) bool {
-	return p.Generation == q.Generation && p.World == q.World && p.Resume == q.Resume && p.Join == q.Join && slices.Equal(p.Ranks, q.Ranks)
+	return p.Generation == q.Generation &&
+		p.World == q.World &&
+		p.Resume == q.Resume &&
+		p.Join == q.Join &&
+		slices.Equal(p.Ranks, q.Ranks)
 }
 
 // validate wants a plan that this node can carry out.
@@ -160,7 +180,9 @@ func (p Plan) validate(c Config, node falcon.Node) error {
 	case n < 1 || n > c.NodeRanks:
 		return bad("%d ranks are wanted here, launch.node_ranks allows 1 to %d", n, c.NodeRanks)
 	}
-	ranks, locals, devices := map[int]bool{}, map[int]bool{}, map[falcon.Device]bool{}
+	ranks := map[int]bool{}
+	locals := map[int]bool{}
+	devices := map[falcon.Device]bool{}
 	for _, r := range p.Ranks {
 		d, err := falcon.ParseDevice(string(r.Device))
 		switch {
@@ -169,11 +191,14 @@ func (p Plan) validate(c Config, node falcon.Node) error {
 		case r.Rank < 0 || r.Rank >= p.World || ranks[r.Rank]:
 			return bad("rank %d is named twice or lies outside of a world of %d", r.Rank, p.World)
 		case r.LocalRank < 0 || r.LocalRank >= c.NodeRanks || locals[r.LocalRank]:
-			return bad("local rank %d is named twice or is not below launch.node_ranks, %d", r.LocalRank, c.NodeRanks)
+			return bad("local rank %d is named twice or is not below launch.node_ranks, %d",
+				r.LocalRank, c.NodeRanks)
 		case devices[d]:
 			return bad("device %s is given to two ranks", d)
 		}
-		ranks[r.Rank], locals[r.LocalRank], devices[d] = true, true, true
+		ranks[r.Rank] = true
+		locals[r.LocalRank] = true
+		devices[d] = true
 	}
 	return nil
 }
@@ -185,8 +210,18 @@ func (p Plan) placeholders(r Rank) *strings.Replacer {
 		resume = "--resume"
 	}
 	return strings.NewReplacer(
-		"{rank}", strconv.Itoa(r.Rank), "{local_rank}", strconv.Itoa(r.LocalRank), "{world}", strconv.Itoa(p.World),
-		"{generation}", strconv.FormatUint(p.Generation, 10), "{device}", string(r.Device), resumeWord, resume,
+		"{rank}",
+		strconv.Itoa(r.Rank),
+		"{local_rank}",
+		strconv.Itoa(r.LocalRank),
+		"{world}",
+		strconv.Itoa(p.World),
+		"{generation}",
+		strconv.FormatUint(p.Generation, 10),
+		"{device}",
+		string(r.Device),
+		resumeWord,
+		resume,
 	)
 }
 
@@ -215,10 +250,18 @@ func (c Config) localWorld(p Plan) int {
 // last its identity.
 func (l *Launcher) environmentFor(base []string, p Plan, r Rank) []string {
 	own := map[string]string{
-		"RANK": strconv.Itoa(r.Rank), "WORLD_SIZE": strconv.Itoa(p.World), "LOCAL_RANK": strconv.Itoa(r.LocalRank),
-		"LOCAL_WORLD_SIZE": strconv.Itoa(l.cfg.localWorld(p)), "FALCON_DEVICE": string(r.Device), "FALCON_NODE": string(l.at.Node),
-		"FALCON_GENERATION": strconv.FormatUint(p.Generation, 10), "FALCON_JOB": l.at.Job, "FALCON_SHM_DIR": l.at.ShmDir,
-		"FALCON_RESUME": "0", "FALCON_JOIN": "0", markVariable: l.markValue(p, r),
+		"RANK":              strconv.Itoa(r.Rank),
+		"WORLD_SIZE":        strconv.Itoa(p.World),
+		"LOCAL_RANK":        strconv.Itoa(r.LocalRank),
+		"LOCAL_WORLD_SIZE":  strconv.Itoa(l.cfg.localWorld(p)),
+		"FALCON_DEVICE":     string(r.Device),
+		"FALCON_NODE":       string(l.at.Node),
+		"FALCON_GENERATION": strconv.FormatUint(p.Generation, 10),
+		"FALCON_JOB":        l.at.Job,
+		"FALCON_SHM_DIR":    l.at.ShmDir,
+		"FALCON_RESUME":     "0",
+		"FALCON_JOIN":       "0",
+		markVariable:        l.markValue(p, r),
 	}
 	if p.Resume {
 		own["FALCON_RESUME"] = "1"
@@ -231,7 +274,8 @@ func (l *Launcher) environmentFor(base []string, p Plan, r Rank) []string {
 		key, _, _ := strings.Cut(kv, "=")
 		_, mine := own[key]
 		mine = mine || slices.Contains(ownVariables, key)
-		if _, set := l.cfg.Env[key]; !mine && !set && !slices.Contains(serviceVariables, key) {
+		_, set := l.cfg.Env[key]
+		if !mine && !set && !slices.Contains(serviceVariables, key) {
 			out = append(out, kv)
 		}
 	}

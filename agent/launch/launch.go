@@ -26,7 +26,8 @@ var (
 type OlderError struct{ Asked, Newest uint64 }
 
 func (e *OlderError) Error() string {
-	return fmt.Sprintf("%s: generation %d is over, generation %d was launched here", ErrPlan, e.Asked, e.Newest)
+	return fmt.Sprintf("%s: generation %d is over, generation %d was launched here",
+		ErrPlan, e.Asked, e.Newest)
 }
 
 // Is reports whether the error is an ErrPlan.
@@ -61,8 +62,14 @@ func New(cfg Config, at At, record string, sys System, log *slog.Logger) *Launch
 		sys = machine{proc: "/proc"}
 	}
 	return &Launcher{
-		cfg: cfg, at: at, path: record, sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{},
-		pool: pool{taking: map[int]*takeover{}, now: time.Now},
+		cfg:    cfg,
+		at:     at,
+		path:   record,
+		sys:    sys,
+		log:    log,
+		ended:  map[Proc]string{},
+		killed: map[Proc]bool{},
+		pool:   pool{taking: map[int]*takeover{}, now: time.Now},
 	}
 }
 
@@ -96,7 +103,10 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 	case p.Generation < old.Generation:
 		return &OlderError{Newest: old.Generation, Asked: p.Generation}
 	case p.Generation == old.Generation && (!p.samePlan(old) || l.rec.Ended):
-		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
+		return fmt.Errorf(
+			"%w: generation %d was launched here as something else, or has failed: a new launch needs a new one",
+			ErrPlan, p.Generation,
+		)
 	}
 	for _, r := range running {
 		if p.Excludes(r) {
@@ -114,10 +124,15 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 // Excludes reports whether a process must be gone before the plan can begin: any
 // one of another generation, or where others are joined, one with a rank or a
 // device of the plan.
-func (p Plan) Excludes(r Running) bool { return r.Generation != p.Generation && p.replaces(r) }
+func (p Plan) Excludes(r Running) bool {
+	return r.Generation != p.Generation && p.replaces(r)
+}
 
 func (p Plan) replaces(r Running) bool {
-	return !p.Join || slices.ContainsFunc(p.Ranks, func(own Rank) bool { return own.Rank == r.Rank || own.Device == r.Device })
+	return !p.Join ||
+		slices.ContainsFunc(p.Ranks, func(own Rank) bool {
+			return own.Rank == r.Rank || own.Device == r.Device
+		})
 }
 
 // beginGeneration turns the page for a plan of a new generation. What never made a
@@ -135,7 +150,12 @@ func (l *Launcher) beginGeneration(p Plan) error {
 		}
 		stay = append(stay, o)
 	}
-	l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks)), Older: stay, Place: l.sys.Place()}
+	l.rec = record{
+		Plan:  p,
+		Procs: make([]Proc, len(p.Ranks)),
+		Older: stay,
+		Place: l.sys.Place(),
+	}
 	l.forgetEnded()
 	return writeRecord(l.path, l.rec)
 }
@@ -144,7 +164,11 @@ func (l *Launcher) beginGeneration(p Plan) error {
 func (l *Launcher) allProcesses() []kept {
 	all := slices.Clone(l.rec.Older)
 	for i, r := range l.rec.Plan.Ranks {
-		all = append(all, kept{Proc: l.rec.Procs[i], Rank: r.Rank, Generation: l.rec.Plan.Generation})
+		all = append(all, kept{
+			Proc:       l.rec.Procs[i],
+			Rank:       r.Rank,
+			Generation: l.rec.Plan.Generation,
+		})
 	}
 	return all
 }
@@ -199,7 +223,9 @@ func (l *Launcher) loadRecord() error {
 		return err
 	}
 	if rec.Place != "" && rec.Place != l.sys.Place() {
-		l.log.Warn("processes that were started before are out of sight: the machine or the agent's container was started again since")
+		l.log.Warn(
+			"processes that were started before are out of sight: the machine or the agent's container was started again since",
+		)
 		clear(rec.Procs) // their numbers are other processes' here
 		rec.Older = nil
 		rec.Ended = true
@@ -225,7 +251,12 @@ func (l *Launcher) startRanks() error {
 			l.End()
 			return err
 		}
-		l.log.Info("started a training process", slog.Int("rank", r.Rank), slog.Int("pid", got.PID), slog.Uint64("generation", l.rec.Plan.Generation))
+		l.log.Info(
+			"started a training process",
+			slog.Int("rank", r.Rank),
+			slog.Int("pid", got.PID),
+			slog.Uint64("generation", l.rec.Plan.Generation),
+		)
 	}
 	return nil
 }
@@ -247,12 +278,16 @@ func (l *Launcher) startRank(i int, r Rank) (Proc, error) {
 		return Proc{}, err
 	}
 	return l.sys.Start(Spec{
-		Argv: l.cfg.argumentsFor(l.rec.Plan, r), Env: l.environmentFor(os.Environ(), l.rec.Plan, r), Dir: l.workingDir(),
-		Log: l.logFileOf(r),
+		Argv: l.cfg.argumentsFor(l.rec.Plan, r),
+		Env:  l.environmentFor(os.Environ(), l.rec.Plan, r),
+		Dir:  l.workingDir(),
+		Log:  l.logFileOf(r),
 	})
 }
 
-func (l *Launcher) workingDir() string { return cmp.Or(l.cfg.Dir, "/") }
+func (l *Launcher) workingDir() string {
+	return cmp.Or(l.cfg.Dir, "/")
+}
 
 // logFileOf is what a rank prints into. A log that can't be written keeps no process
 // from being started: os.DevNull is in its place.
@@ -263,7 +298,10 @@ func (l *Launcher) logFileOf(r Rank) string {
 	path := l.logPathOf(r)
 	f, err := openLog(path)
 	if err != nil {
-		l.log.Warn("what a rank prints is not kept: launch.log_dir must be a folder that this user writes", slog.Any("err", err))
+		l.log.Warn(
+			"what a rank prints is not kept: launch.log_dir must be a folder that this user writes",
+			slog.Any("err", err),
+		)
 		return os.DevNull
 	}
 	f.Close()
@@ -275,14 +313,16 @@ func (l *Launcher) shownLog(r Rank) string {
 	if l.cfg.LogDir == "" {
 		return os.DevNull
 	}
-	if info, err := os.Lstat(l.logPathOf(r)); err != nil || !info.Mode().IsRegular() {
+	info, err := os.Lstat(l.logPathOf(r))
+	if err != nil || !info.Mode().IsRegular() {
 		return os.DevNull
 	}
 	return l.logPathOf(r)
 }
 
 func (l *Launcher) logPathOf(r Rank) string {
-	return filepath.Join(l.cfg.LogDir, fmt.Sprintf("%s.g%d.rank%d.log", filepath.Base(l.at.Job), l.rec.Plan.Generation, r.Rank))
+	return filepath.Join(l.cfg.LogDir, fmt.Sprintf("%s.g%d.rank%d.log",
+		filepath.Base(l.at.Job), l.rec.Plan.Generation, r.Rank))
 }
 
 // Collect notices processes that have ended.
@@ -311,14 +351,20 @@ func (l *Launcher) State(rank int) State {
 		return State{}
 	}
 	how, ended := l.ended[l.rec.Procs[i]]
-	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.shownLog(l.rec.Plan.Ranks[i])}
+	return State{
+		PID:   l.rec.Procs[i].PID,
+		Ended: ended,
+		How:   how,
+		Log:   l.shownLog(l.rec.Plan.Ranks[i]),
+	}
 }
 
 // How is how a process that was launched ended; false while that is not known, or
 // it is of another generation.
 func (l *Launcher) How(pid int, generation uint64) (string, bool) {
 	for _, o := range l.allProcesses() {
-		if how := l.ended[o.Proc]; o.PID == pid && o.Generation == generation && how != "" {
+		how := l.ended[o.Proc]
+		if o.PID == pid && o.Generation == generation && how != "" {
 			return how, true
 		}
 	}
@@ -327,7 +373,10 @@ func (l *Launcher) How(pid int, generation uint64) (string, bool) {
 
 // Fresh reports whether the newest launch is of this generation and joins no others.
 func (l *Launcher) Fresh(generation uint64) bool {
-	return l.loadRecord() == nil && l.rec.Plan.Generation == generation && !l.rec.Plan.Join && generation > 0
+	return l.loadRecord() == nil &&
+		l.rec.Plan.Generation == generation &&
+		!l.rec.Plan.Join &&
+		generation > 0
 }
 
 // EndUnseen ends what was launched for a generation before g and is not among
@@ -341,7 +390,9 @@ func (l *Launcher) EndUnseen(g uint64, followed []Running) int {
 	l.Collect()
 	left := 0
 	for _, o := range l.livingProcesses() {
-		seen := slices.ContainsFunc(followed, func(r Running) bool { return r.Rank == o.Rank && r.Generation == o.Generation })
+		seen := slices.ContainsFunc(followed, func(r Running) bool {
+			return r.Rank == o.Rank && r.Generation == o.Generation
+		})
 		if o.Generation < g && !seen {
 			l.killProcess(o.Proc)
 			left++

@@ -24,7 +24,9 @@ type fakeSystem struct {
 	die    func(started int) // called after each start: the agent is killed there
 }
 
-func newFakeSystem() *fakeSystem { return &fakeSystem{alive: map[int]bool{}, how: map[int]string{}} }
+func newFakeSystem() *fakeSystem {
+	return &fakeSystem{alive: map[int]bool{}, how: map[int]string{}}
+}
 
 func (s *fakeSystem) Start(spec Spec) (Proc, error) {
 	if s.fail != nil {
@@ -39,7 +41,9 @@ func (s *fakeSystem) Start(spec Spec) (Proc, error) {
 	return Proc{PID: pid, Start: uint64(pid)}, nil
 }
 
-func (s *fakeSystem) Ended(p Proc) (string, bool) { return s.how[p.PID], !s.alive[p.PID] }
+func (s *fakeSystem) Ended(p Proc) (string, bool) {
+	return s.how[p.PID], !s.alive[p.PID]
+}
 
 func (s *fakeSystem) Kill(p Proc) {
 	s.killed = append(s.killed, p.PID)
@@ -58,20 +62,37 @@ func (s *fakeSystem) Find(assignment string) (Proc, bool) {
 }
 
 var example = Config{
-	Command:   []string{"/bin/train", "--rank={rank}", "{local_rank}", "{resume}", "--of", "{world}", "g{generation}", "{device}", `{"json": 1}`},
-	Env:       map[string]string{"MASTER_PORT": "29{generation}0", "PATH": "/bin", "FALCON_JOB": "gpt"},
+	Command: []string{
+		"/bin/train", "--rank={rank}", "{local_rank}", "{resume}", "--of", "{world}",
+		"g{generation}", "{device}", `{"json": 1}`,
+	},
+	Env: map[string]string{
+		"MASTER_PORT": "29{generation}0",
+		"PATH":        "/bin",
+		"FALCON_JOB":  "gpt",
+	},
 	NodeRanks: 4,
 }
 
 func newLauncher(t *testing.T, sys System, dir string) *Launcher {
 	t.Helper()
-	return New(example, At{Node: "n1", Job: "gpt", ShmDir: dir}, filepath.Join(dir, "record"), sys, slog.New(slog.DiscardHandler))
+	return New(
+		example,
+		At{Node: "n1", Job: "gpt", ShmDir: dir},
+		filepath.Join(dir, "record"),
+		sys,
+		slog.New(slog.DiscardHandler),
+	)
 }
 
 func plan(generation uint64, ranks ...int) Plan {
 	p := Plan{Generation: generation, World: 8, Resume: true}
 	for i, r := range ranks {
-		p.Ranks = append(p.Ranks, Rank{Rank: r, LocalRank: i, Device: falcon.NewDevice("n1", i)})
+		p.Ranks = append(p.Ranks, Rank{
+			Rank:      r,
+			LocalRank: i,
+			Device:    falcon.NewDevice("n1", i),
+		})
 	}
 	return p
 }
@@ -87,7 +108,8 @@ func TestWhatAProcessIsStartedWith(t *testing.T) {
 	t.Setenv("RANK", "77")
 	t.Setenv("NOTIFY_SOCKET", "/run/agent")
 	t.Setenv("KEPT", "1")
-	sys, dir := newFakeSystem(), t.TempDir()
+	sys := newFakeSystem()
+	dir := t.TempDir()
 	begin(t, newLauncher(t, sys, dir), plan(2, 4, 5))
 	got := sys.specs[1]
 	want := []string{"/bin/train", "--rank=5", "1", "--resume", "--of", "8", "g2", "n1.g1", `{"json": 1}`}
@@ -95,29 +117,37 @@ func TestWhatAProcessIsStartedWith(t *testing.T) {
 		t.Fatalf("spec %+v", got)
 	}
 	for _, kv := range []string{
-		"RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "FALCON_DEVICE=n1.g1", "FALCON_GENERATION=2", "FALCON_JOB=gpt",
-		"FALCON_NODE=n1", "FALCON_RESUME=1", "FALCON_SHM_DIR=" + dir, "MASTER_PORT=2920", "PATH=/bin", "KEPT=1",
+		"RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "FALCON_DEVICE=n1.g1",
+		"FALCON_GENERATION=2", "FALCON_JOB=gpt",
+		"FALCON_NODE=n1", "FALCON_RESUME=1", "FALCON_SHM_DIR=" + dir,
+		"MASTER_PORT=2920", "PATH=/bin", "KEPT=1",
 	} {
 		key, _, _ := strings.Cut(kv, "=")
-		same := slices.DeleteFunc(slices.Clone(got.Env), func(e string) bool { return !strings.HasPrefix(e, key+"=") })
+		same := slices.DeleteFunc(slices.Clone(got.Env), func(e string) bool {
+			return !strings.HasPrefix(e, key+"=")
+		})
 		if len(same) != 1 || same[0] != kv {
 			t.Errorf("environment has %v, want %q once", same, kv)
 		}
 	}
-	if slices.ContainsFunc(got.Env, func(e string) bool { return strings.HasPrefix(e, "NOTIFY_SOCKET=") }) {
+	if slices.ContainsFunc(got.Env, func(e string) bool {
+		return strings.HasPrefix(e, "NOTIFY_SOCKET=")
+	}) {
 		t.Error("the service manager's socket was handed on")
 	}
 	p := plan(3, 4)
 	p.Resume = false
 	sys2 := newFakeSystem()
 	begin(t, newLauncher(t, sys2, t.TempDir()), p)
-	if slices.Contains(sys2.specs[0].Argv, "--resume") || len(sys2.specs[0].Argv) != len(want)-1 {
+	if slices.Contains(sys2.specs[0].Argv, "--resume") ||
+		len(sys2.specs[0].Argv) != len(want)-1 {
 		t.Fatalf("argv %q", sys2.specs[0].Argv)
 	}
 }
 
 func TestRepeatsStartNothing(t *testing.T) {
-	sys, dir := newFakeSystem(), t.TempDir()
+	sys := newFakeSystem()
+	dir := t.TempDir()
 	l := newLauncher(t, sys, dir)
 	begin(t, l, plan(2, 0, 1))
 	begin(t, l, plan(2, 0, 1), Running{PID: 101, Generation: 2})
@@ -126,7 +156,12 @@ func TestRepeatsStartNothing(t *testing.T) {
 	later := newLauncher(t, sys, dir) // another life of the agent
 	begin(t, later, plan(2, 0, 1))
 	later.Collect()
-	if s := later.State(1); len(sys.specs) != 2 || s.PID != 102 || !s.Ended || s.How != "exited with status 3" || later.State(0).Ended {
+	s := later.State(1)
+	if len(sys.specs) != 2 ||
+		s.PID != 102 ||
+		!s.Ended ||
+		s.How != "exited with status 3" ||
+		later.State(0).Ended {
 		t.Fatalf("%d starts, state %+v", len(sys.specs), s)
 	}
 	if how, ok := later.How(102, 2); !ok || how != "exited with status 3" {
@@ -170,7 +205,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	sys, dir := newFakeSystem(), t.TempDir()
+	sys := newFakeSystem()
+	dir := t.TempDir()
 	l := newLauncher(t, sys, dir)
 	begin(t, l, plan(5, 0, 1))
 	other := plan(5, 0, 1)
@@ -187,19 +223,24 @@ func TestRefusals(t *testing.T) {
 		say  string
 		live []Running
 	}{
-		"older":           {plan(4, 0, 1), "generation 4 is over", nil},
-		"another plan":    {other, "something else", nil},
-		"no generation":   {plan(0, 1), "generation above 0", nil},
-		"too many":        {plan(6, 0, 1, 2, 3, 4), "node_ranks allows 1 to 4", nil},
-		"none":            {plan(6), "0 ranks", nil},
-		"beyond":          {plan(6, 8), "world of 8", nil},
-		"a rank twice":    {twice, "named twice", nil},
-		"a place twice":   {local, "local rank 0", nil},
-		"a device twice":  {device, "two ranks", nil},
-		"another node":    {foreign, "not one of node n1", nil},
-		"older processes": {plan(6, 0), "rank 7 (pid 9) of generation 0 still runs", []Running{{PID: 9, Text: "rank 7 (pid 9)"}}},
+		"older":          {plan(4, 0, 1), "generation 4 is over", nil},
+		"another plan":   {other, "something else", nil},
+		"no generation":  {plan(0, 1), "generation above 0", nil},
+		"too many":       {plan(6, 0, 1, 2, 3, 4), "node_ranks allows 1 to 4", nil},
+		"none":           {plan(6), "0 ranks", nil},
+		"beyond":         {plan(6, 8), "world of 8", nil},
+		"a rank twice":   {twice, "named twice", nil},
+		"a place twice":  {local, "local rank 0", nil},
+		"a device twice": {device, "two ranks", nil},
+		"another node":   {foreign, "not one of node n1", nil},
+		"older processes": {
+			plan(6, 0),
+			"rank 7 (pid 9) of generation 0 still runs",
+			[]Running{{PID: 9, Text: "rank 7 (pid 9)"}},
+		},
 	} {
-		if err := l.Begin(c.plan, c.live); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), c.say) {
+		err := l.Begin(c.plan, c.live)
+		if !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v lacks %q", name, err, c.say)
 		}
 	}
@@ -207,14 +248,16 @@ func TestRefusals(t *testing.T) {
 		t.Fatalf("%d starts, killed %v", len(sys.specs), sys.killed)
 	}
 	none := New(Config{}, At{Node: "n1"}, "r", sys, slog.New(slog.DiscardHandler))
-	if err := none.Begin(plan(1, 0), nil); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "launch.command") {
+	if err := none.Begin(plan(1, 0), nil); !errors.Is(err, ErrPlan) ||
+		!strings.Contains(err.Error(), "launch.command") {
 		t.Errorf("without a command: %v", err)
 	}
 }
 
 // What a launch before left waiting for peers that never came is ended.
 func TestNewGenerationEndsWhatNeverCameUp(t *testing.T) {
-	sys, dir := newFakeSystem(), t.TempDir()
+	sys := newFakeSystem()
+	dir := t.TempDir()
 	begin(t, newLauncher(t, sys, dir), plan(1, 0, 1))
 	delete(sys.alive, 101)
 	begin(t, newLauncher(t, sys, dir), plan(2, 0, 1))
@@ -224,19 +267,38 @@ func TestNewGenerationEndsWhatNeverCameUp(t *testing.T) {
 }
 
 func joining(generation uint64, rank, local int) Plan {
-	return Plan{Generation: generation, World: 8, Join: true, Ranks: []Rank{{Rank: rank, LocalRank: local, Device: falcon.NewDevice("n1", local)}}}
+	return Plan{
+		Generation: generation,
+		World:      8,
+		Join:       true,
+		Ranks: []Rank{{
+			Rank:      rank,
+			LocalRank: local,
+			Device:    falcon.NewDevice("n1", local),
+		}},
+	}
 }
 
 // Those that a process joins go on, across lives of the agent, and how they end
 // is still known.
 func TestJoin(t *testing.T) {
-	sys, dir := newFakeSystem(), t.TempDir()
+	sys := newFakeSystem()
+	dir := t.TempDir()
 	begin(t, newLauncher(t, sys, dir), plan(1, 4, 5, 6))
 	delete(sys.alive, 102)
 	l := newLauncher(t, sys, dir)
-	begin(t, l, joining(3, 5, 1), Running{PID: 101, Rank: 4, Device: "n1.g0", Generation: 1}, Running{PID: 103, Rank: 6, Device: "n1.g2", Generation: 1})
+	begin(t, l, joining(3, 5, 1), Running{PID: 101, Rank: 4, Device: "n1.g0", Generation: 1}, Running{
+		PID:        103,
+		Rank:       6,
+		Device:     "n1.g2",
+		Generation: 1,
+	})
 	spec := sys.specs[3]
-	if len(sys.killed) != 0 || len(sys.specs) != 4 || !slices.Contains(spec.Env, "FALCON_JOIN=1") || !slices.Contains(spec.Env, "LOCAL_WORLD_SIZE=4") || !slices.Contains(sys.specs[0].Env, "FALCON_JOIN=0") {
+	if len(sys.killed) != 0 ||
+		len(sys.specs) != 4 ||
+		!slices.Contains(spec.Env, "FALCON_JOIN=1") ||
+		!slices.Contains(spec.Env, "LOCAL_WORLD_SIZE=4") ||
+		!slices.Contains(sys.specs[0].Env, "FALCON_JOIN=0") {
 		t.Fatalf("killed %v, %d starts, %q", sys.killed, len(sys.specs), spec.Env)
 	}
 	l = newLauncher(t, sys, dir)
@@ -244,7 +306,8 @@ func TestJoin(t *testing.T) {
 	delete(sys.alive, 103)
 	sys.how[103] = "exited with status 7"
 	l.Collect()
-	if how, ok := l.How(103, 1); how != "exited with status 7" || !ok || len(sys.specs) != 4 {
+	how, ok := l.How(103, 1)
+	if how != "exited with status 7" || !ok || len(sys.specs) != 4 {
 		t.Fatalf("how %q, %d starts", how, len(sys.specs))
 	}
 	// The next fault takes the place of one that never parked, and of rank 6.
@@ -253,7 +316,8 @@ func TestJoin(t *testing.T) {
 		t.Fatalf("killed %v", sys.killed)
 	}
 	begin(t, l, joining(5, 6, 2))
-	if got := len(l.rec.Older); got != 2 || !slices.Equal(sys.killed, []int{104}) { // 101 and 105
+	got := len(l.rec.Older)
+	if got != 2 || !slices.Equal(sys.killed, []int{104}) { // 101 and 105
 		t.Fatalf("%d older, killed %v", got, sys.killed)
 	}
 	l.End() // the join failed: those that were to be joined go on
@@ -268,8 +332,13 @@ func TestJoin(t *testing.T) {
 
 func TestJoinRefusals(t *testing.T) {
 	l := newLauncher(t, newFakeSystem(), t.TempDir())
-	for _, r := range []Running{{Rank: 5, Device: "n1.g3", Text: "rank 5"}, {Rank: 7, Device: "n1.g1", Text: "rank 7"}} {
-		if err := l.Begin(joining(3, 5, 1), []Running{r}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), r.Text+" of generation 0 still runs here") {
+	for _, r := range []Running{
+		{Rank: 5, Device: "n1.g3", Text: "rank 5"},
+		{Rank: 7, Device: "n1.g1", Text: "rank 7"},
+	} {
+		err := l.Begin(joining(3, 5, 1), []Running{r})
+		if !errors.Is(err, ErrPlan) ||
+			!strings.Contains(err.Error(), r.Text+" of generation 0 still runs here") {
 			t.Errorf("%v: %v", r, err)
 		}
 	}
@@ -285,12 +354,26 @@ func TestJoinRefusals(t *testing.T) {
 // Numbers of another boot, or of another container's namespace, are other processes' here.
 func TestProcessesOfAnotherPlaceAreNotTouched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
-	r := record{Plan: Plan{Generation: 3, World: 1, Ranks: []Rank{{Rank: 0, Device: "n1.g0"}}}, Procs: []Proc{{PID: 77, Start: 77}}, Place: "elsewhere"}
+	r := record{
+		Plan: Plan{
+			Generation: 3,
+			World:      1,
+			Ranks:      []Rank{{Rank: 0, Device: "n1.g0"}},
+		},
+		Procs: []Proc{{PID: 77, Start: 77}},
+		Place: "elsewhere",
+	}
 	if err := writeRecord(path, r); err != nil {
 		t.Fatal(err)
 	}
 	sys := &fakeSystem{alive: map[int]bool{77: true}, how: map[int]string{}}
-	l := New(example, At{Node: "n1", Job: "gpt"}, path, sys, slog.New(slog.DiscardHandler))
+	l := New(
+		example,
+		At{Node: "n1", Job: "gpt"},
+		path,
+		sys,
+		slog.New(slog.DiscardHandler),
+	)
 	if left := l.EndUnseen(9, nil); left != 0 || len(sys.killed) > 0 {
 		t.Errorf("%d are ended, killed %v", left, sys.killed)
 	}
@@ -309,7 +392,12 @@ func TestRecordOfVersionOne(t *testing.T) {
 // An agent that takes an older one's place back reads what the newer one has added
 // fields to.
 func TestUnknownFieldsOfARecordAreIgnored(t *testing.T) {
-	text := bytes.Replace(spoilt(77), []byte(`{"version":1,`), []byte(`{"version":2,"added_later":{"a":[1]},`), 1)
+	text := bytes.Replace(
+		spoilt(77),
+		[]byte(`{"version":1,`),
+		[]byte(`{"version":2,"added_later":{"a":[1]},`),
+		1,
+	)
 	r, err := decodeRecord(text)
 	if err != nil || r.Procs[0].PID != 77 {
 		t.Fatalf("%+v, %v", r, err)
@@ -320,7 +408,8 @@ func TestUnknownFieldsOfARecordAreIgnored(t *testing.T) {
 }
 
 func TestFailedLaunchIsNotTakenUpAgain(t *testing.T) {
-	sys, dir := newFakeSystem(), t.TempDir()
+	sys := newFakeSystem()
+	dir := t.TempDir()
 	l := newLauncher(t, sys, dir)
 	begin(t, l, plan(1, 0, 1))
 	l.End()
@@ -328,12 +417,14 @@ func TestFailedLaunchIsNotTakenUpAgain(t *testing.T) {
 		t.Fatalf("killed %v", sys.killed)
 	}
 	for _, l := range []*Launcher{l, newLauncher(t, sys, dir)} {
-		if err := l.Begin(plan(1, 0, 1), nil); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "has failed") {
+		err := l.Begin(plan(1, 0, 1), nil)
+		if !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), "has failed") {
 			t.Fatal(err)
 		}
 	}
 	sys.fail = errors.New("no such file")
-	if err := l.Begin(plan(2, 0, 1), nil); !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "rank 0: no such file") {
+	if err := l.Begin(plan(2, 0, 1), nil); !errors.Is(err, ErrStart) ||
+		!strings.Contains(err.Error(), "rank 0: no such file") {
 		t.Fatal(err)
 	}
 	sys.fail = nil
@@ -347,10 +438,18 @@ func TestRecordsThatAreNotTrusted(t *testing.T) {
 	sys := newFakeSystem()
 	for name, spoil := range map[string]func(path string) error{
 		"open to others": func(p string) error { return os.Chmod(p, 0o644) },
-		"a link":         func(p string) error { return errors.Join(os.Rename(p, p+"x"), os.Symlink(p+"x", p)) },
-		"not JSON":       func(p string) error { return os.WriteFile(p, []byte("{"), 0o600) },
-		"init":           func(p string) error { return os.WriteFile(p, spoilt(1), 0o600) },
-		"a huge number":  func(p string) error { return os.WriteFile(p, spoilt(1<<40), 0o600) },
+		"a link": func(p string) error {
+			return errors.Join(os.Rename(p, p+"x"), os.Symlink(p+"x", p))
+		},
+		"not JSON": func(p string) error {
+			return os.WriteFile(p, []byte("{"), 0o600)
+		},
+		"init": func(p string) error {
+			return os.WriteFile(p, spoilt(1), 0o600)
+		},
+		"a huge number": func(p string) error {
+			return os.WriteFile(p, spoilt(1<<40), 0o600)
+		},
 	} {
 		dir := t.TempDir()
 		begin(t, newLauncher(t, sys, dir), plan(1, 0))
@@ -358,11 +457,18 @@ func TestRecordsThatAreNotTrusted(t *testing.T) {
 		if err := spoil(filepath.Join(dir, "record")); err != nil {
 			t.Fatal(err)
 		}
-		if err := newLauncher(t, sys, dir).Begin(plan(2, 0), nil); !errors.Is(err, ErrRecord) || len(sys.specs) != starts {
+		if err := newLauncher(t, sys, dir).Begin(plan(2, 0), nil); !errors.Is(err, ErrRecord) ||
+			len(sys.specs) != starts {
 			t.Errorf("%s: %v, %d more starts", name, err, len(sys.specs)-starts)
 		}
 	}
-	l := New(example, At{Node: "n1"}, filepath.Join(t.TempDir(), "absent", "record"), sys, slog.New(slog.DiscardHandler))
+	l := New(
+		example,
+		At{Node: "n1"},
+		filepath.Join(t.TempDir(), "absent", "record"),
+		sys,
+		slog.New(slog.DiscardHandler),
+	)
 	starts := len(sys.specs)
 	if err := l.Begin(plan(1, 0), nil); !errors.Is(err, ErrRecord) || len(sys.specs) != starts {
 		t.Errorf("without room for the record: %v", err)
@@ -370,7 +476,9 @@ func TestRecordsThatAreNotTrusted(t *testing.T) {
 }
 
 func spoilt(pid int) []byte {
-	return fmt.Appendf(nil, `{"version":1,"plan":{"generation":1,"world":1,"ranks":[{"rank":0}]},"procs":[{"pid":%d,"start":1}]}`, pid)
+	return fmt.Appendf(nil,
+		`{"version":1,"plan":{"generation":1,"world":1,"ranks":[{"rank":0}]},"procs":[{"pid":%d,"start":1}]}`,
+		pid)
 }
 
 func FuzzDecode(f *testing.F) {
@@ -378,7 +486,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"procs":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := decodeRecord(text)
-		if err == nil && (len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax || len(r.Older) > RanksMax) {
+		if err == nil &&
+			(len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax || len(r.Older) > RanksMax) {
 			t.Fatalf("accepted %+v", r)
 		}
 		for _, p := range r.Procs {
@@ -390,25 +499,41 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestConfigurations(t *testing.T) {
-	if err := example.CheckSame("FALCON_JOB", "other"); err == nil || example.CheckSame("FALCON_JOB", "gpt") != nil || example.CheckSame("X", "") != nil {
+	if err := example.CheckSame("FALCON_JOB", "other"); err == nil ||
+		example.CheckSame("FALCON_JOB", "gpt") != nil ||
+		example.CheckSame("X", "") != nil {
 		t.Errorf("another job: %v", err)
 	}
 	if err := errors.Join(example.Check(), Config{}.Check()); err != nil {
 		t.Fatal(err)
 	}
 	for say, c := range map[string]Config{
-		"no command":          {NodeRanks: 2},
-		"node_ranks is 0":     {Command: []string{"/bin/true"}},
-		"node_ranks is 65":    {Command: []string{"/bin/true"}, NodeRanks: 65},
-		"launch.command":      {Command: []string{"python"}, NodeRanks: 1},
-		"launch.dir":          {Command: []string{"/bin/true"}, NodeRanks: 1, Dir: "work"},
-		"launch.log_dir":      {Command: []string{"/bin/true"}, NodeRanks: 1, LogDir: "."},
-		"no name":             {Command: []string{"/bin/true"}, NodeRanks: 1, Env: map[string]string{"A=B": "1"}},
-		"RANK is set by":      {Command: []string{"/bin/true"}, NodeRanks: 1, Env: map[string]string{"RANK": "1"}},
-		"a zero byte":         {Command: []string{"/bin/true", "a\x00b"}, NodeRanks: 1},
-		"launch has 300 argu": {Command: append([]string{"/bin/true"}, make([]string, 299)...), NodeRanks: 1},
+		"no command":       {NodeRanks: 2},
+		"node_ranks is 0":  {Command: []string{"/bin/true"}},
+		"node_ranks is 65": {Command: []string{"/bin/true"}, NodeRanks: 65},
+		"launch.command":   {Command: []string{"python"}, NodeRanks: 1},
+		"launch.dir":       {Command: []string{"/bin/true"}, NodeRanks: 1, Dir: "work"},
+		"launch.log_dir":   {Command: []string{"/bin/true"}, NodeRanks: 1, LogDir: "."},
+		"no name": {
+			Command:   []string{"/bin/true"},
+			NodeRanks: 1,
+			Env:       map[string]string{"A=B": "1"},
+		},
+		"RANK is set by": {
+			Command:   []string{"/bin/true"},
+			NodeRanks: 1,
+			Env:       map[string]string{"RANK": "1"},
+		},
+		"a zero byte": {Command: []string{"/bin/true", "a\x00b"}, NodeRanks: 1},
+		"launch has 300 argu": {
+			Command:   append([]string{"/bin/true"}, make([]string, 299)...),
+			NodeRanks: 1,
+		},
 	} {
-		if err := c.Check(); err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
+		err := c.Check()
+		if err == nil ||
+			!strings.Contains(err.Error(), say) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v lacks %q", c, err, say)
 		}
 	}

@@ -70,7 +70,10 @@ func (m machine) Start(s Spec) (Proc, error) {
 		files = append(files, s.Line)
 	}
 	started, err := os.StartProcess(s.Argv[0], s.Argv, &os.ProcAttr{
-		Dir: s.Dir, Env: s.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir:   s.Dir,
+		Env:   s.Env,
+		Files: files,
+		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return Proc{}, err
@@ -88,7 +91,11 @@ func (m machine) Start(s Spec) (Proc, error) {
 
 // openLog opens what a process prints into: a regular file, or none at all. It waits for nobody.
 func openLog(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	f, err := os.OpenFile(
+		path,
+		os.O_WRONLY|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK,
+		0o600,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +145,10 @@ func (m machine) Find(assignment string) (Proc, bool) {
 			continue
 		}
 		st, err := procstat.Read(m.proc, pid)
-		if err != nil || st.Session != pid || st.State == 'Z' || !m.hasVariable(pid, assignment) {
+		if err != nil ||
+			st.Session != pid ||
+			st.State == 'Z' ||
+			!m.hasVariable(pid, assignment) {
 			continue
 		}
 		if found.PID == 0 || st.Start < found.Start { // the eldest: its children inherit the mark

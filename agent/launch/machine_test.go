@@ -27,20 +27,34 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func real(t *testing.T, dir string, script string) *Launcher {
 	t.Helper()
-	cfg := Config{Command: []string{"/bin/sh", "-c", script}, NodeRanks: 4, LogDir: dir}
-	return New(cfg, At{Node: "n1", Job: "gpt", ShmDir: dir}, filepath.Join(dir, "record"), nil, slog.New(slog.DiscardHandler))
+	cfg := Config{
+		Command:   []string{"/bin/sh", "-c", script},
+		NodeRanks: 4,
+		LogDir:    dir,
+	}
+	return New(
+		cfg,
+		At{Node: "n1", Job: "gpt", ShmDir: dir},
+		filepath.Join(dir, "record"),
+		nil,
+		slog.New(slog.DiscardHandler),
+	)
 }
 
 // Real processes: they lead sessions, print to their files, are collected, and
 // are found by a later agent that has nothing written down of them.
 func TestRealProcesses(t *testing.T) {
 	dir := t.TempDir()
-	l := real(t, dir, "echo rank $RANK of generation {generation}; if [ $RANK = 1 ]; then exit 3; fi; exec sleep 600")
+	l := real(t, dir,
+		"echo rank $RANK of generation {generation}; if [ $RANK = 1 ]; then exit 3; fi; exec sleep 600")
 	if err := l.Begin(plan(1, 0, 1), nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.End)
-	until(t, "the exit of rank 1", func() bool { l.Collect(); return l.State(1).Ended })
+	until(t, "the exit of rank 1", func() bool {
+		l.Collect()
+		return l.State(1).Ended
+	})
 	if how := l.State(1).How; how != "exited with status 3" {
 		t.Fatalf("rank 1 %s", how)
 	}
@@ -61,7 +75,10 @@ func TestRealProcesses(t *testing.T) {
 		t.Fatal("found a process that has ended")
 	}
 	l.End()
-	until(t, "the end of rank 0", func() bool { l.Collect(); return l.State(0).Ended })
+	until(t, "the end of rank 0", func() bool {
+		l.Collect()
+		return l.State(0).Ended
+	})
 	if how := l.State(0).How; how != "killed by signal 9 (SIGKILL)" {
 		t.Fatalf("rank 0 %s", how)
 	}
@@ -71,7 +88,8 @@ func TestRealStartThatFails(t *testing.T) {
 	dir := t.TempDir()
 	l := real(t, dir, "true")
 	l.cfg.Command[0] = filepath.Join(dir, "absent")
-	if err := l.Begin(plan(1, 0), nil); err == nil || !strings.Contains(err.Error(), "absent") {
+	err := l.Begin(plan(1, 0), nil)
+	if err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Fatal(err)
 	}
 }
@@ -97,8 +115,12 @@ func TestLogsThatCanNotBeWritten(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		until(t, "the end of rank 0", func() bool { l.Collect(); return l.State(0).Ended })
-		if at := l.State(0); (at.Log == path) != (what == "nobody there") || at.How != "exited normally" {
+		until(t, "the end of rank 0", func() bool {
+			l.Collect()
+			return l.State(0).Ended
+		})
+		at := l.State(0)
+		if (at.Log == path) != (what == "nobody there") || at.How != "exited normally" {
 			t.Errorf("%s: %+v", what, at)
 		}
 	}

@@ -21,7 +21,10 @@ func (m machine) Free() (int, bool) {
 		return 0, false
 	}
 	free <<= 10
-	for group := ownCgroup(readText(filepath.Join(m.proc, "self/cgroup"))); group != ""; group = path.Dir(group) {
+	for group := ownCgroup(readText(filepath.Join(
+		m.proc,
+		"self/cgroup",
+	))); group != ""; group = path.Dir(group) {
 		if left, bounded := cgroupFree(filepath.Join(cgroups, group)); bounded {
 			free = min(free, left)
 		}
@@ -43,8 +46,16 @@ func (m machine) Resident(p Proc) (int, bool) {
 
 // cgroupFree is what a cgroup leaves to its processes, false where it sets no bound.
 func cgroupFree(dir string) (int64, bool) {
-	most, err := strconv.ParseInt(strings.TrimSpace(readText(filepath.Join(dir, "memory.max"))), 10, 64)
-	used, err2 := strconv.ParseInt(strings.TrimSpace(readText(filepath.Join(dir, "memory.current"))), 10, 64)
+	most, err := strconv.ParseInt(
+		strings.TrimSpace(readText(filepath.Join(dir, "memory.max"))),
+		10,
+		64,
+	)
+	used, err2 := strconv.ParseInt(
+		strings.TrimSpace(readText(filepath.Join(dir, "memory.current"))),
+		10,
+		64,
+	)
 	if err != nil || err2 != nil {
 		return 0, false
 	}

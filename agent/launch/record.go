@@ -62,7 +62,8 @@ func readRecord(path string) (record, error) {
 	}
 	r, err := decodeRecord(text)
 	if err != nil {
-		return record{}, fmt.Errorf("%w: %s: %w; remove it once no process of the job runs here", ErrRecord, path, err)
+		return record{}, fmt.Errorf("%w: %s: %w; remove it once no process of the job runs here",
+			ErrRecord, path, err)
 	}
 	return r, nil
 }
@@ -77,15 +78,19 @@ func decodeRecord(text []byte) (record, error) {
 	switch {
 	case r.Version < RecordOldest || r.Version > recordVersion:
 		return record{}, fmt.Errorf("version %d, this agent writes %d", r.Version, recordVersion)
-	case r.Plan.Generation == 0 || len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax:
-		return record{}, fmt.Errorf("%d processes of %d ranks in generation %d", len(r.Procs), len(r.Plan.Ranks), r.Plan.Generation)
+	case r.Plan.Generation == 0 ||
+		len(r.Procs) != len(r.Plan.Ranks) ||
+		len(r.Procs) > RanksMax:
+		return record{}, fmt.Errorf("%d processes of %d ranks in generation %d",
+			len(r.Procs), len(r.Plan.Ranks), r.Plan.Generation)
 	}
 	procs := r.Procs
 	for _, o := range r.Older {
 		procs = append(procs, o.Proc)
 	}
 	if len(r.Older) > RanksMax {
-		return record{}, fmt.Errorf("%d processes of earlier generations, at most %d are possible", len(r.Older), RanksMax)
+		return record{}, fmt.Errorf("%d processes of earlier generations, at most %d are possible",
+			len(r.Older), RanksMax)
 	}
 	for _, p := range procs {
 		if p.PID < beingStarted || p.PID == 1 || p.PID > pidMax {

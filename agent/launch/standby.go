@@ -39,10 +39,11 @@ const (
 
 // Standby is the section "launch.standby".
 type Standby struct {
-	Processes int      `yaml:"processes"` // beside the ranks of a node; 0 = one where the command is falcon_torch.standby, -1 = none
-	Imports   []string `yaml:"imports"`   // modules, besides torch and what falcon_torch needs
-	FreeMb    int      `yaml:"free_mb"`   // memory that the node must have free beside them, 0 = freeDefault
-	MostMb    int      `yaml:"most_mb"`   // memory of one, 0 = mostDefault
+	// beside the ranks of a node; 0 = one where the command is falcon_torch.standby, -1 = none
+	Processes int      `yaml:"processes"`
+	Imports   []string `yaml:"imports"` // modules, besides torch and what falcon_torch needs
+	FreeMb    int      `yaml:"free_mb"` // memory that the node must have free beside them, 0 = freeDefault
+	MostMb    int      `yaml:"most_mb"` // memory of one, 0 = mostDefault
 }
 
 func (s Standby) isSet() bool {
@@ -55,13 +56,24 @@ func (c Config) checkStandby() error {
 	at, runs := c.standbyAt()
 	switch {
 	case s.Processes < -1 || s.Processes > c.NodeRanks:
-		return fmt.Errorf("launch.standby.processes is %d, it must be from -1 (none) to launch.node_ranks, %d", s.Processes, c.NodeRanks)
+		return fmt.Errorf(
+			"launch.standby.processes is %d, it must be from -1 (none) to launch.node_ranks, %d",
+			s.Processes, c.NodeRanks,
+		)
 	case s.Processes > 0 && !runs:
-		return fmt.Errorf("launch.standby: launch.command must start the script by python -m %s SCRIPT", standbyModule)
-	case s.FreeMb < 0 || s.FreeMb > memoryMax || s.MostMb < 0 || s.MostMb > memoryMax:
-		return fmt.Errorf("launch.standby: free_mb is %d and most_mb %d, they must be from 1 to %d, or 0 for %d and %d", s.FreeMb, s.MostMb, memoryMax, freeDefault, mostDefault)
+		return fmt.Errorf("launch.standby: launch.command must start the script by python -m %s SCRIPT",
+			standbyModule)
+	case s.FreeMb < 0 ||
+		s.FreeMb > memoryMax ||
+		s.MostMb < 0 ||
+		s.MostMb > memoryMax:
+		return fmt.Errorf(
+			"launch.standby: free_mb is %d and most_mb %d, they must be from 1 to %d, or 0 for %d and %d",
+			s.FreeMb, s.MostMb, memoryMax, freeDefault, mostDefault,
+		)
 	case len(s.Imports) > importsMax:
-		return fmt.Errorf("launch.standby.imports names %d modules, at most %d are possible", len(s.Imports), importsMax)
+		return fmt.Errorf("launch.standby.imports names %d modules, at most %d are possible",
+			len(s.Imports), importsMax)
 	}
 	for _, m := range s.Imports {
 		if m == "" || len(m) > argBytesMax || strings.ContainsAny(m, ", \x00") {
@@ -73,7 +85,10 @@ func (c Config) checkStandby() error {
 	}
 	for _, word := range c.Command[:at] { // they are what they are before a standby knows its rank
 		if hasPlaceholder(word) {
-			return fmt.Errorf("launch.command: %q before %s depends on the rank, which a standby does not know when it starts; set launch.standby.processes to -1, or move it behind", word, standbyModule)
+			return fmt.Errorf(
+				"launch.command: %q before %s depends on the rank, which a standby does not know when it starts; set launch.standby.processes to -1, or move it behind",
+				word, standbyModule,
+			)
 		}
 	}
 	return nil
@@ -236,7 +251,12 @@ func (l *Launcher) logReady(s standby) {
 	if mem, ok := l.sys.(Memory); ok {
 		mb, _ = mem.Resident(s.proc)
 	}
-	l.log.Info("a standby is ready to take a lost rank", slog.Int("pid", s.proc.PID), slog.Int("memory_mb", mb), slog.Duration("imports", l.pool.now().Sub(s.began)))
+	l.log.Info(
+		"a standby is ready to take a lost rank",
+		slog.Int("pid", s.proc.PID),
+		slog.Int("memory_mb", mb),
+		slog.Duration("imports", l.pool.now().Sub(s.began)),
+	)
 }
 
 // boundStandbys ends standbys where memory is short, or one takes too much or too long.
@@ -268,9 +288,11 @@ func (l *Launcher) boundStandbys(now time.Time) bool {
 		}
 		switch {
 		case known && s.mb > most:
-			l.failStandby(i, fmt.Sprintf("a standby took %d MB, launch.standby.most_mb allows %d", s.mb, most))
+			l.failStandby(i, fmt.Sprintf("a standby took %d MB, launch.standby.most_mb allows %d",
+				s.mb, most))
 		case !s.ready && now.Sub(s.began) > readyWait:
-			l.failStandby(i, fmt.Sprintf("a standby was not ready after %v: %s", readyWait, l.standbyLogHint()))
+			l.failStandby(i, fmt.Sprintf("a standby was not ready after %v: %s",
+				readyWait, l.standbyLogHint()))
 		}
 	}
 	return free >= need+l.usualMb()
@@ -296,7 +318,9 @@ func (l *Launcher) failStandby(i int, why string) {
 	l.pool.delay()
 }
 
-func (p *pool) delay() { p.backoff = min(max(2*p.backoff, backoffLeast), backoffMost) }
+func (p *pool) delay() {
+	p.backoff = min(max(2*p.backoff, backoffLeast), backoffMost)
+}
 
 func (l *Launcher) endStandby(i int, why string) {
 	s := l.pool.all[i]
@@ -306,7 +330,11 @@ func (l *Launcher) endStandby(i int, why string) {
 	l.pool.gone = append(l.pool.gone, s.proc)
 	if why != "" {
 		l.pool.why = why
-		l.log.Warn("a standby was ended", slog.Int("pid", s.proc.PID), slog.String("why", why))
+		l.log.Warn(
+			"a standby was ended",
+			slog.Int("pid", s.proc.PID),
+			slog.String("why", why),
+		)
 	}
 }
 
@@ -340,7 +368,11 @@ func (l *Launcher) newStandby(now time.Time) (standby, error) {
 	theirs := os.NewFile(uintptr(pair[1]), "standby")
 	defer theirs.Close()
 	got, err := l.sys.Start(Spec{
-		Argv: slices.Clone(l.cfg.Command), Env: l.standbyEnvironment(os.Environ()), Dir: l.workingDir(), Log: l.standbyLog(), Line: theirs,
+		Argv: slices.Clone(l.cfg.Command),
+		Env:  l.standbyEnvironment(os.Environ()),
+		Dir:  l.workingDir(),
+		Log:  l.standbyLog(),
+		Line: theirs,
 	})
 	if err != nil {
 		_ = unix.Close(pair[0])
@@ -358,7 +390,10 @@ func (l *Launcher) standbyEnvironment(base []string) []string {
 	}
 	out = slices.DeleteFunc(out, func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
-		return own[key] || hasPlaceholder(l.cfg.Env[key]) || key == standbyVariable || key == importsVariable
+		return own[key] ||
+			hasPlaceholder(l.cfg.Env[key]) ||
+			key == standbyVariable ||
+			key == importsVariable
 	})
 	out = append(out, standbyVariable+"="+standbySocket, "FALCON_NODE="+string(l.at.Node))
 	if len(l.cfg.Standby.Imports) > 0 {

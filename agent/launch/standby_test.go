@@ -26,7 +26,12 @@ type standbySystem struct {
 
 func newStandbySystem(t *testing.T) *standbySystem {
 	t.Helper()
-	s := &standbySystem{fakeSystem: newFakeSystem(), lines: map[int]int{}, free: 1 << 20, resident: 700}
+	s := &standbySystem{
+		fakeSystem: newFakeSystem(),
+		lines:      map[int]int{},
+		free:       1 << 20,
+		resident:   700,
+	}
 	t.Cleanup(func() {
 		for _, fd := range s.lines {
 			_ = unix.Close(fd)
@@ -45,7 +50,9 @@ func (s *standbySystem) Start(spec Spec) (Proc, error) {
 
 func (s *standbySystem) Free() (int, bool) { return s.free, !s.unknown }
 
-func (s *standbySystem) Resident(Proc) (int, bool) { return s.resident, true }
+func (s *standbySystem) Resident(Proc) (int, bool) {
+	return s.resident, true
+}
 
 // say is what a standby tells its agent.
 func (s *standbySystem) say(t *testing.T, pid int, text string) {
@@ -58,8 +65,14 @@ func (s *standbySystem) say(t *testing.T, pid int, text string) {
 // order is what a standby was sent, and whether a log came with it.
 func (s *standbySystem) order(t *testing.T, pid int) (standbyOrder, bool) {
 	t.Helper()
-	buf, files := make([]byte, 1<<20), make([]byte, 64)
-	n, files0, _, _, err := unix.Recvmsg(s.lines[pid], buf, files, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	buf := make([]byte, 1<<20)
+	files := make([]byte, 64)
+	n, files0, _, _, err := unix.Recvmsg(
+		s.lines[pid],
+		buf,
+		files,
+		unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC,
+	)
 	if err != nil || n == 0 {
 		return standbyOrder{}, false
 	}
@@ -90,9 +103,13 @@ func (s *standbySystem) die(pid int) {
 
 func standbyConfig(n int) Config {
 	return Config{
-		Command:   []string{"/bin/falcon-agent", "run", "--", "/bin/python", "-m", standbyModule, "train.py", "--rank={rank}", "{resume}"},
+		Command: []string{
+			"/bin/falcon-agent", "run", "--", "/bin/python", "-m", standbyModule, "train.py",
+			"--rank={rank}", "{resume}",
+		},
 		Env:       map[string]string{"MASTER_PORT": "29{generation}0", "PATH": "/bin"},
-		NodeRanks: 4, Standby: Standby{Processes: n},
+		NodeRanks: 4,
+		Standby:   Standby{Processes: n},
 	}
 }
 
@@ -111,7 +128,13 @@ func newStandbyRig(t *testing.T, cfg Config) *standbyRig {
 
 func standbyRigIn(cfg Config, sys *standbySystem, dir string) *standbyRig {
 	r := &standbyRig{sys: sys, at: time.Unix(1000, 0)}
-	r.Launcher = New(cfg, At{Node: "n1", Job: "gpt", ShmDir: dir}, filepath.Join(dir, "record"), sys, slog.New(slog.DiscardHandler))
+	r.Launcher = New(
+		cfg,
+		At{Node: "n1", Job: "gpt", ShmDir: dir},
+		filepath.Join(dir, "record"),
+		sys,
+		slog.New(slog.DiscardHandler),
+	)
 	r.pool.now = func() time.Time { return r.at }
 	return r
 }
@@ -165,7 +188,8 @@ func TestAStandbyBecomesWhatALaunchWouldStart(t *testing.T) {
 			t.Errorf("a standby is started with %s=%s", name, v)
 		}
 	}
-	if _, has := environment(started.Env)["MASTER_PORT"]; has || !slices.Contains(started.Env, standbyVariable+"=3") {
+	if _, has := environment(started.Env)["MASTER_PORT"]; has ||
+		!slices.Contains(started.Env, standbyVariable+"=3") {
 		t.Errorf("a standby is started with %v", started.Env)
 	}
 	begin(t, r.Launcher, joiners(2, 5))
@@ -179,7 +203,11 @@ func TestAStandbyBecomesWhatALaunchWouldStart(t *testing.T) {
 	is := environment(started.Env)
 	maps.Copy(is, order.Env)
 	delete(is, standbyVariable)
-	if want := environment(r.environmentFor(os.Environ(), joiners(2, 5), joiners(2, 5).Ranks[0])); !maps.Equal(is, want) {
+	if want := environment(r.environmentFor(
+		os.Environ(),
+		joiners(2, 5),
+		joiners(2, 5).Ranks[0],
+	)); !maps.Equal(is, want) {
 		t.Errorf("it has\n%v, an ordinary process\n%v", is, want)
 	}
 	r.sys.say(t, pid, `{"taken":"x"}`)
@@ -203,21 +231,36 @@ func TestAnOrdinaryProcessInPlaceOfAStandby(t *testing.T) {
 		after  func(r *standbyRig, pid int)
 		killed bool
 	}{
-		"dead before":     {before: func(r *standbyRig, pid int) { r.sys.die(pid) }},
-		"dead afterwards": {after: func(r *standbyRig, pid int) { r.sys.die(pid) }},
-		"stopped": {killed: true, after: func(r *standbyRig, _ int) {
-			r.at = r.at.Add(takeWait - time.Millisecond)
-			r.Collect()
-			if len(r.sys.killed) > 0 {
-				panic("it was not given its time")
-			}
-			r.at = r.at.Add(time.Millisecond)
+		"dead before": {before: func(r *standbyRig, pid int) {
+			r.sys.die(pid)
 		}},
-		"answers nonsense": {killed: true, after: func(r *standbyRig, pid int) { _ = unix.Send(r.sys.lines[pid], []byte("what"), 0) }},
-		"closes its socket": {killed: true, after: func(r *standbyRig, pid int) {
-			_ = unix.Close(r.sys.lines[pid])
-			delete(r.sys.lines, pid)
+		"dead afterwards": {after: func(r *standbyRig, pid int) {
+			r.sys.die(pid)
 		}},
+		"stopped": {
+			killed: true,
+			after: func(r *standbyRig, _ int) {
+				r.at = r.at.Add(takeWait - time.Millisecond)
+				r.Collect()
+				if len(r.sys.killed) > 0 {
+					panic("it was not given its time")
+				}
+				r.at = r.at.Add(time.Millisecond)
+			},
+		},
+		"answers nonsense": {
+			killed: true,
+			after: func(r *standbyRig, pid int) {
+				_ = unix.Send(r.sys.lines[pid], []byte("what"), 0)
+			},
+		},
+		"closes its socket": {
+			killed: true,
+			after: func(r *standbyRig, pid int) {
+				_ = unix.Close(r.sys.lines[pid])
+				delete(r.sys.lines, pid)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newStandbyRig(t, standbyConfig(1))
@@ -237,7 +280,8 @@ func TestAnOrdinaryProcessInPlaceOfAStandby(t *testing.T) {
 			if len(r.sys.specs) != 2 || r.State(5).PID != 102 || r.State(5).Ended {
 				t.Fatalf("%d starts, state %+v", len(r.sys.specs), r.State(5))
 			}
-			if rank := environment(r.sys.specs[1].Env)["RANK"]; rank != "5" || r.sys.specs[1].Line != nil {
+			rank := environment(r.sys.specs[1].Env)["RANK"]
+			if rank != "5" || r.sys.specs[1].Line != nil {
 				t.Errorf("an ordinary process of rank %q was started", rank)
 			}
 			r.Collect()
@@ -276,14 +320,18 @@ type slowToDie struct {
 	kills int
 }
 
-func (s *slowToDie) Kill(Proc) { s.kills++ }
+func (s *slowToDie) Kill(Proc) {
+	s.kills++
+}
 
 func TestTwoRanksAndOneStandby(t *testing.T) {
 	r := newStandbyRig(t, standbyConfig(1))
 	pid := r.readyStandby(t)
 	begin(t, r.Launcher, joiners(2, 5, 6))
 	order, _ := r.sys.order(t, pid)
-	if len(r.sys.specs) != 2 || order.Env["RANK"] != "5" || environment(r.sys.specs[1].Env)["RANK"] != "6" {
+	if len(r.sys.specs) != 2 ||
+		order.Env["RANK"] != "5" ||
+		environment(r.sys.specs[1].Env)["RANK"] != "6" {
 		t.Fatalf("order %v, %d starts", order, len(r.sys.specs))
 	}
 	if _, again := r.sys.order(t, pid); again {
@@ -315,9 +363,11 @@ func TestNoStandbyForALaunchThatIsRefused(t *testing.T) {
 // What has not said that it is a rank ends with its launch.
 func TestATakeoverEndsWithItsLaunch(t *testing.T) {
 	for name, end := range map[string]func(r *standbyRig){
-		"failed":              func(r *standbyRig) { r.End() },
-		"the next generation": func(r *standbyRig) { _ = r.Begin(joiners(3, 6), nil) },
-		"told to end":         func(r *standbyRig) { r.EndUnseen(9, nil) },
+		"failed": func(r *standbyRig) { r.End() },
+		"the next generation": func(r *standbyRig) {
+			_ = r.Begin(joiners(3, 6), nil)
+		},
+		"told to end": func(r *standbyRig) { r.EndUnseen(9, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newStandbyRig(t, standbyConfig(1))
@@ -328,7 +378,9 @@ func TestATakeoverEndsWithItsLaunch(t *testing.T) {
 				r.at = r.at.Add(takeWait)
 				r.Collect()
 			}
-			again := slices.ContainsFunc(r.sys.specs[1:], func(s Spec) bool { return environment(s.Env)["RANK"] == "5" })
+			again := slices.ContainsFunc(r.sys.specs[1:], func(s Spec) bool {
+				return environment(s.Env)["RANK"] == "5"
+			})
 			if !slices.Contains(r.sys.killed, pid) || again {
 				t.Errorf("killed %v, started again: %v", r.sys.killed, again)
 			}
@@ -369,10 +421,13 @@ func TestStandbysAndMemory(t *testing.T) {
 	pid := r.readyStandby(t)
 	r.sys.free = freeDefault - 1
 	r.keep(10*time.Second, false)
-	if got := r.Standbys(); got.Ready != 0 || !slices.Contains(r.sys.killed, pid) || !strings.Contains(got.Why, "free_mb") {
+	if got := r.Standbys(); got.Ready != 0 ||
+		!slices.Contains(r.sys.killed, pid) ||
+		!strings.Contains(got.Why, "free_mb") {
 		t.Errorf("%+v, killed %v", got, r.sys.killed)
 	}
-	r.sys.free, r.sys.unknown = 1<<20, true
+	r.sys.free = 1 << 20
+	r.sys.unknown = true
 	before := len(r.sys.specs)
 	r.keep(time.Minute, false)
 	if len(r.sys.specs) != before {
@@ -385,7 +440,8 @@ func TestAStandbyThatIsTooLargeEnds(t *testing.T) {
 	pid := r.readyStandby(t)
 	r.sys.resident = mostDefault + 1
 	r.keep(5*time.Second, false)
-	if got := r.Standbys(); !slices.Contains(r.sys.killed, pid) || !strings.Contains(got.Why, "most_mb") {
+	got := r.Standbys()
+	if !slices.Contains(r.sys.killed, pid) || !strings.Contains(got.Why, "most_mb") {
 		t.Fatalf("%+v, killed %v", got, r.sys.killed)
 	}
 	r.keep(time.Hour, false)
@@ -405,7 +461,8 @@ func TestAStandbyThatNeverComesUpIsTriedSeldom(t *testing.T) {
 	if n := len(r.sys.specs); n < 4 || n > 12 {
 		t.Errorf("%d were started within an hour", n)
 	}
-	if got := r.Standbys(); got.Ready != 0 || !strings.Contains(got.Why, "before it was ready") {
+	got := r.Standbys()
+	if got.Ready != 0 || !strings.Contains(got.Why, "before it was ready") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -438,16 +495,22 @@ func TestASpareKeepsOneForEachRank(t *testing.T) {
 
 func TestWhatAStandbyNeedsOfTheConfiguration(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"":                      func(*Config) {},
-		"must start the script": func(c *Config) { c.Command, c.Standby.Processes = []string{"/bin/train"}, 1 },
-		"depends on the rank":   func(c *Config) { c.Command = slices.Insert(c.Command, 1, "{device}") },
-		"from -1 (none) to":     func(c *Config) { c.Standby.Processes = 5 },
-		"free_mb":               func(c *Config) { c.Standby.FreeMb = -1 },
-		"no name of a module":   func(c *Config) { c.Standby.Imports = []string{"a,b"} },
+		"": func(*Config) {},
+		"must start the script": func(c *Config) {
+			c.Command = []string{"/bin/train"}
+			c.Standby.Processes = 1
+		},
+		"depends on the rank": func(c *Config) {
+			c.Command = slices.Insert(c.Command, 1, "{device}")
+		},
+		"from -1 (none) to":   func(c *Config) { c.Standby.Processes = 5 },
+		"free_mb":             func(c *Config) { c.Standby.FreeMb = -1 },
+		"no name of a module": func(c *Config) { c.Standby.Imports = []string{"a,b"} },
 	} {
 		c := standbyConfig(1)
 		change(&c)
-		if err := c.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		err := c.Check()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}

@@ -62,7 +62,11 @@ func (l *Launcher) sendOrder(s standby, r Rank) error {
 	p := l.rec.Plan
 	args := l.cfg.argumentsFor(p, r)
 	at, _ := l.cfg.standbyAt()
-	order := standbyOrder{Env: map[string]string{}, Args: args[at:], Mark: l.markValue(p, r)}
+	order := standbyOrder{
+		Env:  map[string]string{},
+		Args: args[at:],
+		Mark: l.markValue(p, r),
+	}
 	had := map[string]bool{}
 	for _, kv := range l.standbyEnvironment(os.Environ()) {
 		had[kv] = true
@@ -81,7 +85,13 @@ func (l *Launcher) sendOrder(s standby, r Rank) error {
 		return err
 	}
 	defer log.Close()
-	return unix.Sendmsg(s.line, text, unix.UnixRights(int(log.Fd())), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return unix.Sendmsg(
+		s.line,
+		text,
+		unix.UnixRights(int(log.Fd())),
+		nil,
+		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL,
+	)
 }
 
 // stepTakeovers follows standbys that were ordered to become ranks. In place of one that
@@ -93,7 +103,11 @@ func (l *Launcher) stepTakeovers() {
 		switch {
 		case r.Taken != "" && !t.ending:
 			l.dropTakeover(i)
-			l.log.Info("a standby took a rank", slog.Int("pid", t.proc.PID), slog.Int("rank", l.rec.Plan.Ranks[i].Rank))
+			l.log.Info(
+				"a standby took a rank",
+				slog.Int("pid", t.proc.PID),
+				slog.Int("rank", l.rec.Plan.Ranks[i].Rank),
+			)
 		case ended:
 			l.replaceTakeover(i, t)
 		case !open && !t.ending, l.pool.now().Sub(t.ordered) >= takeWait && !t.ending:
@@ -128,7 +142,10 @@ func (l *Launcher) endTakeovers() {
 // replaceTakeover starts an ordinary process in place of a standby that is gone.
 func (l *Launcher) replaceTakeover(i int, t *takeover) {
 	l.dropTakeover(i)
-	l.log.Warn("a standby ended before it had taken its rank: an ordinary process is started", slog.Int("pid", t.proc.PID))
+	l.log.Warn(
+		"a standby ended before it had taken its rank: an ordinary process is started",
+		slog.Int("pid", t.proc.PID),
+	)
 	delete(l.ended, t.proc)
 	l.rec.Procs[i] = Proc{}
 	if l.rec.Ended {

@@ -56,6 +56,10 @@ func (p *Prober) watchFall(o *port, r falcon.NICReading) {
 		limit = DownFor
 	}
 	if down, tell := o.fall.update(r.Active, time.Unix(0, r.AtNs), limit); tell {
-		p.cfg.Event(Event{NIC: o.name, AtNs: r.AtNs, Text: fmt.Sprintf("the link of %s has been down for %.0f s", o.device, down.Seconds())})
+		p.cfg.Event(Event{
+			NIC:  o.name,
+			AtNs: r.AtNs,
+			Text: fmt.Sprintf("the link of %s has been down for %.0f s", o.device, down.Seconds()),
+		})
 	}
 }

@@ -42,12 +42,16 @@ func TestPortsThatFall(t *testing.T) {
 	dir := s.rdma("mlx5_0", 1)
 	var got []Event
 	p := prober()
-	p.cfg.Down, p.cfg.Event = time.Nanosecond, func(e Event) { got = append(got, e) }
+	p.cfg.Down = time.Nanosecond
+	p.cfg.Event = func(e Event) { got = append(got, e) }
 	s.look(p)
 	s.put(dir+"state", "1: DOWN")
 	s.look(p)
 	s.look(p)
-	if len(got) != 1 || got[0].NIC != "n1.nic0" || got[0].AtNs == 0 || !strings.Contains(got[0].Text, "mlx5_0") {
+	if len(got) != 1 ||
+		got[0].NIC != "n1.nic0" ||
+		got[0].AtNs == 0 ||
+		!strings.Contains(got[0].Text, "mlx5_0") {
 		t.Fatalf("events %+v", got)
 	}
 	s.put(dir+"state", "4: ACTIVE")

@@ -36,7 +36,9 @@ func nearestPorts(root string, ports []*port) map[int]falcon.NIC {
 		for i := range ports {
 			switch score := gpu.proximity(at[i]); {
 			case score > how:
-				best, how, tie = i, score, false
+				best = i
+				how = score
+				tie = false
 			case score == how:
 				tie = true
 			}
@@ -99,7 +101,9 @@ func devicePath(link string) pciPlace {
 // than any.
 func (a pciPlace) proximity(b pciPlace) int {
 	steps := 0
-	for steps < len(a.path) && steps < len(b.path) && a.path[steps] == b.path[steps] {
+	for steps < len(a.path) &&
+		steps < len(b.path) &&
+		a.path[steps] == b.path[steps] {
 		steps++
 	}
 	score := 2 * steps

@@ -78,9 +78,14 @@ func (p *Prober) Latest(now time.Time) []falcon.NICReading {
 	defer p.mu.Unlock()
 	out := p.fresh
 	p.fresh = nil
-	if held := now.Sub(p.started); out == nil && !p.started.IsZero() && held >= StallMin {
+	held := now.Sub(p.started)
+	if out == nil && !p.started.IsZero() && held >= StallMin {
 		for _, n := range p.names {
-			out = append(out, falcon.NICReading{NIC: n, AtNs: now.UnixNano(), Err: fmt.Sprintf("sysfs has not answered for %.0f s", held.Seconds())})
+			out = append(out, falcon.NICReading{
+				NIC:  n,
+				AtNs: now.UnixNano(),
+				Err:  fmt.Sprintf("sysfs has not answered for %.0f s", held.Seconds()),
+			})
 		}
 	}
 	return out
@@ -110,7 +115,10 @@ func (p *Prober) Of(d falcon.Device) falcon.NIC {
 func (p *Prober) Close() {
 	close(p.stop)
 	ended := make(chan struct{})
-	go func() { p.done.Wait(); close(ended) }()
+	go func() {
+		p.done.Wait()
+		close(ended)
+	}()
 	select {
 	case <-ended:
 	case <-time.After(CloseMax): // a read that the driver holds ends with the process
@@ -143,7 +151,8 @@ func (p *Prober) readPorts() {
 	readings := make([]falcon.NICReading, 0, len(p.ports))
 	for _, o := range p.ports {
 		r := o.readPort(p.cfg.Sysfs)
-		r.AtNs, r.Emulated = clock.Now().UnixNano(), err == nil
+		r.AtNs = clock.Now().UnixNano()
+		r.Emulated = err == nil
 		readings = append(readings, r)
 		p.watchFall(o, r)
 	}
@@ -154,7 +163,8 @@ func (p *Prober) readPorts() {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.started, p.fresh = time.Time{}, readings
+	p.started = time.Time{}
+	p.fresh = readings
 	if !grown {
 		return
 	}
@@ -173,7 +183,11 @@ func (p *Prober) namePorts(found []place) (grown bool) {
 	for _, f := range found {
 		if !known[f] && len(p.ports) < PortsMax {
 			name := falcon.NIC(string(p.cfg.Node) + ".nic" + strconv.Itoa(len(p.ports)))
-			p.ports = append(p.ports, &port{place: f, name: name, meters: map[string]*meter{}})
+			p.ports = append(p.ports, &port{
+				place:  f,
+				name:   name,
+				meters: map[string]*meter{},
+			})
 			grown = true
 		}
 	}

@@ -16,7 +16,9 @@ import (
 	"github.com/failslow/falcon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // tree is a sysfs that the test writes.
 type tree struct {
@@ -24,7 +26,9 @@ type tree struct {
 	root string
 }
 
-func newTree(t *testing.T) tree { return tree{t, t.TempDir()} }
+func newTree(t *testing.T) tree {
+	return tree{t, t.TempDir()}
+}
 
 func (s tree) put(path, text string) {
 	s.t.Helper()
@@ -52,9 +56,13 @@ func (s tree) link(path, target string) {
 func (s tree) rdma(device string, from uint64) string {
 	dir := "class/infiniband/" + device + "/ports/1/"
 	for i, f := range []string{
-		"counters/port_xmit_wait", "hw_counters/np_cnp_sent", "hw_counters/rp_cnp_handled", "hw_counters/np_ecn_marked_roce_packets",
-		"hw_counters/packet_seq_err", "hw_counters/local_ack_timeout_err", "hw_counters/implied_nak_seq_err", "hw_counters/rnr_nak_retry_err", "hw_counters/roce_adp_retrans",
-		"hw_counters/out_of_sequence", "counters/link_downed", "counters/symbol_error", "counters/port_xmit_data", "counters/port_rcv_data",
+		"counters/port_xmit_wait", "hw_counters/np_cnp_sent", "hw_counters/rp_cnp_handled",
+		"hw_counters/np_ecn_marked_roce_packets",
+		"hw_counters/packet_seq_err",
+		"hw_counters/local_ack_timeout_err", "hw_counters/implied_nak_seq_err",
+		"hw_counters/rnr_nak_retry_err", "hw_counters/roce_adp_retrans",
+		"hw_counters/out_of_sequence", "counters/link_downed",
+		"counters/symbol_error", "counters/port_xmit_data", "counters/port_rcv_data",
 	} {
 		s.put(dir+f, strconv.FormatUint(from+uint64(i), 10))
 	}
@@ -70,7 +78,9 @@ func (s tree) look(p *Prober) []falcon.NICReading {
 	return p.Latest(time.Now())
 }
 
-func prober() *Prober { return &Prober{cfg: Config{Node: "n1"}} }
+func prober() *Prober {
+	return &Prober{cfg: Config{Node: "n1"}}
+}
 
 func TestReadsAPort(t *testing.T) {
 	s := newTree(t)
@@ -84,9 +94,19 @@ func TestReadsAPort(t *testing.T) {
 	at := r.AtNs
 	r.AtNs = 0
 	want := falcon.NICReading{
-		NIC: "n1.nic0", RateMbps: 400_000, Active: true, XmitWait: 1000, CNPSent: 1001, CNPHandled: 1002, ECNMarked: 1003,
-		Retransmits: 1004 + 1005 + 1006 + 1007 + 1008, OutOfSequence: 1009, LinkDowned: 1010, SymbolErrors: 1011,
-		XmitBytes: 4 * 1012, RcvBytes: 4 * 1013,
+		NIC:           "n1.nic0",
+		RateMbps:      400_000,
+		Active:        true,
+		XmitWait:      1000,
+		CNPSent:       1001,
+		CNPHandled:    1002,
+		ECNMarked:     1003,
+		Retransmits:   1004 + 1005 + 1006 + 1007 + 1008,
+		OutOfSequence: 1009,
+		LinkDowned:    1010,
+		SymbolErrors:  1011,
+		XmitBytes:     4 * 1012,
+		RcvBytes:      4 * 1013,
 	}
 	if r != want || time.Since(time.Unix(0, at)) > time.Minute {
 		t.Fatalf("got  %+v\nwant %+v", r, want)
@@ -102,7 +122,8 @@ func TestReadsAPort(t *testing.T) {
 
 func TestCountersOnlyGrow(t *testing.T) {
 	s := newTree(t)
-	dir, p := s.rdma("mlx5_0", 1000), prober()
+	dir := s.rdma("mlx5_0", 1000)
+	p := prober()
 	s.put(dir+"hw_counters/out_of_sequence", strconv.Itoa(math.MaxUint32-9))
 	s.look(p)
 	s.put(dir+"hw_counters/out_of_sequence", "10") // 32 bits in hardware: it wrapped
@@ -115,7 +136,8 @@ func TestCountersOnlyGrow(t *testing.T) {
 	if err := os.Remove(filepath.Join(s.root, dir, "hw_counters/np_cnp_sent")); err != nil {
 		t.Fatal(err)
 	}
-	if r = s.look(p)[0]; r.CNPSent != 1008 || !strings.Contains(r.Err, "np_cnp_sent") {
+	r = s.look(p)[0]
+	if r.CNPSent != 1008 || !strings.Contains(r.Err, "np_cnp_sent") {
 		t.Fatalf("CNP %d, err %q", r.CNPSent, r.Err)
 	}
 	s.put(dir+"hw_counters/np_cnp_sent", "9")
@@ -134,9 +156,12 @@ func TestCountersOnlyGrow(t *testing.T) {
 
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	s := newTree(t)
-	dir, p := s.rdma("mlx5_0", 5), prober()
+	dir := s.rdma("mlx5_0", 5)
+	p := prober()
 	for _, c := range []struct{ file, text, say string }{
-		{"rate", "fast", "rate"}, {"counters/port_xmit_wait", "N/A (no PMA)", "not offered: port_xmit_wait"}, {"state", "1: DOWN", ""},
+		{"rate", "fast", "rate"},
+		{"counters/port_xmit_wait", "N/A (no PMA)", "not offered: port_xmit_wait"},
+		{"state", "1: DOWN", ""},
 	} {
 		old, _ := os.ReadFile(filepath.Join(s.root, dir, c.file))
 		s.put(dir+c.file, c.text)
@@ -166,7 +191,8 @@ func TestWhatIsMissingIsNamed(t *testing.T) {
 }
 
 func TestNamesGoByNumberAndStay(t *testing.T) {
-	s, p := newTree(t), prober()
+	s := newTree(t)
+	p := prober()
 	for _, d := range []string{"mlx5_10", "mlx5_9", "mlx5_2"} {
 		s.rdma(d, 1)
 	}
@@ -179,17 +205,23 @@ func TestNamesGoByNumberAndStay(t *testing.T) {
 		t.Fatalf("order %v", order)
 	}
 	s.rdma("mlx5_1", 1) // plugged in later
-	if got := s.look(p); len(got) != 4 || got[3].NIC != "n1.nic3" || p.ports[3].device != "mlx5_1" {
+	got := s.look(p)
+	if len(got) != 4 || got[3].NIC != "n1.nic3" || p.ports[3].device != "mlx5_1" {
 		t.Fatalf("%v", got)
 	}
 }
 
 // Hosts without RDMA have their physical Ethernet ports.
 func TestEthernet(t *testing.T) {
-	s, p := newTree(t), prober()
+	s := newTree(t)
+	p := prober()
 	for _, d := range []string{"eth1", "eth0"} {
 		s.put("class/net/"+d+"/device/numa_node", "0")
-		for f, v := range map[string]string{"operstate": "up", "speed": "25000", "carrier_down_count": "3", "statistics/tx_bytes": "70", "statistics/rx_bytes": "80", "statistics/rx_crc_errors": "9"} {
+		for f, v := range map[string]string{
+			"operstate": "up", "speed": "25000", "carrier_down_count": "3",
+			"statistics/tx_bytes": "70", "statistics/rx_bytes": "80",
+			"statistics/rx_crc_errors": "9",
+		} {
 			s.put("class/net/"+d+"/"+f, v)
 		}
 	}
@@ -199,7 +231,13 @@ func TestEthernet(t *testing.T) {
 	if len(got) != 2 || p.ports[0].device != "eth0" {
 		t.Fatalf("%v", got)
 	}
-	if r := got[0]; !r.Active || r.RateMbps != 25000 || r.LinkDowned != 3 || r.XmitBytes != 70 || r.RcvBytes != 80 || r.SymbolErrors != 9 || r.Err != "" {
+	if r := got[0]; !r.Active ||
+		r.RateMbps != 25000 ||
+		r.LinkDowned != 3 ||
+		r.XmitBytes != 70 ||
+		r.RcvBytes != 80 ||
+		r.SymbolErrors != 9 ||
+		r.Err != "" {
 		t.Errorf("%+v", r)
 	}
 	if r := got[1]; r.Active || r.RateMbps != 0 || r.Err != "" {
@@ -240,7 +278,10 @@ func TestPortsByPCIDistance(t *testing.T) {
 	p := prober()
 	p.cfg.Of = map[falcon.Device]falcon.NIC{"n1.g1": "n1.nic7"}
 	s.look(p)
-	for device, want := range map[falcon.Device]falcon.NIC{"n1.g0": "n1.nic0", "n1.g1": "n1.nic7", "n1.g2": "n1.nic2", "n1.g3": "", "n2.g0": "", "n1.g9": ""} {
+	for device, want := range map[falcon.Device]falcon.NIC{
+		"n1.g0": "n1.nic0", "n1.g1": "n1.nic7", "n1.g2": "n1.nic2", "n1.g3": "", "n2.g0": "",
+		"n1.g9": "",
+	} {
 		if got := p.Of(device); got != want {
 			t.Errorf("%s leaves by %q, want %q", device, got, want)
 		}
@@ -275,7 +316,10 @@ func TestOpenAndClose(t *testing.T) {
 	defer p.Close()
 	until(t, func() bool { return len(p.Latest(time.Now())) == 1 })
 	s.put(dir+"hw_counters/np_cnp_sent", "77777")
-	until(t, func() bool { r := p.Latest(time.Now()); return len(r) == 1 && r[0].CNPSent == 77777 })
+	until(t, func() bool {
+		r := p.Latest(time.Now())
+		return len(r) == 1 && r[0].CNPSent == 77777
+	})
 	empty := Open(Config{Node: "n1", Sysfs: t.TempDir()})
 	defer empty.Close()
 	if r := empty.Latest(time.Now()); len(r) != 0 {
@@ -309,7 +353,9 @@ func TestAStalledReadIsEvidence(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	until(t, func() bool {
 		r := p.Latest(later)
-		return len(r) == 1 && strings.Contains(r[0].Err, "has not answered") && p.Of("n1.g0") == "n1.nic0"
+		return len(r) == 1 &&
+			strings.Contains(r[0].Err, "has not answered") &&
+			p.Of("n1.g0") == "n1.nic0"
 	})
 	w, err := os.OpenFile(file, os.O_WRONLY, 0) // the driver answers
 	if err != nil {
@@ -321,7 +367,11 @@ func TestAStalledReadIsEvidence(t *testing.T) {
 }
 
 func TestParseRate(t *testing.T) {
-	for text, want := range map[string]uint64{"2.5 Gb/sec (1X SDR)": 2500, "100 Gb/sec (4X EDR)\n": 100_000, "0 Gb/sec": 0} {
+	for text, want := range map[string]uint64{
+		"2.5 Gb/sec (1X SDR)":   2500,
+		"100 Gb/sec (4X EDR)\n": 100_000,
+		"0 Gb/sec":              0,
+	} {
 		if got, err := parseRate(text); err != nil || got != want {
 			t.Errorf("%q: %d %v", text, got, err)
 		}

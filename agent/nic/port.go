@@ -33,7 +33,14 @@ func (p place) directory(root string) string {
 	if p.port == 0 {
 		return filepath.Join(root, "class", "net", p.device)
 	}
-	return filepath.Join(root, "class", "infiniband", p.device, "ports", strconv.Itoa(p.port))
+	return filepath.Join(
+		root,
+		"class",
+		"infiniband",
+		p.device,
+		"ports",
+		strconv.Itoa(p.port),
+	)
 }
 
 func (p place) deviceDir(root string) string {
@@ -58,7 +65,8 @@ func scanPorts(root string) []place {
 		return out
 	}
 	for _, device := range listDirectory(filepath.Join(root, "class", "net")) {
-		if _, err := os.Stat(filepath.Join(root, "class", "net", device, "device")); err == nil { // else it is virtual
+		// else it is virtual
+		if _, err := os.Stat(filepath.Join(root, "class", "net", device, "device")); err == nil {
 			out = append(out, place{device: device})
 		}
 	}
@@ -83,7 +91,11 @@ func listDirectory(dir string) []string {
 func compareNatural(a, b string) int {
 	headA, numberA := splitNumber(a)
 	headB, numberB := splitNumber(b)
-	return cmp.Or(strings.Compare(headA, headB), cmp.Compare(numberA, numberB), strings.Compare(a, b))
+	return cmp.Or(
+		strings.Compare(headA, headB),
+		cmp.Compare(numberA, numberB),
+		strings.Compare(a, b),
+	)
 }
 
 func splitNumber(name string) (head string, number int) {
@@ -158,10 +170,30 @@ type field struct {
 }
 
 var infiniband = []field{
-	{"port_xmit_wait", []source{{"counters/port_xmit_wait", true, 1}}, func(r *falcon.NICReading) *uint64 { return &r.XmitWait }, false},
-	{"np_cnp_sent", []source{{"hw_counters/np_cnp_sent", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.CNPSent }, true},
-	{"rp_cnp_handled", []source{{"hw_counters/rp_cnp_handled", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.CNPHandled }, true},
-	{"np_ecn_marked_roce_packets", []source{{"hw_counters/np_ecn_marked_roce_packets", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.ECNMarked }, true},
+	{
+		"port_xmit_wait",
+		[]source{{"counters/port_xmit_wait", true, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.XmitWait },
+		false,
+	},
+	{
+		"np_cnp_sent",
+		[]source{{"hw_counters/np_cnp_sent", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.CNPSent },
+		true,
+	},
+	{
+		"rp_cnp_handled",
+		[]source{{"hw_counters/rp_cnp_handled", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.CNPHandled },
+		true,
+	},
+	{
+		"np_ecn_marked_roce_packets",
+		[]source{{"hw_counters/np_ecn_marked_roce_packets", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.ECNMarked },
+		true,
+	},
 	{"retransmits", []source{
 		{"hw_counters/packet_seq_err", true, 1},
 		{"hw_counters/local_ack_timeout_err", true, 1},
@@ -169,20 +201,65 @@ var infiniband = []field{
 		{"hw_counters/rnr_nak_retry_err", true, 1},
 		{"hw_counters/roce_adp_retrans", true, 1},
 	}, func(r *falcon.NICReading) *uint64 { return &r.Retransmits }, false},
-	{"out_of_sequence", []source{{"hw_counters/out_of_sequence", true, 1}}, func(r *falcon.NICReading) *uint64 { return &r.OutOfSequence }, false},
-	{"link_downed", []source{{"counters/link_downed", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.LinkDowned }, false},
-	{"symbol_error", []source{{"counters/symbol_error", true, 1}}, func(r *falcon.NICReading) *uint64 { return &r.SymbolErrors }, false},
-	{"port_xmit_data", []source{{"counters/port_xmit_data", false, 4}}, func(r *falcon.NICReading) *uint64 { return &r.XmitBytes }, false},
-	{"port_rcv_data", []source{{"counters/port_rcv_data", false, 4}}, func(r *falcon.NICReading) *uint64 { return &r.RcvBytes }, false},
+	{
+		"out_of_sequence",
+		[]source{{"hw_counters/out_of_sequence", true, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.OutOfSequence },
+		false,
+	},
+	{
+		"link_downed",
+		[]source{{"counters/link_downed", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.LinkDowned },
+		false,
+	},
+	{
+		"symbol_error",
+		[]source{{"counters/symbol_error", true, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.SymbolErrors },
+		false,
+	},
+	{
+		"port_xmit_data",
+		[]source{{"counters/port_xmit_data", false, 4}},
+		func(r *falcon.NICReading) *uint64 { return &r.XmitBytes },
+		false,
+	},
+	{
+		"port_rcv_data",
+		[]source{{"counters/port_rcv_data", false, 4}},
+		func(r *falcon.NICReading) *uint64 { return &r.RcvBytes },
+		false,
+	},
 }
 
 // ethernet ports count lost links, broken frames and bytes; of congestion
 // nothing that is the same with every driver.
 var ethernet = []field{
-	{"carrier_down_count", []source{{"carrier_down_count", true, 1}}, func(r *falcon.NICReading) *uint64 { return &r.LinkDowned }, false},
-	{"rx_crc_errors", []source{{"statistics/rx_crc_errors", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.SymbolErrors }, false},
-	{"tx_bytes", []source{{"statistics/tx_bytes", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.XmitBytes }, false},
-	{"rx_bytes", []source{{"statistics/rx_bytes", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.RcvBytes }, false},
+	{
+		"carrier_down_count",
+		[]source{{"carrier_down_count", true, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.LinkDowned },
+		false,
+	},
+	{
+		"rx_crc_errors",
+		[]source{{"statistics/rx_crc_errors", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.SymbolErrors },
+		false,
+	},
+	{
+		"tx_bytes",
+		[]source{{"statistics/tx_bytes", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.XmitBytes },
+		false,
+	},
+	{
+		"rx_bytes",
+		[]source{{"statistics/rx_bytes", false, 1}},
+		func(r *falcon.NICReading) *uint64 { return &r.RcvBytes },
+		false,
+	},
 }
 
 // readPort takes one reading of the port.
@@ -215,7 +292,11 @@ func (p *port) readPort(root string) falcon.NICReading {
 
 // fillReading reads every field; a counter that can't be read now keeps its value. It
 // returns the fields of which nothing was readable.
-func (p *port) fillReading(r *falcon.NICReading, value func(source) (uint64, bool), skip func(field) bool) (missing []string) {
+func (p *port) fillReading(
+	r *falcon.NICReading,
+	value func(source) (uint64, bool),
+	skip func(field) bool,
+) (missing []string) {
 	fields := infiniband
 	if p.port == 0 {
 		fields = ethernet
@@ -331,7 +412,9 @@ const rateMax = 100_000_000
 func parseRate(text string) (uint64, error) {
 	number, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	gb, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(gb >= 0 && gb*1000 <= rateMax) || !strings.HasPrefix(rest, "Gb/sec") {
+	if err != nil ||
+		!(gb >= 0 && gb*1000 <= rateMax) ||
+		!strings.HasPrefix(rest, "Gb/sec") {
 		return 0, fmt.Errorf("%w: %.40q is no rate", ErrFormat, text)
 	}
 	return uint64(gb*1000 + 0.5), nil

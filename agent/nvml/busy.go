@@ -20,7 +20,13 @@ type monitor struct {
 
 // openMonitor returns nil where the GPU has no GPM.
 func openMonitor(lib gonvml.Interface, calls symbols, d gonvml.Device) *monitor {
-	if calls.isMissing("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet", "nvmlGpmSampleFree", "nvmlGpmMetricsGet") != "" {
+	if calls.isMissing(
+		"nvmlGpmQueryDeviceSupport",
+		"nvmlGpmSampleAlloc",
+		"nvmlGpmSampleGet",
+		"nvmlGpmSampleFree",
+		"nvmlGpmMetricsGet",
+	) != "" {
 		return nil
 	}
 	if support, ret := d.GpmQueryDeviceSupport(); ret != gonvml.SUCCESS || support.IsSupportedDevice == 0 {
@@ -53,7 +59,11 @@ func (m *monitor) busySince(d gonvml.Device) (p falcon.Percent, ok bool) {
 		return 0, false
 	}
 	if m.sampled {
-		get := gonvml.GpmMetricsGetType{NumMetrics: 1, Sample1: m.was, Sample2: m.now}
+		get := gonvml.GpmMetricsGetType{
+			NumMetrics: 1,
+			Sample1:    m.was,
+			Sample2:    m.now,
+		}
 		get.Metrics[0].MetricId = uint32(gonvml.GPM_METRIC_SM_UTIL)
 		if m.lib.GpmMetricsGet(&get) != gonvml.SUCCESS {
 			return 0, false

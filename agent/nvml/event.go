@@ -12,8 +12,9 @@ import (
 
 // Bounds of events.
 const (
-	sameXidRest = 10 * time.Second // the same code of one GPU is reported again after this long, however often it comes
-	codesMax    = 64               // codes of one GPU that are remembered for it
+	// the same code of one GPU is reported again after this long, however often it comes
+	sameXidRest = 10 * time.Second
+	codesMax    = 64 // codes of one GPU that are remembered for it
 )
 
 // Event is a GPU's own report of a fault. Fatal is set where it does not go on by
@@ -39,11 +40,23 @@ func describeXid(code uint32) xidMeaning {
 
 // actions are what the driver itself asks for (field 230, recent drivers).
 var actions = map[uint64]xidMeaning{
-	uint64(gonvml.GPU_RECOVERY_ACTION_GPU_RESET):           {true, "the driver asks for a reset of the GPU"},
-	uint64(gonvml.GPU_RECOVERY_ACTION_NODE_REBOOT):         {true, "the driver asks for a reboot of the node"},
-	uint64(gonvml.GPU_RECOVERY_ACTION_DRAIN_P2P):           {false, "the driver asks to end peer-to-peer traffic of the GPU"},
-	uint64(gonvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET):     {true, "the driver asks to drain and reset the GPU"},
-	uint64(gonvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN): {true, "the driver asks to recover the IMEX domain"},
+	uint64(gonvml.GPU_RECOVERY_ACTION_GPU_RESET): {true, "the driver asks for a reset of the GPU"},
+	uint64(gonvml.GPU_RECOVERY_ACTION_NODE_REBOOT): {
+		true,
+		"the driver asks for a reboot of the node",
+	},
+	uint64(gonvml.GPU_RECOVERY_ACTION_DRAIN_P2P): {
+		false,
+		"the driver asks to end peer-to-peer traffic of the GPU",
+	},
+	uint64(gonvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): {
+		true,
+		"the driver asks to drain and reset the GPU",
+	},
+	uint64(gonvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN): {
+		true,
+		"the driver asks to recover the IMEX domain",
+	},
 }
 
 // watched is what was seen of one GPU, so that each event is reported once.
@@ -68,7 +81,13 @@ func (p *Prober) reportXid(i int, code uint32, now time.Time) {
 	}
 	p.mu.Unlock()
 	if m := describeXid(code); !again {
-		p.reportFault(Event{Device: p.gpus[i].name, AtNs: now.UnixNano(), Fatal: m.fatal, Code: int(code), Text: m.text})
+		p.reportFault(Event{
+			Device: p.gpus[i].name,
+			AtNs:   now.UnixNano(),
+			Fatal:  m.fatal,
+			Code:   int(code),
+			Text:   m.text,
+		})
 	}
 }
 
@@ -78,10 +97,20 @@ func (p *Prober) reportXid(i int, code uint32, now time.Time) {
 func (p *Prober) reportChanges(i int, r *reading) {
 	w := &p.watch[i]
 	if w.looked && r.EccFatal > w.fatal {
-		p.reportFault(Event{Device: r.Device, AtNs: r.AtNs, Fatal: true, Text: fmt.Sprintf("%d more uncorrectable ECC errors", r.EccFatal-w.fatal)})
+		p.reportFault(Event{
+			Device: r.Device,
+			AtNs:   r.AtNs,
+			Fatal:  true,
+			Text:   fmt.Sprintf("%d more uncorrectable ECC errors", r.EccFatal-w.fatal),
+		})
 	}
 	if m, asked := actions[r.action]; asked && r.action != w.action {
-		p.reportFault(Event{Device: r.Device, AtNs: r.AtNs, Fatal: m.fatal, Text: m.text})
+		p.reportFault(Event{
+			Device: r.Device,
+			AtNs:   r.AtNs,
+			Fatal:  m.fatal,
+			Text:   m.text,
+		})
 	}
 	w.looked, w.fatal, w.action = true, max(w.fatal, r.EccFatal), r.action
 }

@@ -65,7 +65,11 @@ func TestXidsAreToldOnce(t *testing.T) {
 		if len(got) != 5 { // 79, 31, 999, and 31 again at seconds 12 and 22
 			t.Fatalf("%d events %+v", len(got), got)
 		}
-		if e := got[0]; e.Device != "n1.g1" || !e.Fatal || e.Code != 79 || e.AtNs == 0 || !strings.Contains(e.Text, "bus") {
+		if e := got[0]; e.Device != "n1.g1" ||
+			!e.Fatal ||
+			e.Code != 79 ||
+			e.AtNs == 0 ||
+			!strings.Contains(e.Text, "bus") {
 			t.Errorf("event %+v", e)
 		}
 		if e := got[1]; e.Fatal || e.Code != 31 {
@@ -79,13 +83,22 @@ func TestXidsAreToldOnce(t *testing.T) {
 
 func TestGrowthOfEccErrorsAndActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, h := newSilicon(), &heard{}
+		s := newSilicon()
+		h := &heard{}
 		set := func(field uint32, n uint64) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.fields[field] = n
 		}
-		p := newProber(Config{Node: "n1", Now: time.Now, Period: time.Second, Event: h.take}, library([]*mock.Device{s.device()}))
+		p := newProber(
+			Config{
+				Node:   "n1",
+				Now:    time.Now,
+				Period: time.Second,
+				Event:  h.take,
+			},
+			library([]*mock.Device{s.device()}),
+		)
 		defer p.Close()
 		time.Sleep(3 * time.Second)
 		if got := h.all(); len(got) != 0 {
@@ -101,7 +114,12 @@ func TestGrowthOfEccErrorsAndActions(t *testing.T) {
 		set(gonvml.FI_DEV_GET_GPU_RECOVERY_ACTION, uint64(gonvml.GPU_RECOVERY_ACTION_DRAIN_P2P))
 		time.Sleep(3 * time.Second)
 		got := h.all()
-		if len(got) != 3 || !got[0].Fatal || !strings.Contains(got[0].Text, "2 more uncorrectable") || !got[1].Fatal || !strings.Contains(got[1].Text, "reset") || got[2].Fatal {
+		if len(got) != 3 ||
+			!got[0].Fatal ||
+			!strings.Contains(got[0].Text, "2 more uncorrectable") ||
+			!got[1].Fatal ||
+			!strings.Contains(got[1].Text, "reset") ||
+			got[2].Fatal {
 			t.Fatalf("events %+v", got)
 		}
 		for _, r := range p.Latest(time.Now()) {

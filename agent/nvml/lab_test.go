@@ -54,14 +54,26 @@ func TestReadsTheLabsLibrary(t *testing.T) {
 	state := labState(t)
 	t.Setenv("FALCON_LAB_STATE", state)
 	t.Setenv("FALCON_LAB_NODE", "0")
-	p := Open(Config{Node: "n0", Library: library, Period: 10 * time.Millisecond})
+	p := Open(Config{
+		Node:    "n0",
+		Library: library,
+		Period:  10 * time.Millisecond,
+	})
 	defer p.Close()
 	if p.Err() != "" || len(p.Devices()) != 2 {
 		t.Fatalf("err %q, devices %v", p.Err(), p.Devices())
 	}
 	got := await(t, p, func([]falcon.GPUReading) bool { return true })
 	g := got[1]
-	if g.Device != "n0.g1" || g.SMClockMHz != 990 || g.MaxSMClockMHz != 1980 || g.TemperatureC != 80 || g.Reasons != 0x40 || g.ThermalNs != 5_000_000 || g.PowerMw != 300_000 || g.PowerLimitMw != 700_000 || g.Err != "" {
+	if g.Device != "n0.g1" ||
+		g.SMClockMHz != 990 ||
+		g.MaxSMClockMHz != 1980 ||
+		g.TemperatureC != 80 ||
+		g.Reasons != 0x40 ||
+		g.ThermalNs != 5_000_000 ||
+		g.PowerMw != 300_000 ||
+		g.PowerLimitMw != 700_000 ||
+		g.Err != "" {
 		t.Fatalf("reading %+v", g)
 	}
 	if got[0].ThermalNs != 0 || got[0].SMClockMHz != 1980 {

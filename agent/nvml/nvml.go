@@ -96,7 +96,10 @@ func Open(cfg Config) *Prober {
 		cfg.Library = libraryName
 	}
 	if err := checkLibrary(cfg.Library); err != nil {
-		return &Prober{why: fmt.Sprintf("nvml can't be used (%v): %s", err, remedy), stop: make(chan struct{})}
+		return &Prober{
+			why:  fmt.Sprintf("nvml can't be used (%v): %s", err, remedy),
+			stop: make(chan struct{}),
+		}
 	}
 	return newProber(cfg, gonvml.New(gonvml.WithLibraryPath(cfg.Library)))
 }
@@ -116,7 +119,14 @@ func checkLibrary(path string) error {
 }
 
 func newProber(cfg Config, lib gonvml.Interface) *Prober {
-	p := &Prober{node: cfg.Node, now: cfg.Now, lib: lib, event: cfg.Event, pace: newPace(cfg.Period), stop: make(chan struct{})}
+	p := &Prober{
+		node:  cfg.Node,
+		now:   cfg.Now,
+		lib:   lib,
+		event: cfg.Event,
+		pace:  newPace(cfg.Period),
+		stop:  make(chan struct{}),
+	}
 	if p.now == nil {
 		p.now = clock.Now
 	}
@@ -136,7 +146,10 @@ func newProber(cfg Config, lib gonvml.Interface) *Prober {
 func (p *Prober) loadAndProbe(loaded chan<- struct{}) {
 	gpus, why := p.findGPUs()
 	p.mu.Lock()
-	p.gpus, p.why, p.xids, p.watch = gpus, why, make([]xid, len(gpus)), make([]watched, len(gpus))
+	p.gpus = gpus
+	p.why = why
+	p.xids = make([]xid, len(gpus))
+	p.watch = make([]watched, len(gpus))
 	p.mu.Unlock()
 	close(loaded)
 	if why != "" {
@@ -222,9 +235,14 @@ func (p *Prober) isStalled(now time.Time) []falcon.GPUReading {
 	held := now.Sub(p.started)
 	var out []falcon.GPUReading
 	for i, g := range p.gpus {
-		r := falcon.GPUReading{Device: g.name, AtNs: now.UnixNano(), Err: fmt.Sprintf("not read: nvml hangs at %s", p.gpus[p.at].name)}
+		r := falcon.GPUReading{
+			Device: g.name,
+			AtNs:   now.UnixNano(),
+			Err:    fmt.Sprintf("not read: nvml hangs at %s", p.gpus[p.at].name),
+		}
 		if i == p.at {
-			r.ProbeUs, r.Err = uint64(held.Microseconds()), fmt.Sprintf("nvml has not answered for %.0f s", held.Seconds())
+			r.ProbeUs = uint64(held.Microseconds())
+			r.Err = fmt.Sprintf("nvml has not answered for %.0f s", held.Seconds())
 		}
 		out = append(out, r)
 	}
@@ -235,7 +253,10 @@ func (p *Prober) isStalled(now time.Time) []falcon.GPUReading {
 func (p *Prober) Close() {
 	close(p.stop)
 	ended := make(chan struct{})
-	go func() { p.done.Wait(); close(ended) }()
+	go func() {
+		p.done.Wait()
+		close(ended)
+	}()
 	select {
 	case <-ended:
 		if p.Err() == "" {
@@ -293,6 +314,7 @@ func (p *Prober) readGPUs() time.Duration {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.started, p.fresh = time.Time{}, readings
+	p.started = time.Time{}
+	p.fresh = readings
 	return p.pace.nextInterval(dearest)
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/failslow/falcon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // silicon is one emulated GPU behind the library's own mock.
 type silicon struct {
@@ -32,14 +34,19 @@ type silicon struct {
 }
 
 func newSilicon() *silicon {
-	return &silicon{mhz: 1410, fields: map[uint32]uint64{
-		gonvml.FI_DEV_POWER_INSTANT: 300_000, gonvml.FI_DEV_POWER_CURRENT_LIMIT: 400_000,
-		gonvml.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            7,
-		gonvml.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       1000,
-		gonvml.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       500,
-		gonvml.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: 9,
-		gonvml.FI_DEV_ECC_SBE_VOL_TOTAL:                           3, gonvml.FI_DEV_ECC_DBE_VOL_TOTAL: 1,
-	}}
+	return &silicon{
+		mhz: 1410,
+		fields: map[uint32]uint64{
+			gonvml.FI_DEV_POWER_INSTANT:                               300_000,
+			gonvml.FI_DEV_POWER_CURRENT_LIMIT:                         400_000,
+			gonvml.FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP:            7,
+			gonvml.FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN:       1000,
+			gonvml.FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:       500,
+			gonvml.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: 9,
+			gonvml.FI_DEV_ECC_SBE_VOL_TOTAL:                           3,
+			gonvml.FI_DEV_ECC_DBE_VOL_TOTAL:                           1,
+		},
+	}
 }
 
 func (s *silicon) device() *mock.Device {
@@ -54,7 +61,9 @@ func (s *silicon) device() *mock.Device {
 			}
 			return s.mhz, s.broken
 		},
-		GetTemperatureFunc:               func(gonvml.TemperatureSensors) (uint32, gonvml.Return) { return 61, gonvml.SUCCESS },
+		GetTemperatureFunc: func(gonvml.TemperatureSensors) (uint32, gonvml.Return) {
+			return 61, gonvml.SUCCESS
+		},
 		GetCurrentClocksEventReasonsFunc: func() (uint64, gonvml.Return) { return 0x40, gonvml.SUCCESS },
 		GetPowerUsageFunc:                func() (uint32, gonvml.Return) { return 111_000, gonvml.SUCCESS },
 		GetEnforcedPowerLimitFunc:        func() (uint32, gonvml.Return) { return 222_000, gonvml.SUCCESS },
@@ -91,11 +100,15 @@ func (s *silicon) fill(v []gonvml.FieldValue) gonvml.Return {
 // library mocks libnvidia-ml with these GPUs and without the named symbols.
 func library(gpus []*mock.Device, missing ...string) *mock.Interface {
 	return &mock.Interface{
-		InitFunc:                   func() gonvml.Return { return gonvml.SUCCESS },
-		ShutdownFunc:               func() gonvml.Return { return gonvml.SUCCESS },
-		DeviceGetCountFunc:         func() (int, gonvml.Return) { return len(gpus), gonvml.SUCCESS },
-		DeviceGetHandleByIndexFunc: func(i int) (gonvml.Device, gonvml.Return) { return gpus[i], gonvml.SUCCESS },
-		EventSetCreateFunc:         func() (gonvml.EventSet, gonvml.Return) { return nil, gonvml.ERROR_NOT_SUPPORTED },
+		InitFunc:           func() gonvml.Return { return gonvml.SUCCESS },
+		ShutdownFunc:       func() gonvml.Return { return gonvml.SUCCESS },
+		DeviceGetCountFunc: func() (int, gonvml.Return) { return len(gpus), gonvml.SUCCESS },
+		DeviceGetHandleByIndexFunc: func(i int) (gonvml.Device, gonvml.Return) {
+			return gpus[i], gonvml.SUCCESS
+		},
+		EventSetCreateFunc: func() (gonvml.EventSet, gonvml.Return) {
+			return nil, gonvml.ERROR_NOT_SUPPORTED
+		},
 		ExtensionsFunc: func() gonvml.ExtendedInterface {
 			return &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
 				for _, m := range missing {
@@ -111,7 +124,10 @@ func library(gpus []*mock.Device, missing ...string) *mock.Interface {
 
 func TestReadsEverythingInOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{newSilicon().device(), newSilicon().device()}))
+		p := newProber(
+			Config{Node: "n1", Now: time.Now},
+			library([]*mock.Device{newSilicon().device(), newSilicon().device()}),
+		)
 		defer p.Close()
 		synctest.Wait()
 		got := p.Latest(time.Now())
@@ -119,9 +135,21 @@ func TestReadsEverythingInOneLook(t *testing.T) {
 			t.Fatalf("readings %v; each must come once", got)
 		}
 		want := falcon.GPUReading{
-			Device: "n1.g1", AtNs: time.Now().UnixNano(), SMClockMHz: 1410, MaxSMClockMHz: 1980, TemperatureC: 61,
-			PowerMw: 300_000, PowerLimitMw: 400_000, Reasons: 0x40, ThermalNs: 1500, PowerBrakeNs: 9, PowerCapNs: 7,
-			EccCorrected: 3, EccFatal: 1, Model: "NVIDIA H200", Busy: 98,
+			Device:        "n1.g1",
+			AtNs:          time.Now().UnixNano(),
+			SMClockMHz:    1410,
+			MaxSMClockMHz: 1980,
+			TemperatureC:  61,
+			PowerMw:       300_000,
+			PowerLimitMw:  400_000,
+			Reasons:       0x40,
+			ThermalNs:     1500,
+			PowerBrakeNs:  9,
+			PowerCapNs:    7,
+			EccCorrected:  3,
+			EccFatal:      1,
+			Model:         "NVIDIA H200",
+			Busy:          98,
 		}
 		if got[1] != want {
 			t.Fatalf("got  %+v\nwant %+v", got[1], want)
@@ -133,16 +161,36 @@ func TestReadsEverythingInOneLook(t *testing.T) {
 func TestMissingSymbolsAreNamedNotCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSilicon().device()
-		d.GetFieldValuesFunc, d.GetTemperatureFunc, d.GetCurrentClocksEventReasonsFunc = nil, nil, nil // panic when called
+		// panic when called
+		d.GetFieldValuesFunc = nil
+		d.GetTemperatureFunc = nil
+		d.GetCurrentClocksEventReasonsFunc = nil
 		d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, gonvml.Return) { return 0x8, gonvml.SUCCESS }
-		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{d}, "nvmlDeviceGetFieldValues", "nvmlDeviceGetTemperature", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlEventSet"))
+		p := newProber(
+			Config{Node: "n1", Now: time.Now},
+			library(
+				[]*mock.Device{d},
+				"nvmlDeviceGetFieldValues",
+				"nvmlDeviceGetTemperature",
+				"nvmlDeviceGetCurrentClocksEventReasons",
+				"nvmlEventSet",
+			),
+		)
 		defer p.Close()
 		synctest.Wait()
 		got := p.Latest(time.Now())[0]
-		if got.PowerMw != 111_000 || got.PowerLimitMw != 222_000 || got.Reasons != 0x8 || got.SMClockMHz != 1410 {
+		if got.PowerMw != 111_000 ||
+			got.PowerLimitMw != 222_000 ||
+			got.Reasons != 0x8 ||
+			got.SMClockMHz != 1410 {
 			t.Fatalf("reading %+v", got)
 		}
-		for _, say := range []string{"temperature: not in this library", "counters: not in this library", "thermal time: not supported", "fatal ECC errors: not supported"} {
+		for _, say := range []string{
+			"temperature: not in this library",
+			"counters: not in this library",
+			"thermal time: not supported",
+			"fatal ECC errors: not supported",
+		} {
 			if !strings.Contains(got.Err, say) {
 				t.Errorf("%q lacks %q", got.Err, say)
 			}
@@ -156,7 +204,11 @@ func TestNoLibraryIsSaid(t *testing.T) {
 		"libc.so.6":                      "is not NVML",
 	} {
 		p := Open(Config{Node: "n1", Library: library})
-		if why := p.Err(); !strings.Contains(why, say) || !strings.Contains(why, "nvml.enabled") || len(p.Devices()) != 0 || p.Latest(time.Now()) != nil {
+		why := p.Err()
+		if !strings.Contains(why, say) ||
+			!strings.Contains(why, "nvml.enabled") ||
+			len(p.Devices()) != 0 ||
+			p.Latest(time.Now()) != nil {
 			t.Errorf("%s: err %q, devices %v", library, p.Err(), p.Devices())
 		}
 		p.Close()
@@ -168,7 +220,10 @@ func TestBacksOffWhenLooksAreDear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
 		s.stall = 3 * time.Millisecond
-		p := newProber(Config{Node: "n1", Now: time.Now, Period: time.Second}, library([]*mock.Device{s.device()}))
+		p := newProber(
+			Config{Node: "n1", Now: time.Now, Period: time.Second},
+			library([]*mock.Device{s.device()}),
+		)
 		defer p.Close()
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
@@ -193,12 +248,20 @@ func TestBacksOffWhenLooksAreDear(t *testing.T) {
 func TestStallNamesTheGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
-		s.stall, s.once = 45*time.Second, true
-		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{newSilicon().device(), s.device(), newSilicon().device()}))
+		s.stall = 45 * time.Second
+		s.once = true
+		p := newProber(
+			Config{Node: "n1", Now: time.Now},
+			library([]*mock.Device{newSilicon().device(), s.device(), newSilicon().device()}),
+		)
 		defer p.Close()
 		time.Sleep(12 * time.Second)
 		got := p.Latest(time.Now())
-		if len(got) != 3 || got[1].ProbeUs < 11_000_000 || got[0].ProbeUs != 0 || got[2].ProbeUs != 0 || got[0].Err != "not read: nvml hangs at n1.g1" {
+		if len(got) != 3 ||
+			got[1].ProbeUs < 11_000_000 ||
+			got[0].ProbeUs != 0 ||
+			got[2].ProbeUs != 0 ||
+			got[0].Err != "not read: nvml hangs at n1.g1" {
 			t.Fatalf("readings %+v", got)
 		}
 		time.Sleep(time.Minute)
@@ -218,7 +281,11 @@ func TestHangingStart(t *testing.T) {
 		began := time.Now()
 		p := newProber(Config{Node: "n1", Now: time.Now}, lib)
 		defer p.Close()
-		if took := time.Since(began); took != OpenMax || !strings.Contains(p.Err(), "has not answered for 10 s") || p.Devices() != nil || p.Latest(time.Now()) != nil {
+		took := time.Since(began)
+		if took != OpenMax ||
+			!strings.Contains(p.Err(), "has not answered for 10 s") ||
+			p.Devices() != nil ||
+			p.Latest(time.Now()) != nil {
 			t.Fatalf("took %v, %q", took, p.Err())
 		}
 		time.Sleep(time.Minute)
@@ -232,7 +299,8 @@ func TestHangingStart(t *testing.T) {
 func TestStalledProbeIsEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()
-		s.stall, s.once = 45*time.Second, true
+		s.stall = 45 * time.Second
+		s.once = true
 		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{s.device()}))
 		defer p.Close()
 		time.Sleep(2 * time.Second)
@@ -241,7 +309,10 @@ func TestStalledProbeIsEvidence(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		got := p.Latest(time.Now())
-		if len(got) != 1 || got[0].Device != "n1.g0" || !strings.Contains(got[0].Err, "not answered for 12 s") || got[0].ProbeUs < 11_000_000 {
+		if len(got) != 1 ||
+			got[0].Device != "n1.g0" ||
+			!strings.Contains(got[0].Err, "not answered for 12 s") ||
+			got[0].ProbeUs < 11_000_000 {
 			t.Fatalf("readings %+v", got)
 		}
 		time.Sleep(time.Minute)
@@ -256,7 +327,8 @@ func TestFailedQueryIsNamed(t *testing.T) {
 		p := newProber(Config{Node: "n1", Now: time.Now}, library([]*mock.Device{s.device()}))
 		defer p.Close()
 		synctest.Wait()
-		if got := p.Latest(time.Now())[0]; got.Err != "SM clock: the GPU is lost" || got.TemperatureC != 61 {
+		got := p.Latest(time.Now())[0]
+		if got.Err != "SM clock: the GPU is lost" || got.TemperatureC != 61 {
 			t.Fatalf("reading %+v", got)
 		}
 	})

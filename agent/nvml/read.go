@@ -65,7 +65,12 @@ func (s symbols) isMissing(names ...string) string {
 }
 
 func (s symbols) hasEvents() bool {
-	return s.isMissing("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait", "nvmlDeviceRegisterEvents") == ""
+	return s.isMissing(
+		"nvmlEventSetCreate",
+		"nvmlEventSetFree",
+		"nvmlEventSetWait",
+		"nvmlDeviceRegisterEvents",
+	) == ""
 }
 
 // reading collects one reading and what it could not see.
@@ -92,7 +97,15 @@ func (r *reading) runQuery(symbol, what string, query func() gonvml.Return) bool
 // timedRead reads one GPU and returns how long that took.
 func (p *Prober) timedRead(g *gpu) (reading, time.Duration) {
 	begun := time.Now()
-	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: p.now().UnixNano(), MaxSMClockMHz: g.maxMHz, Model: g.model}, calls: p.calls}
+	r := reading{
+		GPUReading: falcon.GPUReading{
+			Device:        g.name,
+			AtNs:          p.now().UnixNano(),
+			MaxSMClockMHz: g.maxMHz,
+			Model:         g.model,
+		},
+		calls: p.calls,
+	}
 	r.readRemaining(g.handle)
 	r.readFields(g.handle)
 	r.readBusy(g)
@@ -165,7 +178,9 @@ func (r *reading) readFields(d gonvml.Device) {
 	for i, id := range fieldIDs {
 		v[i].FieldId = id
 	}
-	if !r.runQuery("nvmlDeviceGetFieldValues", "counters", func() gonvml.Return { return d.GetFieldValues(v[:]) }) {
+	if !r.runQuery("nvmlDeviceGetFieldValues", "counters", func() gonvml.Return {
+		return d.GetFieldValues(v[:])
+	}) {
 		v = [fieldCount]gonvml.FieldValue{}
 		for i := range v {
 			v[i].NvmlReturn = uint32(gonvml.ERROR_NOT_SUPPORTED)
@@ -221,7 +236,12 @@ func (r *reading) readEcc(d gonvml.Device, corrected, fatal gonvml.FieldValue) {
 	r.EccFatal = r.eccCount(d, fatal, gonvml.MEMORY_ERROR_TYPE_UNCORRECTED, "fatal ECC errors")
 }
 
-func (r *reading) eccCount(d gonvml.Device, v gonvml.FieldValue, kind gonvml.MemoryErrorType, what string) uint64 {
+func (r *reading) eccCount(
+	d gonvml.Device,
+	v gonvml.FieldValue,
+	kind gonvml.MemoryErrorType,
+	what string,
+) uint64 {
 	n, ok := fieldValue(v)
 	if ok {
 		return n
@@ -259,7 +279,9 @@ func fieldValue(v gonvml.FieldValue) (uint64, bool) {
 	return 0, false
 }
 
-func clamp32(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
+func clamp32(n uint64) uint32 {
+	return uint32(min(n, math.MaxUint32))
+}
 
 // describeStatus puts an NVML status in words without calling the library, which may
 // not be there.

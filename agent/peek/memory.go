@@ -60,11 +60,19 @@ func (m *Memory) Follow(now time.Time, living []Living) (unknown []Living) {
 	for _, l := range living {
 		k := m.find(l)
 		if k == nil {
-			m.known = append(m.known, Known{Path: l.Path, MadeNs: l.MadeNs, PID: l.PID, UID: l.UID, Rank: l.Rank})
-			k, m.changed = &m.known[len(m.known)-1], true
+			m.known = append(m.known, Known{
+				Path:   l.Path,
+				MadeNs: l.MadeNs,
+				PID:    l.PID,
+				UID:    l.UID,
+				Rank:   l.Rank,
+			})
+			k = &m.known[len(m.known)-1]
+			m.changed = true
 		}
 		if l.Rank >= 0 && k.Rank != l.Rank {
-			k.Rank, m.changed = l.Rank, true
+			k.Rank = l.Rank
+			m.changed = true
 		}
 		if !k.Looked {
 			unknown = append(unknown, l)
@@ -72,9 +80,12 @@ func (m *Memory) Follow(now time.Time, living []Living) (unknown []Living) {
 	}
 	for i := range m.known {
 		k := &m.known[i]
-		runs := slices.ContainsFunc(living, func(l Living) bool { return l.Path == k.Path && l.MadeNs == k.MadeNs })
+		runs := slices.ContainsFunc(living, func(l Living) bool {
+			return l.Path == k.Path && l.MadeNs == k.MadeNs
+		})
 		if !runs && k.EndedNs == 0 {
-			k.EndedNs, m.changed = now.UnixNano(), true
+			k.EndedNs = now.UnixNano()
+			m.changed = true
 		}
 	}
 	m.forgetOldest()
@@ -85,7 +96,9 @@ func (m *Memory) Follow(now time.Time, living []Living) (unknown []Living) {
 func (m *Memory) Found(l Living, streams []Stream) {
 	for i := range m.known {
 		if k := &m.known[i]; k.Path == l.Path && k.MadeNs == l.MadeNs {
-			k.Streams, k.Looked, m.changed = streams, true, true
+			k.Streams = streams
+			k.Looked = true
+			m.changed = true
 		}
 	}
 }
@@ -105,7 +118,8 @@ func (m *Memory) Save() error {
 
 func (m *Memory) find(l Living) *Known {
 	for i := range m.known {
-		if k := &m.known[i]; k.Path == l.Path && k.MadeNs == l.MadeNs && k.EndedNs == 0 {
+		k := &m.known[i]
+		if k.Path == l.Path && k.MadeNs == l.MadeNs && k.EndedNs == 0 {
 			return k
 		}
 	}
@@ -152,7 +166,9 @@ func (m *Memory) Of(rank int) []Known {
 			out = append(out, k)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Known) int { return cmp.Compare(endOrNow(b), endOrNow(a)) })
+	slices.SortStableFunc(out, func(a, b Known) int {
+		return cmp.Compare(endOrNow(b), endOrNow(a))
+	})
 	return out[:min(len(out), shownMost)]
 }
 
@@ -193,7 +209,8 @@ func (k Known) tails(proc string, files []string, lines int) []*falconv1.PeekPar
 	p := process{uid: k.UID, streams: k.Streams, endedNs: k.EndedNs}
 	if k.EndedNs == 0 {
 		if now := Streams(proc, k.PID, files); len(now) > 0 { // it may have opened another file since
-			p.pid, p.streams = k.PID, now
+			p.pid = k.PID
+			p.streams = now
 		}
 	}
 	return p.tails(proc, lines)

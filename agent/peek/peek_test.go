@@ -32,7 +32,10 @@ func read(path string, lines int) *falconv1.PeekPart {
 
 // harmless reports whether a terminal would take a line as nothing but text.
 func plainText(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r != utf8.RuneError && (!unicode.IsPrint(r) || unicode.Is(unicode.M, r)) })
+	return utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(r rune) bool {
+			return r != utf8.RuneError && (!unicode.IsPrint(r) || unicode.Is(unicode.M, r))
+		})
 }
 
 // Whatever is in a file, what comes out is bounded and printable.
@@ -74,8 +77,12 @@ func TestLongLinesAreCut(t *testing.T) {
 	long := append(bytes.Repeat([]byte("x"), 10<<20), []byte("END\n")...)
 	began := time.Now()
 	got := read(write(t, filepath.Join(dir, "one"), long), 20)
-	if len(got.Lines) != 1 || !strings.HasSuffix(got.Lines[0], "xEND") || len(got.Lines[0]) > lineBytesMost+64 || !strings.Contains(got.Note, "longer than 256 KiB") {
-		t.Errorf("%d lines, %q, the first of %d bytes", len(got.Lines), got.Note, len(got.Lines[0]))
+	if len(got.Lines) != 1 ||
+		!strings.HasSuffix(got.Lines[0], "xEND") ||
+		len(got.Lines[0]) > lineBytesMost+64 ||
+		!strings.Contains(got.Note, "longer than 256 KiB") {
+		t.Errorf("%d lines, %q, the first of %d bytes",
+			len(got.Lines), got.Note, len(got.Lines[0]))
 	}
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("took %s", took)
@@ -119,10 +126,13 @@ func TestFilesThatChange(t *testing.T) {
 	if len(lines) != 0 || err != nil || !strings.Contains(note, "cut short") {
 		t.Errorf("%q %q %v", lines, note, err)
 	}
-	if err := os.WriteFile(path, append(make([]byte, 300<<10), []byte("x\n")...), 0o600); err != nil { // a hole, as copytruncate leaves
+	// a hole, as copytruncate leaves
+	if err := os.WriteFile(path, append(make([]byte, 300<<10), []byte("x\n")...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := read(path, 5); len(got.Lines) != 1 || got.Lines[0] == "" || !strings.HasSuffix(got.Lines[0], "x") {
+	if got := read(path, 5); len(got.Lines) != 1 ||
+		got.Lines[0] == "" ||
+		!strings.HasSuffix(got.Lines[0], "x") {
 		t.Errorf("%q", got.Lines)
 	}
 	got = read(filepath.Join(dir, "absent"), 5)
@@ -134,7 +144,9 @@ func TestFilesThatChange(t *testing.T) {
 // What is no regular file of the process's user is not read, and never waited for.
 func TestOnlyOwnRegularFiles(t *testing.T) {
 	dir := t.TempDir()
-	fifo, link, own := filepath.Join(dir, "fifo"), filepath.Join(dir, "link"), write(t, filepath.Join(dir, "own"), []byte("x\n"))
+	fifo := filepath.Join(dir, "fifo")
+	link := filepath.Join(dir, "link")
+	own := write(t, filepath.Join(dir, "own"), []byte("x\n"))
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -143,12 +155,20 @@ func TestOnlyOwnRegularFiles(t *testing.T) {
 	}
 	other := tailOf("file", own, own, os.Geteuid()+1, 5, false, identity{})
 	for want, got := range map[string]*falconv1.PeekPart{
-		"a pipe to whoever":        read(fifo, 5),
-		"symbolic link":            read(link, 5),
-		"a device or terminal":     read("/dev/null", 5),
-		"a folder":                 read(dir, 5),
-		"it is not read":           other,
-		"but a device or terminal": tailOf("stdout", "/dev/zero", "/dev/zero", os.Geteuid(), 5, true, identity{}),
+		"a pipe to whoever":    read(fifo, 5),
+		"symbolic link":        read(link, 5),
+		"a device or terminal": read("/dev/null", 5),
+		"a folder":             read(dir, 5),
+		"it is not read":       other,
+		"but a device or terminal": tailOf(
+			"stdout",
+			"/dev/zero",
+			"/dev/zero",
+			os.Geteuid(),
+			5,
+			true,
+			identity{},
+		),
 	} {
 		if !strings.Contains(got.Note, want) || len(got.Lines) > 0 {
 			t.Errorf("got %q and %d lines, want %q", got.Note, len(got.Lines), want)
@@ -183,7 +203,14 @@ func TestMask(t *testing.T) {
 }
 
 func FuzzLine(f *testing.F) {
-	for _, s := range []string{"\x1b[31mred", "a\rb", "password=x", "\x1b]8;;x\x1b\\y", "\xff\x9b", strings.Repeat("é", 3000)} {
+	for _, s := range []string{
+		"\x1b[31mred",
+		"a\rb",
+		"password=x",
+		"\x1b]8;;x\x1b\\y",
+		"\xff\x9b",
+		strings.Repeat("é", 3000),
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -196,22 +223,38 @@ func FuzzLine(f *testing.F) {
 }
 
 func TestExpand(t *testing.T) {
-	env := map[string]string{"RANK": "3", "SLURM_JOB_ID": "4711", "EVIL": "../../etc/shadow", "DOTS": "..", "STAR": "*", "EMPTY": ""}
+	env := map[string]string{
+		"RANK":         "3",
+		"SLURM_JOB_ID": "4711",
+		"EVIL":         "../../etc/shadow",
+		"DOTS":         "..",
+		"STAR":         "*",
+		"EMPTY":        "",
+	}
 	for in, want := range map[string]string{
 		"/logs/{SLURM_JOB_ID}.{RANK}.out": "/logs/4711.3.out",
 		"/logs/plain":                     "/logs/plain",
-		"/logs/{EVIL}":                    "", "/logs/{DOTS}/x": "", "/logs/{STAR}": "", "/logs/{EMPTY}": "", "/logs/{NONE}": "",
+		"/logs/{EVIL}":                    "",
+		"/logs/{DOTS}/x":                  "", "/logs/{STAR}": "", "/logs/{EMPTY}": "", "/logs/{NONE}": "",
 	} {
 		if got, ok := Expand(in, env); ok != (want != "") || ok && got != want {
 			t.Errorf("%s: got %q %t, want %q", in, got, ok, want)
 		}
 	}
-	for bad, want := range map[string]string{"relative": "absolute", "/a/[": "syntax", "/a/{1}": "brace", "/a}": "brace"} {
-		if err := CheckPatterns([]string{bad}); err == nil || !strings.Contains(err.Error(), want) {
+	for bad, want := range map[string]string{
+		"relative": "absolute",
+		"/a/[":     "syntax",
+		"/a/{1}":   "brace",
+		"/a}":      "brace",
+	} {
+		err := CheckPatterns([]string{bad})
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if err := CheckPatterns([]string{"/logs/{TORCHELASTIC_RUN_ID}_*/attempt_{TORCHELASTIC_RESTART_COUNT}/{LOCAL_RANK}/stderr.log"}); err != nil {
+	if err := CheckPatterns([]string{
+		"/logs/{TORCHELASTIC_RUN_ID}_*/attempt_{TORCHELASTIC_RESTART_COUNT}/{LOCAL_RANK}/stderr.log",
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -235,12 +278,21 @@ func TestProcess(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
 	files := []string{filepath.Join(dir, "rank-{RANK}.*")}
 	look := func(pid int) []Stream { return Streams("/proc", pid, files) }
 	memory := filepath.Join(dir, "memory")
 	m := NewMemory(memory)
-	living := []Living{{Path: "p", MadeNs: 7, PID: cmd.Process.Pid, UID: os.Geteuid(), Rank: 3}}
+	living := []Living{{
+		Path:   "p",
+		MadeNs: 7,
+		PID:    cmd.Process.Pid,
+		UID:    os.Geteuid(),
+		Rank:   3,
+	}}
 	text := func(m *Memory) string {
 		var b strings.Builder
 		for _, p := range Tails("/proc", m.Of(3), files, 10) {
@@ -278,9 +330,18 @@ func TestProcess(t *testing.T) {
 	if got := text(m); !strings.Contains(got, "is not there any more") {
 		t.Errorf("without the launcher's file:\n%s", got)
 	}
-	again := []Living{{Path: "p", MadeNs: 8, PID: os.Getpid(), UID: os.Geteuid(), Rank: 3}}
+	again := []Living{{
+		Path:   "p",
+		MadeNs: 8,
+		PID:    os.Getpid(),
+		UID:    os.Geteuid(),
+		Rank:   3,
+	}}
 	m.Follow(time.Now(), again)
-	if got := text(m); !strings.Contains(got, fmt.Sprintf(`stderr of process %d before stderr.log ["bad news"]`, cmd.Process.Pid)) {
+	if got := text(
+		m,
+	); !strings.Contains(got, fmt.Sprintf(`stderr of process %d before stderr.log ["bad news"]`,
+		cmd.Process.Pid)) {
 		t.Errorf("once another process has the rank:\n%s", got)
 	}
 }
@@ -298,10 +359,15 @@ func TestPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
 	k := Known{PID: cmd.Process.Pid, UID: os.Geteuid(), Rank: 1}
 	got := Tails("/proc", []Known{k}, nil, 5)
-	if len(got) != 1 || got[0].Source != "stdout and stderr" || !strings.Contains(got[0].Note, "logs.files") {
+	if len(got) != 1 ||
+		got[0].Source != "stdout and stderr" ||
+		!strings.Contains(got[0].Note, "logs.files") {
 		t.Errorf("%v", got)
 	}
 }
@@ -309,7 +375,8 @@ func TestPipe(t *testing.T) {
 // Of a pattern, a process that has ended gets no file of the process after it.
 func TestPatternOfEnded(t *testing.T) {
 	dir := t.TempDir()
-	old, newer := write(t, filepath.Join(dir, "rank-1.0.out"), []byte("a")), write(t, filepath.Join(dir, "rank-1.2.out"), []byte("b"))
+	old := write(t, filepath.Join(dir, "rank-1.0.out"), []byte("a"))
+	newer := write(t, filepath.Join(dir, "rank-1.2.out"), []byte("b"))
 	now := time.Now()
 	for path, at := range map[string]time.Time{old: now.Add(-time.Minute), newer: now} {
 		if err := os.Chtimes(path, at, at); err != nil {
@@ -317,7 +384,9 @@ func TestPatternOfEnded(t *testing.T) {
 		}
 	}
 	pattern := filepath.Join(dir, "rank-1.*")
-	if a, b := newestMatch(pattern, 0), newestMatch(pattern, now.Add(-30*time.Second).UnixNano()); a != newer || b != old {
+	a := newestMatch(pattern, 0)
+	b := newestMatch(pattern, now.Add(-30*time.Second).UnixNano())
+	if a != newer || b != old {
 		t.Errorf("%s, %s", a, b)
 	}
 }
@@ -325,7 +394,12 @@ func TestPatternOfEnded(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	m := NewMemory(filepath.Join(t.TempDir(), "memory"))
 	for i := range 20 {
-		m.Follow(time.Unix(int64(i), 0), []Living{{Path: "p", MadeNs: int64(i), PID: i + 1, Rank: 0}})
+		m.Follow(time.Unix(int64(i), 0), []Living{{
+			Path:   "p",
+			MadeNs: int64(i),
+			PID:    i + 1,
+			Rank:   0,
+		}})
 	}
 	if n := len(m.known); n > endedMost+1 {
 		t.Errorf("%d processes of one rank", n)

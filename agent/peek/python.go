@@ -21,9 +21,13 @@ const (
 
 // askName and stackName are the files by which the Python stacks of a process are asked for and
 // given; falcon_torch has the same names.
-func askName(dir, process string) string { return filepath.Join(dir, "falcon-ask."+process) }
+func askName(dir, process string) string {
+	return filepath.Join(dir, "falcon-ask."+process)
+}
 
-func stackName(dir, process string) string { return filepath.Join(dir, "falcon-stack."+process) }
+func stackName(dir, process string) string {
+	return filepath.Join(dir, "falcon-stack."+process)
+}
 
 // Python asks a process for the stacks of its Python threads, which falcon_torch writes by a
 // thread of its own, and waits for them a moment. A process without it, or whose
@@ -33,7 +37,11 @@ func Python(dir, process string, uid int) *falconv1.PeekPart {
 	part := &falconv1.PeekPart{Source: "python"}
 	ask, out := askName(dir, process), stackName(dir, process)
 	_ = os.Remove(out) // of a request that was given up
-	f, err := os.OpenFile(ask, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o644)
+	f, err := os.OpenFile(
+		ask,
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW,
+		0o644,
+	)
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		part.Note = "can't be asked for: " + plainError(err)
 		return part
@@ -50,9 +58,14 @@ func Python(dir, process string, uid int) *falconv1.PeekPart {
 			continue
 		}
 		got := tailOf("python", out, "", uid, pythonLines, false, identity{})
-		got.Path, got.ChangedUnixNs, got.Bytes = "", 0, 0
+		got.Path = ""
+		got.ChangedUnixNs = 0
+		got.Bytes = 0
 		return got
 	}
-	part.Note = fmt.Sprintf("no answer within %s: the process runs without falcon_torch's adapter, or its interpreter is inside a call that holds the lock (GIL)", pythonWithin)
+	part.Note = fmt.Sprintf(
+		"no answer within %s: the process runs without falcon_torch's adapter, or its interpreter is inside a call that holds the lock (GIL)",
+		pythonWithin,
+	)
 	return part
 }

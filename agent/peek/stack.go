@@ -50,7 +50,8 @@ func Threads(proc string, pid int, now func() time.Time) *falconv1.PeekPart {
 	hidden := false
 	for _, id := range ids {
 		if now().After(deadline) {
-			part.Note = fmt.Sprintf("the first %d of %d threads: the others took too long", len(all), len(ids))
+			part.Note = fmt.Sprintf("the first %d of %d threads: the others took too long",
+				len(all), len(ids))
 			break
 		}
 		t, noStack, ok := readThread(dir, id)
@@ -151,7 +152,12 @@ func describeThreads(all []thread, main int) []string {
 	var groups []group
 	for _, t := range all {
 		i := slices.IndexFunc(groups, func(g group) bool {
-			return g.id != main && t.id != main && g.name == t.name && g.state == t.state && g.wchan == t.wchan && g.calls == t.calls
+			return g.id != main &&
+				t.id != main &&
+				g.name == t.name &&
+				g.state == t.state &&
+				g.wchan == t.wchan &&
+				g.calls == t.calls
 		})
 		if i < 0 {
 			groups = append(groups, group{t, 0})
@@ -160,7 +166,10 @@ func describeThreads(all []thread, main int) []string {
 		groups[i].count++
 	}
 	slices.SortStableFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(boolInt(b.id == main), boolInt(a.id == main)), cmp.Compare(b.count, a.count))
+		return cmp.Or(
+			cmp.Compare(boolInt(b.id == main), boolInt(a.id == main)),
+			cmp.Compare(b.count, a.count),
+		)
 	})
 	var out []string
 	for _, g := range groups[:min(len(groups), groupsMost)] {

@@ -14,7 +14,9 @@ import (
 // Where the threads of a real process stand: this one's own.
 func TestThreads(t *testing.T) {
 	part := Threads("/proc", os.Getpid(), time.Now)
-	if len(part.Lines) == 0 || !strings.HasPrefix(part.Lines[0], "main thread ") || !strings.Contains(part.Lines[0], "(") {
+	if len(part.Lines) == 0 ||
+		!strings.HasPrefix(part.Lines[0], "main thread ") ||
+		!strings.Contains(part.Lines[0], "(") {
 		t.Errorf("%q %s", part.Lines, part.Note)
 	}
 	for _, l := range part.Lines {
@@ -22,7 +24,8 @@ func TestThreads(t *testing.T) {
 			t.Errorf("%q", l)
 		}
 	}
-	if got := Threads("/proc", 1<<22+1, time.Now); got.Note != "the process has just ended" || len(got.Lines) > 0 {
+	got := Threads("/proc", 1<<22+1, time.Now)
+	if got.Note != "the process has just ended" || len(got.Lines) > 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -36,11 +39,16 @@ func TestThreadsFromFiles(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for file, text := range map[string]string{"status": "Name:\t" + name + "\nState:\t" + state + "\n", "wchan": wchan, "stack": stack} {
+		for file, text := range map[string]string{
+			"status": "Name:\t" + name + "\nState:\t" + state + "\n",
+			"wchan":  wchan,
+			"stack":  stack,
+		} {
 			write(t, filepath.Join(dir, file), []byte(text))
 		}
 	}
-	put("7", "python", "D (disk sleep)", "nv_wait", "[<0>] nv_wait+0x1/0x2 [nvidia]\n[<0>] do_syscall_64+0x3/0x4\n")
+	put("7", "python", "D (disk sleep)", "nv_wait",
+		"[<0>] nv_wait+0x1/0x2 [nvidia]\n[<0>] do_syscall_64+0x3/0x4\n")
 	put("9", "pt_nccl\x1b[2Jw", "S (sleeping)", "futex_do_wait", "")
 	put("10", "pt_nccl\x1b[2Jw", "S (sleeping)", "futex_do_wait", "")
 	put("11", "falcon-hook", "R (running)", "0", "")
@@ -53,7 +61,10 @@ func TestThreadsFromFiles(t *testing.T) {
 		t.Errorf("got\n%s", strings.Join(got.Lines, "\n"))
 	}
 	at := time.Unix(0, 0)
-	slow := Threads(proc, 7, func() time.Time { at = at.Add(stackWithin); return at })
+	slow := Threads(proc, 7, func() time.Time {
+		at = at.Add(stackWithin)
+		return at
+	})
 	if !strings.Contains(slow.Note, "the first 1 of 4 threads") {
 		t.Errorf("%v", slow)
 	}
@@ -91,7 +102,10 @@ all_reduce_that_hangs()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	buf := make([]byte, 6)
 	if _, err := out.Read(buf); err != nil {
 		t.Fatal(err)
@@ -120,7 +134,9 @@ func TestPythonStackWithLockHeld(t *testing.T) {
 	dir, pid := pythonHangs(t, "PyDLL")
 	began := time.Now()
 	got := Python(dir, nameOf(pid), os.Geteuid())
-	if len(got.Lines) > 0 || !strings.Contains(got.Note, "GIL") || time.Since(began) > pythonWithin+time.Second {
+	if len(got.Lines) > 0 ||
+		!strings.Contains(got.Note, "GIL") ||
+		time.Since(began) > pythonWithin+time.Second {
 		t.Errorf("%q %s after %s", got.Lines, got.Note, time.Since(began))
 	}
 }
@@ -135,7 +151,8 @@ func TestPythonStackOfAnother(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		_ = os.Symlink("/etc/passwd", stackName(dir, "7"))
 	}()
-	if got := Python(dir, "7", os.Geteuid()); len(got.Lines) > 0 || !strings.Contains(got.Note, "symbolic link") {
+	got := Python(dir, "7", os.Geteuid())
+	if len(got.Lines) > 0 || !strings.Contains(got.Note, "symbolic link") {
 		t.Errorf("%v", got)
 	}
 }

@@ -37,10 +37,17 @@ func Streams(proc string, pid int, files []string) []Stream {
 	var out []Stream
 	for fd, source := range map[int]string{1: "stdout", 2: "stderr"} {
 		if path, err := os.Readlink(fdPath(proc, pid, fd)); err == nil {
-			out = append(out, Stream{Source: source, Path: path, File: fileAt(fdPath(proc, pid, fd))})
+			out = append(out, Stream{
+				Source: source,
+				Path:   path,
+				File:   fileAt(fdPath(proc, pid, fd)),
+			})
 		}
 	}
-	slices.SortFunc(out, func(a, b Stream) int { return strings.Compare(b.Source, a.Source) }) // stdout first
+	// stdout first
+	slices.SortFunc(out, func(a, b Stream) int {
+		return strings.Compare(b.Source, a.Source)
+	})
 	if len(out) == 2 && out[0].Path == out[1].Path {
 		out[0].Source, out = "stdout and stderr", out[:1]
 	}
@@ -86,7 +93,8 @@ func environOf(proc string, pid int) map[string]string {
 
 var (
 	variable = regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-	harmless = regexp.MustCompile(`^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$`) // no folder above, no pattern
+	// no folder above, no pattern
+	harmless = regexp.MustCompile(`^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 )
 
 // Expand puts a process's environment into a pattern. False where a variable is missing, or
@@ -111,14 +119,17 @@ func newestMatch(pattern string, endedNs int64) string {
 		return pattern
 	}
 	found, _ := filepath.Glob(pattern) // the configuration was checked
-	best, newest := pattern, int64(-1)
+	best := pattern
+	newest := int64(-1)
 	for _, path := range found[:min(len(found), matchesMost)] {
 		var st unix.Stat_t
-		if unix.Lstat(path, &st) != nil || endedNs > 0 && st.Mtim.Nano() > endedNs+lateMost.Nanoseconds() {
+		if unix.Lstat(path, &st) != nil ||
+			endedNs > 0 && st.Mtim.Nano() > endedNs+lateMost.Nanoseconds() {
 			continue
 		}
 		if st.Mtim.Nano() > newest {
-			best, newest = path, st.Mtim.Nano()
+			best = path
+			newest = st.Mtim.Nano()
 		}
 	}
 	return best
@@ -155,9 +166,21 @@ func (p process) tailOfStream(proc string, s Stream, lines int) *falconv1.PeekPa
 		if s.Source == "stderr" {
 			fd = 2
 		}
-		return tailOf(s.Source, fdPath(proc, p.pid, fd), s.Path, p.uid, lines, true, identity{})
+		return tailOf(
+			s.Source,
+			fdPath(proc, p.pid, fd),
+			s.Path,
+			p.uid,
+			lines,
+			true,
+			identity{},
+		)
 	case s.File == identity{}:
-		return &falconv1.PeekPart{Source: s.Source, Path: printable(s.Path), Note: "was not a file: what went there is not kept by this node"}
+		return &falconv1.PeekPart{
+			Source: s.Source,
+			Path:   printable(s.Path),
+			Note:   "was not a file: what went there is not kept by this node",
+		}
 	}
 	return tailOf(s.Source, s.Path, s.Path, p.uid, lines, false, s.File)
 }

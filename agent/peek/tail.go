@@ -50,9 +50,14 @@ func openRegular(path string, uid int, follow bool) (*os.File, unix.Stat_t, erro
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return nil, st, fmt.Errorf("%w but %s", errType, typeName(st.Mode))
 	case int(st.Uid) != uid:
-		return nil, st, fmt.Errorf("belongs to user %d and the process to user %d: it is not read", st.Uid, uid)
+		return nil, st, fmt.Errorf("belongs to user %d and the process to user %d: it is not read",
+			st.Uid, uid)
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(at), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	fd, err := unix.Open(
+		"/proc/self/fd/"+strconv.Itoa(at),
+		unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY,
+		0,
+	)
 	if err != nil {
 		return nil, st, err
 	}
@@ -125,14 +130,19 @@ func tailOf(source, path, shown string, uid, lines int, follow bool, was identit
 	case err != nil:
 		part.Note = "can't be read: " + plainError(err)
 	case was != identity{} && was != identityOf(st):
-		part.Note = joinNotes("the file was replaced since the process began: these lines may be another's", part.Note)
+		part.Note = joinNotes(
+			"the file was replaced since the process began: these lines may be another's",
+			part.Note,
+		)
 	case st.Size == 0:
 		part.Note = "nothing was printed"
 	}
 	return part
 }
 
-func identityOf(st unix.Stat_t) identity { return identity{st.Dev, st.Ino} }
+func identityOf(st unix.Stat_t) identity {
+	return identity{st.Dev, st.Ino}
+}
 
 func joinNotes(first, second string) string {
 	if second == "" {
@@ -143,8 +153,10 @@ func joinNotes(first, second string) string {
 
 func whyNot(err error, st unix.Stat_t) string {
 	switch {
-	case errors.Is(err, errType) && (st.Mode&unix.S_IFMT == unix.S_IFIFO || st.Mode&unix.S_IFMT == unix.S_IFSOCK):
-		return err.Error() + " to whoever started the process: name the file that keeps it with logs.files in the agent's configuration"
+	case errors.Is(err, errType) &&
+		(st.Mode&unix.S_IFMT == unix.S_IFIFO || st.Mode&unix.S_IFMT == unix.S_IFSOCK):
+		return err.Error() +
+			" to whoever started the process: name the file that keeps it with logs.files in the agent's configuration"
 	case errors.Is(err, fs.ErrPermission):
 		return "the agent may not read it: run the agent as the process's user, or as root"
 	case errors.Is(err, fs.ErrNotExist):

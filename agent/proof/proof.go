@@ -88,10 +88,14 @@ func NewProver(proc string) *Prover {
 func (p *Prover) PIDNs() uint64 { return p.pidNs }
 
 // SeesAll reports whether every process of the machine has a number here.
-func (p *Prover) SeesAll() bool { return p.own && p.whole && p.pidNs == initialPIDNs }
+func (p *Prover) SeesAll() bool {
+	return p.own && p.whole && p.pidNs == initialPIDNs
+}
 
 // Renew forgets which processes there are, so that the next search looks again.
-func (p *Prover) Renew() { p.inner = nil }
+func (p *Prover) Renew() {
+	p.inner = nil
+}
 
 // Find looks for the process of a claim. The reason is of Unproven alone.
 func (p *Prover) Find(c Claim) (Process, Outcome, falcon.UnprovenReason) {

@@ -30,7 +30,16 @@ func mapped(t *testing.T, p *Prover) Claim {
 		t.Fatal(err)
 	}
 	self, _ := p.running(os.Getpid())
-	return Claim{PID: os.Getpid(), Start: self.Start, PIDNs: p.pidNs, TimeNs: p.timeNs, Boot: p.boot, Dev: st.Dev, Ino: st.Ino, UID: uint32(os.Getuid())}
+	return Claim{
+		PID:    os.Getpid(),
+		Start:  self.Start,
+		PIDNs:  p.pidNs,
+		TimeNs: p.timeNs,
+		Boot:   p.boot,
+		Dev:    st.Dev,
+		Ino:    st.Ino,
+		UID:    uint32(os.Getuid()),
+	}
 }
 
 func TestEachPartOfAClaimCounts(t *testing.T) {
@@ -40,15 +49,29 @@ func TestEachPartOfAClaimCounts(t *testing.T) {
 		want   falcon.UnprovenReason
 		found  bool
 	}{
-		"whole":           {func(*Claim) {}, falcon.UnprovenNone, true},
-		"older hook":      {func(c *Claim) { c.Start, c.PIDNs, c.TimeNs, c.Boot = 0, 0, 0, "" }, falcon.UnprovenNone, true},
-		"another start":   {func(c *Claim) { c.Start++ }, falcon.UnprovenNone, false},
-		"another clock":   {func(c *Claim) { c.Start++; c.TimeNs++ }, falcon.UnprovenNone, true},
-		"another number":  {func(c *Claim) { c.PID = os.Getppid() }, falcon.UnprovenNone, false},
-		"another file":    {func(c *Claim) { c.Ino++ }, falcon.UnprovenNone, false},
-		"another's file":  {func(c *Claim) { c.UID = 54321 }, falcon.UnprovenForged, false},
-		"root's file":     {func(c *Claim) { c.UID = 0 }, falcon.UnprovenNone, true},
-		"only a name":     {func(c *Claim) { c.Start, c.PIDNs, c.Ino = 0, 0, 0 }, falcon.UnprovenUnreadable, false},
+		"whole": {func(*Claim) {}, falcon.UnprovenNone, true},
+		"older hook": {func(c *Claim) {
+			c.Start = 0
+			c.PIDNs = 0
+			c.TimeNs = 0
+			c.Boot = ""
+		}, falcon.UnprovenNone, true},
+		"another start": {func(c *Claim) { c.Start++ }, falcon.UnprovenNone, false},
+		"another clock": {func(c *Claim) {
+			c.Start++
+			c.TimeNs++
+		}, falcon.UnprovenNone, true},
+		"another number": {func(c *Claim) {
+			c.PID = os.Getppid()
+		}, falcon.UnprovenNone, false},
+		"another file":   {func(c *Claim) { c.Ino++ }, falcon.UnprovenNone, false},
+		"another's file": {func(c *Claim) { c.UID = 54321 }, falcon.UnprovenForged, false},
+		"root's file":    {func(c *Claim) { c.UID = 0 }, falcon.UnprovenNone, true},
+		"only a name": {func(c *Claim) {
+			c.Start = 0
+			c.PIDNs = 0
+			c.Ino = 0
+		}, falcon.UnprovenUnreadable, false},
 		"other namespace": {func(c *Claim) { c.PIDNs++ }, falcon.UnprovenNone, false},
 	} {
 		claim := mapped(t, p)

@@ -51,7 +51,8 @@ func Decode(b []byte, head any) ([][]byte, error) {
 		return nil, fmt.Errorf("%w: it does not start as one", ErrDamaged)
 	}
 	body := b[sealBytes:]
-	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[len(magic):sealBytes]) {
+	sum := sha256.Sum256(body)
+	if !bytes.Equal(sum[:], b[len(magic):sealBytes]) {
 		return nil, fmt.Errorf("%w: its checksum is wrong", ErrDamaged)
 	}
 	parts, err := split(body)

@@ -33,7 +33,11 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 	var h head
 	parts, err := Load(path, 1000, &h)
-	if err != nil || h != (head{"n1", 7}) || len(parts) != 3 || string(parts[2]) != "ccc" || len(parts[1]) != 0 {
+	if err != nil ||
+		h != (head{"n1", 7}) ||
+		len(parts) != 3 ||
+		string(parts[2]) != "ccc" ||
+		len(parts[1]) != 0 {
 		t.Fatalf("%+v %q %v", h, parts, err)
 	}
 	if _, err := Load(path, 20, &h); !errors.Is(err, ErrDamaged) {

@@ -61,7 +61,8 @@ const (
 	BoundStatic   Bound = boundStatic
 	BoundDlsym    Bound = boundDlsym
 	BoundBypassed Bound = boundBypassed // NCCL is in the process, and what calls it passes by the hook
-	BoundProfiler Bound = boundProfiler // NCCL has loaded the profiler plug-in: calls are seen, none can be held
+	// NCCL has loaded the profiler plug-in: calls are seen, none can be held
+	BoundProfiler Bound = boundProfiler
 )
 
 func (b Bound) String() string {
@@ -93,4 +94,6 @@ const (
 )
 
 // Unseen reports whether there is traffic without a call of every rank that takes part.
-func (t Traffic) Unseen() bool { return t&(TrafficDevice|TrafficOneSided) != 0 }
+func (t Traffic) Unseen() bool {
+	return t&(TrafficDevice|TrafficOneSided) != 0
+}

@@ -30,7 +30,8 @@ func MonoNs() int64 {
 // readClock refreshes the conversion; absurd calibrations keep the last good one.
 func (p *Process) readClock() error {
 	m := p.mem
-	startTicks, startMono := m.readUint64(hdrStartTicks), m.readUint64(hdrStartMonoNs)
+	startTicks := m.readUint64(hdrStartTicks)
+	startMono := m.readUint64(hdrStartMonoNs)
 	p.clock.unixOffsetNs = m.readInt64(hdrStartUnixNs) - int64(startMono)
 	if !p.tsc {
 		p.clock.tickNs = 1
@@ -44,7 +45,9 @@ func (p *Process) readClock() error {
 	if rate < minTickNs || rate > maxTickNs {
 		return p.clockError()
 	}
-	p.clock.ticks, p.clock.monoNs, p.clock.tickNs = ticks, mono, rate
+	p.clock.ticks = ticks
+	p.clock.monoNs = mono
+	p.clock.tickNs = rate
 	return nil
 }
 
@@ -52,7 +55,8 @@ func (p *Process) clockError() error {
 	if p.clock.tickNs > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has no usable clock calibration; remove the file if its process is gone", ErrCorrupt, p.path)
+	return fmt.Errorf("%w: %s has no usable clock calibration; remove the file if its process is gone",
+		ErrCorrupt, p.path)
 }
 
 func (p *Process) calibration() (ticks, mono uint64, ok bool) {
@@ -73,4 +77,6 @@ func (c *clock) ticksToMono(ticks uint64) int64 {
 // UnixNs turns CLOCK_MONOTONIC ns of this machine into Unix ns, by the pair of
 // readings at the process's start. For display: later steps of the wall clock
 // are not followed.
-func (p *Process) UnixNs(monoNs int64) int64 { return monoNs + p.clock.unixOffsetNs }
+func (p *Process) UnixNs(monoNs int64) int64 {
+	return monoNs + p.clock.unixOffsetNs
+}

@@ -52,7 +52,8 @@ type Elastic struct {
 type Declared struct {
 	TP, DP, PP int              // 0 = unknown
 	NCCL       nccl.Environment // what bounds NCCL's choices
-	Mesh       string           // the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
+	// the same by dimensions (falcon.ParseMesh), as the process wrote it; "" = none
+	Mesh string
 }
 
 // Commitment is the newest order that a rank has voted for; Order 0 is none.
@@ -65,7 +66,12 @@ type Commitment struct {
 
 // Committed is the newest order that the rank has voted for.
 func (c Control) Committed() Commitment {
-	return Commitment{Order: c.CommittedOrder, Iteration: c.CommittedIteration, Status: c.CommittedStatus, Resume: c.ResumeIteration}
+	return Commitment{
+		Order:     c.CommittedOrder,
+		Iteration: c.CommittedIteration,
+		Status:    c.CommittedStatus,
+		Resume:    c.ResumeIteration,
+	}
 }
 
 // Control reads the hook's half of the control block.
@@ -74,26 +80,53 @@ func (p *Process) Control() (c Control) {
 	return c
 }
 
-func (p *Process) controlBlock() image { return p.mem[p.control : p.control+controlBytes] }
+func (p *Process) controlBlock() image {
+	return p.mem[p.control : p.control+controlBytes]
+}
 
 func (m image) readControl() Control {
 	return Control{
-		HeartbeatNs: m.readInt64(ctlHeartbeatNs), Iteration: m.readInt64(ctlIteration), StepTag: m.readInt64(ctlStepTag),
-		IterationStartNs: m.readInt64(ctlIterationStartNs), MarksWritten: m.readUint64(ctlIterationsDone),
-		CommittedOrder: m.readUint64(ctlCommittedOrder), CommittedIteration: m.readInt64(ctlCommittedIteration),
-		CommittedStatus: m.readInt32(ctlCommittedStatus), MicroBatches: clampSize(m.readInt32(ctlMicroBatches)),
+		HeartbeatNs:        m.readInt64(ctlHeartbeatNs),
+		Iteration:          m.readInt64(ctlIteration),
+		StepTag:            m.readInt64(ctlStepTag),
+		IterationStartNs:   m.readInt64(ctlIterationStartNs),
+		MarksWritten:       m.readUint64(ctlIterationsDone),
+		CommittedOrder:     m.readUint64(ctlCommittedOrder),
+		CommittedIteration: m.readInt64(ctlCommittedIteration),
+		CommittedStatus:    m.readInt32(ctlCommittedStatus),
+		MicroBatches:       clampSize(m.readInt32(ctlMicroBatches)),
 		Declared: Declared{
-			TP: clampSize(m.readInt32(ctlTP)), DP: clampSize(m.readInt32(ctlDP)), PP: clampSize(m.readInt32(ctlPP)), Mesh: m.readMesh(), NCCL: m.readEnvironment(),
+			TP:   clampSize(m.readInt32(ctlTP)),
+			DP:   clampSize(m.readInt32(ctlDP)),
+			PP:   clampSize(m.readInt32(ctlPP)),
+			Mesh: m.readMesh(),
+			NCCL: m.readEnvironment(),
 		},
-		Described: m.readUint32(ctlDescribeSeq), TimingsWritten: m.readUint64(ctlTimingHead), TimingsLost: m.readUint64(ctlTimingLost),
-		RecordsLost: m.readUint64(ctlRecordsLost), Coverage: m.readUint32(ctlCoverage), ProfileDone: m.readUint32(ctlProfileDone),
-		PausedNs: m.readInt64(ctlPausedNs), TestWorkspace: m.readUint64(ctlTestWorkspace),
-		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0), Generation: m.readUint64(ctlGeneration),
-		GenerationNow: m.readUint64(ctlGenerationNow), SuspendWanted: m.readUint64(ctlSuspendGeneration),
-		WaitingSinceNs: max(m.readInt64(ctlWaitingSinceNs), 0), Ended: m.exitMark(ctlEndedNs, ctlEndedStatus),
-		Elastic:   Elastic{Restarts: clampSize(int32(m.readUint32(ctlElasticRestarts))), Parent: clampSize(int32(m.readUint32(ctlElasticParent)))},
-		Bound:     Binding{How: Bound(m.readUint32(ctlBound)), NCCL: int(m.readUint32(ctlNcclVersion))},
-		Suspended: m.readUint64(ctlSuspendedGeneration), SuspendedNs: max(m.readInt64(ctlSuspendedNs), 0), RejoinOrdered: m.readUint64(ctlRejoinID),
+		Described:       m.readUint32(ctlDescribeSeq),
+		TimingsWritten:  m.readUint64(ctlTimingHead),
+		TimingsLost:     m.readUint64(ctlTimingLost),
+		RecordsLost:     m.readUint64(ctlRecordsLost),
+		Coverage:        m.readUint32(ctlCoverage),
+		ProfileDone:     m.readUint32(ctlProfileDone),
+		PausedNs:        m.readInt64(ctlPausedNs),
+		TestWorkspace:   m.readUint64(ctlTestWorkspace),
+		ResumeIteration: max(m.readInt64(ctlResumeIteration), 0),
+		Generation:      m.readUint64(ctlGeneration),
+		GenerationNow:   m.readUint64(ctlGenerationNow),
+		SuspendWanted:   m.readUint64(ctlSuspendGeneration),
+		WaitingSinceNs:  max(m.readInt64(ctlWaitingSinceNs), 0),
+		Ended:           m.exitMark(ctlEndedNs, ctlEndedStatus),
+		Elastic: Elastic{
+			Restarts: clampSize(int32(m.readUint32(ctlElasticRestarts))),
+			Parent:   clampSize(int32(m.readUint32(ctlElasticParent))),
+		},
+		Bound: Binding{
+			How:  Bound(m.readUint32(ctlBound)),
+			NCCL: int(m.readUint32(ctlNcclVersion)),
+		},
+		Suspended:     m.readUint64(ctlSuspendedGeneration),
+		SuspendedNs:   max(m.readInt64(ctlSuspendedNs), 0),
+		RejoinOrdered: m.readUint64(ctlRejoinID),
 	}
 }
 
@@ -103,7 +136,8 @@ func (m image) readEnvironment() nccl.Environment {
 		return nccl.Environment{}
 	}
 	return nccl.Environment{
-		Algo: printableName(m.copyName(ctlNcclAlgo)), Proto: printableName(m.copyName(ctlNcclProto)),
+		Algo:     printableName(m.copyName(ctlNcclAlgo)),
+		Proto:    printableName(m.copyName(ctlNcclProto)),
 		Channels: uint8(min(m.readUint32(ctlNcclChannels), math.MaxUint8)),
 	}
 }
@@ -115,7 +149,9 @@ func (m image) readMesh() string {
 		return ""
 	}
 	text := ""
-	if !m.readConsistent(ctlMeshSeq, func() { text = m.readText(ctlMesh, meshBytes) }) {
+	if !m.readConsistent(ctlMeshSeq, func() {
+		text = m.readText(ctlMesh, meshBytes)
+	}) {
 		return ""
 	}
 	return text
@@ -173,7 +209,11 @@ func (p *Process) markAt(k uint64) (m Mark, ok bool) {
 	if w.readUint64(markSeq) != k+1 {
 		return m, false
 	}
-	m = Mark{Iteration: w.readInt64(markIteration), StartNs: w.readInt64(markStartNs), PausedNs: w.readInt64(markPausedNs)}
+	m = Mark{
+		Iteration: w.readInt64(markIteration),
+		StartNs:   w.readInt64(markStartNs),
+		PausedNs:  w.readInt64(markPausedNs),
+	}
 	return m, w.readUint64(markSeq) == k+1
 }
 

@@ -41,7 +41,12 @@ func FileJob(job string) string {
 	}
 	b := []byte(job[:min(len(job), nameBytes-1)])
 	for i, c := range b {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
+		if !('a' <= c && c <= 'z' ||
+			'A' <= c && c <= 'Z' ||
+			'0' <= c && c <= '9' ||
+			c == '.' ||
+			c == '_' ||
+			c == '-') {
 			b[i] = '_'
 		}
 	}
@@ -50,7 +55,8 @@ func FileJob(job string) string {
 
 // Remove deletes a stale file; one that is gone already is fine.
 func (e Entry) Remove() error {
-	if err := os.Remove(e.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(e.Path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("ring: cannot remove the file of a dead process: %w", err)
 	}
 	return nil
@@ -65,7 +71,11 @@ func parseName(dir, file string) (Entry, bool) {
 	}
 	number, namespace, longer := strings.Cut(rest[i+1:], "-")
 	pid, err := strconv.Atoi(number)
-	if err != nil || pid < 1 || strings.ContainsFunc(rest[:i], func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if err != nil ||
+		pid < 1 ||
+		strings.ContainsFunc(rest[:i], func(r rune) bool {
+			return r <= ' ' || r > '~'
+		}) {
 		return Entry{}, false
 	}
 	if _, err := strconv.ParseUint(namespace, 10, 64); longer && err != nil {

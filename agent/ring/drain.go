@@ -87,16 +87,21 @@ func (p *Process) readRecord(i int, seq uint64) bool {
 		return false
 	}
 	r := &p.peek[i]
-	enter, exit := w.readUint64(recEnter), w.readUint64(recExit)
+	enter := w.readUint64(recEnter)
+	exit := w.readUint64(recExit)
 	r.Count, r.Stream, r.Ordinal = w.readUint64(recCount), w.readUint64(recStream), w.readUint64(recOrdinal)
 	r.Comm, r.Peer, r.Step = w.readUint32(recComm), w.readInt32(recPeer), w.readUint32(recStep)
 	kind := w.readUint32(recOp)
 	if w.readUint64(recSeq) != seq {
 		return false
 	}
-	r.Seq, r.Ring = seq, uint8(i)
+	r.Seq = seq
+	r.Ring = uint8(i)
 	r.EnterNs, r.ExitNs = p.clock.ticksToMono(enter), p.clock.ticksToMono(exit)
-	r.Op, r.Dtype, r.Depth, r.Flags = falcon.Op(kind), uint8(kind>>8), uint8(kind>>16), uint8(kind>>24)
+	r.Op = falcon.Op(kind)
+	r.Dtype = uint8(kind >> 8)
+	r.Depth = uint8(kind >> 16)
+	r.Flags = uint8(kind >> 24)
 	if r.Comm >= commsMax {
 		r.Comm = CommNone
 	}

@@ -58,7 +58,9 @@ type Ended struct {
 }
 
 // Remove deletes the file; one that is gone already is fine.
-func (e Ended) Remove() error { return Entry{Path: e.Path}.Remove() }
+func (e Ended) Remove() error {
+	return Entry{Path: e.Path}.Remove()
+}
 
 // EndedIn lists what processes of a job (of all jobs when it is empty) have left
 // in dir. bad are files that can't be read as such, with the reasons.
@@ -82,14 +84,20 @@ func EndedIn(dir, job string) (found []Ended, bad map[string]error, err error) {
 			if bad == nil {
 				bad = map[string]error{}
 			}
-			bad[entry.Path+EndedSuffix] = errors.Join(err, fmt.Errorf("%w: %s is of process %d", ErrCorrupt, path, e.Header.PID))
+			bad[entry.Path+
+				EndedSuffix] = errors.Join(err, fmt.Errorf("%w: %s is of process %d",
+				ErrCorrupt, path, e.Header.PID))
 		}
 	}
 	return found, bad, nil
 }
 
 func readEnded(path string) (Ended, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(
+		path,
+		os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0,
+	)
 	if err != nil {
 		return Ended{}, fmt.Errorf("ring: cannot open the end record of a training process: %w", err)
 	}
@@ -100,7 +108,8 @@ func readEnded(path string) (Ended, error) {
 		return Ended{}, fmt.Errorf("ring: cannot read %s: %w", path, err)
 	}
 	e, err := DecodeEnded(b)
-	e.Path, e.UID = path, int(st.Uid)
+	e.Path = path
+	e.UID = int(st.Uid)
 	return e, err
 }
 
@@ -120,8 +129,13 @@ func endedSum(b []byte) (int, error) {
 	if size == endedBytesOlder {
 		magic = endedMagicOlder
 	}
-	if len(b) != size || binary.LittleEndian.Uint64(b[endMagic:]) != magic || binary.LittleEndian.Uint32(b[endBytes:]) != uint32(size) {
-		return 0, fmt.Errorf("%w: the end record of a process has %d bytes, or does not start as one; remove it", ErrCorrupt, len(b))
+	if len(b) != size ||
+		binary.LittleEndian.Uint64(b[endMagic:]) != magic ||
+		binary.LittleEndian.Uint32(b[endBytes:]) != uint32(size) {
+		return 0, fmt.Errorf(
+			"%w: the end record of a process has %d bytes, or does not start as one; remove it",
+			ErrCorrupt, len(b),
+		)
 	}
 	return check, nil
 }
@@ -141,20 +155,45 @@ func DecodeEnded(b []byte) (Ended, error) {
 	copy(m, b[:check])
 	e := Ended{
 		Header: Header{
-			PID: int(m.readUint32(endPID)), Rank: int(m.readInt32(endRank)), World: int(m.readInt32(endWorld)), LocalRank: int(m.readInt32(endLocalRank)),
-			StartUnixNs: m.readInt64(endStartUnixNs), StartMonoNs: m.readInt64(endStartMonoNs), Job: printableName(m.copyName(endJob)), Device: printableName(m.copyName(endDevice)),
-			Claim: proof.Claim{PID: int(m.readUint32(endPID)), Start: m.readUint64(endProcStart), PIDNs: m.readUint64(endPIDNs)},
+			PID:         int(m.readUint32(endPID)),
+			Rank:        int(m.readInt32(endRank)),
+			World:       int(m.readInt32(endWorld)),
+			LocalRank:   int(m.readInt32(endLocalRank)),
+			StartUnixNs: m.readInt64(endStartUnixNs),
+			StartMonoNs: m.readInt64(endStartMonoNs),
+			Job:         printableName(m.copyName(endJob)),
+			Device:      printableName(m.copyName(endDevice)),
+			Claim: proof.Claim{
+				PID:   int(m.readUint32(endPID)),
+				Start: m.readUint64(endProcStart),
+				PIDNs: m.readUint64(endPIDNs),
+			},
 		},
-		End: m.exitMark(endEndedNs, endEndedStatus), Generation: m.readUint64(endGeneration), GenNow: m.readUint64(endGenerationNow), Iteration: m.readInt64(endIteration), StepTag: m.readInt64(endStepTag),
-		Rejoined: m.readUint64(endRejoined), TP: clampSize(m.readInt32(endTP)), DP: clampSize(m.readInt32(endDP)), PP: clampSize(m.readInt32(endPP)),
+		End:        m.exitMark(endEndedNs, endEndedStatus),
+		Generation: m.readUint64(endGeneration),
+		GenNow:     m.readUint64(endGenerationNow),
+		Iteration:  m.readInt64(endIteration),
+		StepTag:    m.readInt64(endStepTag),
+		Rejoined:   m.readUint64(endRejoined),
+		TP:         clampSize(m.readInt32(endTP)),
+		DP:         clampSize(m.readInt32(endDP)),
+		PP:         clampSize(m.readInt32(endPP)),
 	}
-	e.Committed = Commitment{Order: m.readUint64(endCommittedOrder), Iteration: m.readInt64(endCommittedIteration), Status: m.readInt32(endCommittedStatus), Resume: max(m.readInt64(endResumeIteration), 0)}
+	e.Committed = Commitment{
+		Order:     m.readUint64(endCommittedOrder),
+		Iteration: m.readInt64(endCommittedIteration),
+		Status:    m.readInt32(endCommittedStatus),
+		Resume:    max(m.readInt64(endResumeIteration), 0),
+	}
 	e.Rank = max(e.Header.Rank, -1)
 	if order := m.readUint64(endPlaceOrder); order != 0 {
-		e.Rank, e.Place, e.PlaceIteration = max(int(m.readInt32(endPlaceRank)), -1), order, m.readInt64(endPlaceIteration)
+		e.Rank, e.Place, e.PlaceIteration = max(int(m.readInt32(endPlaceRank)), -1),
+			order,
+			m.readInt64(endPlaceIteration)
 	}
 	if !e.End.InOrder() || e.Header.PID < 1 || e.Rank >= ranksMax {
-		return Ended{}, fmt.Errorf("%w: the end record of a process says nothing that can be; remove it", ErrCorrupt)
+		return Ended{}, fmt.Errorf("%w: the end record of a process says nothing that can be; remove it",
+			ErrCorrupt)
 	}
 	return e, nil
 }

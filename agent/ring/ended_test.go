@@ -33,7 +33,13 @@ func ended(change func(image)) []byte {
 
 func TestDecodeEnded(t *testing.T) {
 	e, err := DecodeEnded(ended(nil))
-	if err != nil || e.Header.PID != 77 || e.Rank != 3 || e.Header.World != 8 || e.Header.Device != "n1.g0" || e.Generation != 4 || e.End != (End{AtNs: 9e9}) {
+	if err != nil ||
+		e.Header.PID != 77 ||
+		e.Rank != 3 ||
+		e.Header.World != 8 ||
+		e.Header.Device != "n1.g0" ||
+		e.Generation != 4 ||
+		e.End != (End{AtNs: 9e9}) {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	moved, err := DecodeEnded(ended(func(m image) {
@@ -41,7 +47,10 @@ func TestDecodeEnded(t *testing.T) {
 		m.writeUint32(endPlaceRank, 6)
 		m.writeUint32(endEndedStatus, 1<<20)
 	}))
-	if err != nil || moved.Rank != 6 || moved.Place != 12 || moved.End.Status != -1 {
+	if err != nil ||
+		moved.Rank != 6 ||
+		moved.Place != 12 ||
+		moved.End.Status != -1 {
 		t.Fatalf("%+v, %v", moved, err)
 	}
 }
@@ -50,9 +59,14 @@ func TestDecodeEndedRefuses(t *testing.T) {
 	flipped := ended(nil)
 	flipped[endRank]++
 	for name, b := range map[string][]byte{
-		"short": ended(nil)[:endedBytes-1], "long": append(ended(nil), 0), "empty": nil, "damaged": flipped,
-		"another kind": ended(func(m image) { m.writeUint64(endMagic, shmMagic) }), "no end": ended(func(m image) { m.writeUint64(endEndedNs, 0) }),
-		"no process": ended(func(m image) { m.writeUint32(endPID, 0) }), "no rank": ended(func(m image) { m.writeUint32(endRank, 1<<30) }),
+		"short":        ended(nil)[:endedBytes-1],
+		"long":         append(ended(nil), 0),
+		"empty":        nil,
+		"damaged":      flipped,
+		"another kind": ended(func(m image) { m.writeUint64(endMagic, shmMagic) }),
+		"no end":       ended(func(m image) { m.writeUint64(endEndedNs, 0) }),
+		"no process":   ended(func(m image) { m.writeUint32(endPID, 0) }),
+		"no rank":      ended(func(m image) { m.writeUint32(endRank, 1<<30) }),
 	} {
 		if e, err := DecodeEnded(b); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", name, e, err)
@@ -63,8 +77,12 @@ func TestDecodeEndedRefuses(t *testing.T) {
 func TestEndedIn(t *testing.T) {
 	dir := t.TempDir()
 	for file, b := range map[string][]byte{
-		"falcon.gpt.77.ended": ended(nil), "falcon.gpt.78.ended": ended(nil), "falcon.gpt.79.ended": nil,
-		"falcon.other.77.ended": ended(nil), "falcon.gpt.77.ended.new": ended(nil), "falcon.gpt.77": nil,
+		"falcon.gpt.77.ended":     ended(nil),
+		"falcon.gpt.78.ended":     ended(nil),
+		"falcon.gpt.79.ended":     nil,
+		"falcon.other.77.ended":   ended(nil),
+		"falcon.gpt.77.ended.new": ended(nil),
+		"falcon.gpt.77":           nil,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), b, 0o600); err != nil {
 			t.Fatal(err)
@@ -87,7 +105,8 @@ func FuzzDecodeEnded(f *testing.F) {
 	f.Add([]byte("FALCEND1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := DecodeEnded(b)
-		if err == nil && (!e.End.InOrder() || e.Header.PID < 1 || e.Rank < -1 || e.End.Status > 255) {
+		if err == nil &&
+			(!e.End.InOrder() || e.Header.PID < 1 || e.Rank < -1 || e.End.Status > 255) {
 			t.Fatalf("%+v", e)
 		}
 	})

@@ -47,7 +47,8 @@ func Folders(shared string) (list []string, taken []Taken, err error) {
 			taken = append(taken, Taken{path, text, !holdsFiles(path)})
 			continue
 		case int(st.Uid) != uid:
-			text := fmt.Sprintf("%s belongs to user %d: unless that is user %d of a container, remove it", path, st.Uid, uid)
+			text := fmt.Sprintf("%s belongs to user %d: unless that is user %d of a container, remove it",
+				path, st.Uid, uid)
 			taken = append(taken, Taken{path, text, !holdsFiles(path)})
 		}
 		if unix.Access(path, unix.R_OK|unix.X_OK) == nil {
@@ -60,7 +61,9 @@ func Folders(shared string) (list []string, taken []Taken, err error) {
 // holdsFiles reports whether hooks' files may lie there.
 func holdsFiles(path string) bool {
 	names, _ := os.ReadDir(path)
-	return slices.ContainsFunc(names, func(n os.DirEntry) bool { return strings.HasPrefix(n.Name(), filePrefix) })
+	return slices.ContainsFunc(names, func(n os.DirEntry) bool {
+		return strings.HasPrefix(n.Name(), filePrefix)
+	})
 }
 
 // listFiles are the paths of what may be hooks' files, in a shared folder and those below it.
@@ -71,7 +74,9 @@ func listFiles(shared string) (paths []string, err error) {
 	}
 	for _, dir := range folders {
 		names, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		if err != nil &&
+			!errors.Is(err, fs.ErrNotExist) &&
+			!errors.Is(err, fs.ErrPermission) {
 			return nil, fmt.Errorf("ring: cannot list %s: %w", dir, err)
 		}
 		for _, n := range names {

@@ -39,8 +39,15 @@ func readHead(path string) (head, error) {
 	if err := unix.Lstat(path, &st); err != nil {
 		return h, err
 	}
-	h.rank, h.claim.Dev, h.claim.Ino, h.claim.UID = -1, st.Dev, st.Ino, st.Uid
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	h.rank = -1
+	h.claim.Dev = st.Dev
+	h.claim.Ino = st.Ino
+	h.claim.UID = st.Uid
+	f, err := os.OpenFile(
+		path,
+		os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0,
+	)
 	if err != nil {
 		return h, err
 	}
@@ -51,7 +58,9 @@ func readHead(path string) (head, error) {
 	var b [headerBytes + 8]byte // words are read as words
 	n, _ := f.ReadAt(b[:headerBytes], 0)
 	h.parseHead(b[:], n)
-	h.claim.Dev, h.claim.Ino, h.claim.UID = st.Dev, st.Ino, st.Uid
+	h.claim.Dev = st.Dev
+	h.claim.Ino = st.Ino
+	h.claim.UID = st.Uid
 	var beat [8]byte
 	if n, _ := f.ReadAt(beat[:], pageBytes+ctlHeartbeatNs); n == len(beat) {
 		h.heartbeatNs = int64(binary.LittleEndian.Uint64(beat[:]))
@@ -75,8 +84,11 @@ func (h *head) parseHead(b []byte, n int) {
 // claimOf is what a header says of the process that has made it.
 func claimOf(m image) proof.Claim {
 	return proof.Claim{
-		PID: int(m.readUint32(hdrPID)), Start: m.readUint64(hdrProcStart), PIDNs: m.readUint64(hdrPIDNs), TimeNs: m.readUint64(hdrTimeNs),
-		Boot: m.copyBoot(hdrBoot),
+		PID:    int(m.readUint32(hdrPID)),
+		Start:  m.readUint64(hdrProcStart),
+		PIDNs:  m.readUint64(hdrPIDNs),
+		TimeNs: m.readUint64(hdrTimeNs),
+		Boot:   m.copyBoot(hdrBoot),
 	}
 }
 
@@ -84,7 +96,8 @@ func claimOf(m image) proof.Claim {
 func (h *head) unreadable(u *falcon.Unproven) falcon.UnprovenReason {
 	switch {
 	case h.version < oldestVersion || h.version > shmVersion:
-		u.HookFormat, u.AgentFormat = h.version, shmVersion
+		u.HookFormat = h.version
+		u.AgentFormat = shmVersion
 		return falcon.UnprovenVersion
 	case h.refusedCall != 0:
 		u.RefusedCall, u.RefusedBy = refusedCalls[h.refusedCall], unix.ErrnoName(unix.Errno(h.refusedErrno))
@@ -94,4 +107,8 @@ func (h *head) unreadable(u *falcon.Unproven) falcon.UnprovenReason {
 }
 
 // refusedCalls are what the kernel may refuse the hook.
-var refusedCalls = map[uint32]string{refusedSize: "ftruncate or madvise", refusedMap: "mmap", refusedThread: "a thread"}
+var refusedCalls = map[uint32]string{
+	refusedSize:   "ftruncate or madvise",
+	refusedMap:    "mmap",
+	refusedThread: "a thread",
+}

@@ -24,12 +24,24 @@ func (m image) pointer32(off uint64) *uint32 {
 	return (*uint32)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-func (m image) readUint64(off uint64) uint64     { return atomic.LoadUint64(m.pointer64(off)) }
-func (m image) readInt64(off uint64) int64       { return int64(m.readUint64(off)) }
-func (m image) readUint32(off uint64) uint32     { return atomic.LoadUint32(m.pointer32(off)) }
-func (m image) readInt32(off uint64) int32       { return int32(m.readUint32(off)) }
-func (m image) writeUint64(off uint64, v uint64) { atomic.StoreUint64(m.pointer64(off), v) }
-func (m image) writeUint32(off uint64, v uint32) { atomic.StoreUint32(m.pointer32(off), v) }
+func (m image) readUint64(off uint64) uint64 {
+	return atomic.LoadUint64(m.pointer64(off))
+}
+func (m image) readInt64(off uint64) int64 {
+	return int64(m.readUint64(off))
+}
+func (m image) readUint32(off uint64) uint32 {
+	return atomic.LoadUint32(m.pointer32(off))
+}
+func (m image) readInt32(off uint64) int32 {
+	return int32(m.readUint32(off))
+}
+func (m image) writeUint64(off uint64, v uint64) {
+	atomic.StoreUint64(m.pointer64(off), v)
+}
+func (m image) writeUint32(off uint64, v uint32) {
+	atomic.StoreUint32(m.pointer32(off), v)
+}
 
 // readConsistent reads fields that another process writes under the sequence at seq;
 // false while it writes them.
@@ -59,7 +71,9 @@ func (m image) copyBoot(off uint64) string {
 		b = binary.LittleEndian.AppendUint64(b, m.readUint64(at))
 	}
 	text, _, _ := bytes.Cut(b, []byte{0})
-	if bytes.ContainsFunc(text, func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f') }) {
+	if bytes.ContainsFunc(text, func(r rune) bool {
+		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f')
+	}) {
 		return ""
 	}
 	return string(text)
@@ -76,7 +90,11 @@ func printableName(w [8]uint64) string {
 	}
 	text, _, _ := bytes.Cut(b[:], []byte{0})
 	clean := func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == '�' || (r >= 0x2028 && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069) {
+		if r < ' ' ||
+			(r >= 0x7f && r < 0xa0) ||
+			r == '�' ||
+			(r >= 0x2028 && r <= 0x202e) ||
+			(r >= 0x2066 && r <= 0x2069) {
 			return '?'
 		}
 		return r

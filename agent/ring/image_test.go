@@ -24,15 +24,33 @@ func blank() image {
 	p.rings = p.timings + roundUpToPage(timingSlots*timingBytes)
 	m = m[:p.rings+ringsMax*(pageBytes+ringSlots*recordBytes)]
 	for off, v := range map[uint64]uint32{
-		hdrVersion: shmVersion, hdrHeaderBytes: headerBytes, hdrPID: 77, hdrRings: ringsMax, hdrRingSlots: ringSlots,
-		hdrComms: commsMax, hdrTimingSlots: timingSlots, hdrOrderSlots: orderSlots, hdrRank: 2, hdrWorld: 8, hdrClock: clockTSC,
+		hdrVersion:     shmVersion,
+		hdrHeaderBytes: headerBytes,
+		hdrPID:         77,
+		hdrRings:       ringsMax,
+		hdrRingSlots:   ringSlots,
+		hdrComms:       commsMax,
+		hdrTimingSlots: timingSlots,
+		hdrOrderSlots:  orderSlots,
+		hdrRank:        2,
+		hdrWorld:       8,
+		hdrClock:       clockTSC,
 	} {
 		m.writeUint32(off, v)
 	}
 	for off, v := range map[uint64]uint64{
-		hdrMagic: shmMagic, hdrFileBytes: uint64(len(m)), hdrControlOffset: p.control, hdrCommsOffset: p.comms,
-		hdrTimingsOffset: p.timings, hdrRingsOffset: p.rings, hdrRingStride: pageBytes + ringSlots*recordBytes,
-		hdrStartUnixNs: 5e18, hdrStartMonoNs: 1_000_000, hdrStartTicks: 1_000_000, hdrCalibTicks: 3_000_000, hdrCalibMonoNs: 2_000_000,
+		hdrMagic:         shmMagic,
+		hdrFileBytes:     uint64(len(m)),
+		hdrControlOffset: p.control,
+		hdrCommsOffset:   p.comms,
+		hdrTimingsOffset: p.timings,
+		hdrRingsOffset:   p.rings,
+		hdrRingStride:    pageBytes + ringSlots*recordBytes,
+		hdrStartUnixNs:   5e18,
+		hdrStartMonoNs:   1_000_000,
+		hdrStartTicks:    1_000_000,
+		hdrCalibTicks:    3_000_000,
+		hdrCalibMonoNs:   2_000_000,
 	} {
 		m.writeUint64(off, v)
 	}
@@ -70,7 +88,15 @@ func TestDrainConvertsEveryField(t *testing.T) {
 	var buf [4]Record
 	n, lost := p.Drain(buf[:])
 	want := Record{
-		EnterNs: 3_000_000, ExitNs: 3_000_005, Count: 3, Seq: 1, Comm: 4, Op: falcon.OpSend, Dtype: 7, Depth: 2, Flags: FlagGrouped,
+		EnterNs: 3_000_000,
+		ExitNs:  3_000_005,
+		Count:   3,
+		Seq:     1,
+		Comm:    4,
+		Op:      falcon.OpSend,
+		Dtype:   7,
+		Depth:   2,
+		Flags:   FlagGrouped,
 	} // two ticks are one nanosecond
 	if n != 1 || lost != 0 || buf[0] != want {
 		t.Errorf("Drain = %d, %d, %+v, want %+v", n, lost, buf[0], want)
@@ -174,7 +200,8 @@ func BenchmarkDrain(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		p.cursor, p.peeked = [ringsMax]uint64{}, [ringsMax]bool{}
+		p.cursor = [ringsMax]uint64{}
+		p.peeked = [ringsMax]bool{}
 		if n, _ := p.Drain(buf); n != 4096 {
 			b.Fatal(n)
 		}
@@ -197,7 +224,12 @@ func TestCommsAreCheckedAndCleaned(t *testing.T) {
 	m.writeUint32(busy+comState, uint32(CommLive))
 	m.writeUint32(p.comms+10*commBytes+comState, 77)
 	got := p.Comms(nil)
-	if len(got) != 1 || got[0].Slot != 3 || got[0].ID != 99 || got[0].Size != 8 || got[0].Name != "dp?[2J??" || got[0].Traffic != TrafficDevice|TrafficOneSided {
+	if len(got) != 1 ||
+		got[0].Slot != 3 ||
+		got[0].ID != 99 ||
+		got[0].Size != 8 ||
+		got[0].Name != "dp?[2J??" ||
+		got[0].Traffic != TrafficDevice|TrafficOneSided {
 		t.Errorf("Comms = %+v", got)
 	}
 }
@@ -213,7 +245,10 @@ func TestMarks(t *testing.T) {
 		m.writeUint64(p.control+ctlIterationsDone, k+1)
 	}
 	got, next, lost := p.Marks(0, nil)
-	if len(got) != 64 || next != 100 || lost != 36 || got[0] != (Mark{Iteration: 46, StartNs: 36000}) {
+	if len(got) != 64 ||
+		next != 100 ||
+		lost != 36 ||
+		got[0] != (Mark{Iteration: 46, StartNs: 36000}) {
 		t.Errorf("Marks = %d of them, next %d, lost %d, first %+v", len(got), next, lost, got[0])
 	}
 	if got, next, lost = p.Marks(100, got); len(got) != 0 || next != 100 || lost != 0 {
@@ -238,7 +273,11 @@ func TestTimingsOfOneWindow(t *testing.T) {
 	}
 	m.writeUint64(p.control+ctlTimingHead, timingSlots+10)
 	got := p.Timings(1, nil)
-	if len(got) != timingSlots/2 || got[0].Ordinal != 11 || got[0].Op != falcon.OpRecv || got[0].Flags != FlagTimed || got[0].DurationNs != 7 {
+	if len(got) != timingSlots/2 ||
+		got[0].Ordinal != 11 ||
+		got[0].Op != falcon.OpRecv ||
+		got[0].Flags != FlagTimed ||
+		got[0].DurationNs != 7 {
 		t.Errorf("Timings = %d, first %+v", len(got), got[0])
 	}
 }
@@ -251,14 +290,35 @@ func TestOpenRefusesWithOneSentence(t *testing.T) {
 	}{
 		{"empty", func(image) image { return nil }},
 		{"short", func(m image) image { return m[:100] }},
-		{"magic", func(m image) image { m[1]++; return m }},
-		{"version", func(m image) image { m.writeUint32(hdrVersion, shmVersion+1); return m }},
-		{"rings", func(m image) image { m.writeUint32(hdrRings, 1<<30); return m }},
-		{"offset", func(m image) image { m.writeUint64(hdrRingsOffset, 1<<60); return m }},
-		{"stride", func(m image) image { m.writeUint64(hdrRingStride, 0); return m }},
+		{"magic", func(m image) image {
+			m[1]++
+			return m
+		}},
+		{"version", func(m image) image {
+			m.writeUint32(hdrVersion, shmVersion+1)
+			return m
+		}},
+		{"rings", func(m image) image {
+			m.writeUint32(hdrRings, 1<<30)
+			return m
+		}},
+		{"offset", func(m image) image {
+			m.writeUint64(hdrRingsOffset, 1<<60)
+			return m
+		}},
+		{"stride", func(m image) image {
+			m.writeUint64(hdrRingStride, 0)
+			return m
+		}},
 		{"truncated", func(m image) image { return m[:len(m)-8] }},
-		{"clock", func(m image) image { m.writeUint64(hdrCalibTicks, 0); return m }},
-		{"unready", func(m image) image { m.writeUint64(hdrMagic, 0); return m }},
+		{"clock", func(m image) image {
+			m.writeUint64(hdrCalibTicks, 0)
+			return m
+		}},
+		{"unready", func(m image) image {
+			m.writeUint64(hdrMagic, 0)
+			return m
+		}},
 	} {
 		path := filepath.Join(t.TempDir(), "falcon.j.1")
 		if err := os.WriteFile(path, c.spoil(slices.Clone(good)), 0o600); err != nil {
@@ -313,12 +373,21 @@ func exercise(p *Process) {
 	p.StopProfile()
 	p.SetPeriod(1, 2)
 	p.Beat(false)
-	_ = p.PutOrder(falcon.Order{ID: 3, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{1, 2}})
+	_ = p.PutOrder(falcon.Order{
+		ID:           3,
+		Kind:         falcon.OrderMicroBatches,
+		MicroBatches: []int32{1, 2},
+	})
 	for _, c := range p.Comms(nil) {
 		_ = p.Arm(2, soon(), -1, []Cut{{Comm: c.ID, Calls: c.Calls + 1}})
 	}
-	_ = p.PutOrder(falcon.Order{ID: 4, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}})
-	if place, ok := p.Place(); ok && (place.Rank < -1 || place.Spent() < 0 || place.Iteration < 0) {
+	_ = p.PutOrder(falcon.Order{
+		ID:     4,
+		Kind:   falcon.OrderPlacement,
+		Blocks: []int32{1, 0},
+	})
+	place, ok := p.Place()
+	if ok && (place.Rank < -1 || place.Spent() < 0 || place.Iteration < 0) {
 		panic(place)
 	}
 	p.Pause()
@@ -358,6 +427,12 @@ func TestHostileImages(t *testing.T) {
 }
 
 func base2ring(i int) uint64 {
-	p := Process{rings: roundUpToPage(headerBytes) + roundUpToPage(controlBytes) + roundUpToPage(commsMax*commBytes) + roundUpToPage(timingSlots*timingBytes), stride: pageBytes + ringSlots*recordBytes}
+	p := Process{
+		rings: roundUpToPage(headerBytes) +
+			roundUpToPage(controlBytes) +
+			roundUpToPage(commsMax*commBytes) +
+			roundUpToPage(timingSlots*timingBytes),
+		stride: pageBytes + ringSlots*recordBytes,
+	}
 	return p.ringOffset(i)
 }

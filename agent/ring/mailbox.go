@@ -115,7 +115,8 @@ func (t Test) validate() error {
 	case t.Kind == TestLink && (t.Side < 0 || t.Side > 1):
 		return bad("side %d of a link, which has 0 and 1", t.Side)
 	case t.Kind == TestLink && (len(t.IDs[0]) != uniqueBytes || len(t.IDs[1]) != uniqueBytes):
-		return bad("unique ids of %d and %d bytes, both have %d", len(t.IDs[0]), len(t.IDs[1]), uniqueBytes)
+		return bad("unique ids of %d and %d bytes, both have %d",
+			len(t.IDs[0]), len(t.IDs[1]), uniqueBytes)
 	case t.Kind < TestGEMM || t.Kind > TestLink:
 		return bad("kind %d is not known", t.Kind)
 	case t.Kind != TestLink && len(t.IDs[0])+len(t.IDs[1]) > 0:
@@ -131,8 +132,15 @@ func (p *Process) TestResult() (r TestResult, ok bool) {
 	ok = p.readConsistent(ctlResult+resSeq, func(c image) {
 		w := c[ctlResult : ctlResult+testResultBytes]
 		r = TestResult{
-			ID: w.readUint64(resID), Kind: TestKind(w.readUint32(resKind)), Status: TestStatus(w.readUint32(resStatus)), Reason: PauseReason(w.readUint32(resReason)),
-			Repeats: int(w.readUint32(resRepeats)), MedianNs: w.readInt64(resMedianNs), BestNs: w.readInt64(resBestNs), SetupNs: w.readInt64(resSetupNs), Bytes: w.readInt64(resBytes),
+			ID:       w.readUint64(resID),
+			Kind:     TestKind(w.readUint32(resKind)),
+			Status:   TestStatus(w.readUint32(resStatus)),
+			Reason:   PauseReason(w.readUint32(resReason)),
+			Repeats:  int(w.readUint32(resRepeats)),
+			MedianNs: w.readInt64(resMedianNs),
+			BestNs:   w.readInt64(resBestNs),
+			SetupNs:  w.readInt64(resSetupNs),
+			Bytes:    w.readInt64(resBytes),
 		}
 		for word := range len(ids) / 8 {
 			binary.LittleEndian.PutUint64(ids[8*word:], w.readUint64(resIDs+uint64(8*word)))
@@ -150,13 +158,25 @@ func (p *Process) TestResult() (r TestResult, ok bool) {
 // validated makes a failure of what can't be.
 func (r TestResult) validated() TestResult {
 	sane := func(ns int64) bool { return ns >= 0 && ns <= int64(PauseMax) }
-	ok := r.Kind >= TestGEMM && r.Kind <= TestLink && r.Status <= TestLate && r.Repeats >= 0 && r.Repeats <= TestRepeatsMax &&
-		sane(r.MedianNs) && sane(r.BestNs) && sane(r.SetupNs) && r.BestNs <= r.MedianNs && r.Bytes >= 0
+	ok := r.Kind >= TestGEMM &&
+		r.Kind <= TestLink &&
+		r.Status <= TestLate &&
+		r.Repeats >= 0 &&
+		r.Repeats <= TestRepeatsMax &&
+		sane(r.MedianNs) &&
+		sane(r.BestNs) &&
+		sane(r.SetupNs) &&
+		r.BestNs <= r.MedianNs &&
+		r.Bytes >= 0
 	if ok && r.Status == TestDone && r.Kind != TestMint {
 		ok = r.Repeats > 0 && r.BestNs > 0
 	}
 	if !ok {
-		return TestResult{ID: r.ID, Status: TestFailed, Reason: reasonFailed}
+		return TestResult{
+			ID:     r.ID,
+			Status: TestFailed,
+			Reason: reasonFailed,
+		}
 	}
 	return r
 }

@@ -71,10 +71,18 @@ func Open(path string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ring: cannot look at %s: %w", path, err)
 	}
-	if !info.Mode().IsRegular() || info.Size() < headerBytes || info.Size() > 1<<30 {
+	if !info.Mode().IsRegular() ||
+		info.Size() < headerBytes ||
+		info.Size() > 1<<30 {
 		return nil, sizeError(path, info)
 	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(
+		int(f.Fd()),
+		0,
+		int(info.Size()),
+		unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("ring: cannot map %s: %w", path, err)
 	}
@@ -84,10 +92,15 @@ func Open(path string) (*Process, error) {
 		return nil, err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		p.header.Claim.Dev, p.header.Claim.Ino, p.header.Claim.UID = st.Dev, st.Ino, st.Uid
+		p.header.Claim.Dev = st.Dev
+		p.header.Claim.Ino = st.Ino
+		p.header.Claim.UID = st.Uid
 	}
 	if e, ok := parseName(filepath.Split(path)); ok && e.PID != p.header.PID {
-		return nil, errors.Join(fmt.Errorf("%w: %s says that it is of process %d: remove it", ErrForeign, path, p.header.PID), p.Close())
+		return nil, errors.Join(
+			fmt.Errorf("%w: %s says that it is of process %d: remove it", ErrForeign, path, p.header.PID),
+			p.Close(),
+		)
 	}
 	return p, nil
 }
@@ -96,7 +109,8 @@ func sizeError(path string, info os.FileInfo) error {
 	if info.Mode().IsRegular() && info.Size() == 0 {
 		return fmt.Errorf("%w: %s is still empty", ErrNotReady, path)
 	}
-	return fmt.Errorf("%w: %s has %d bytes, which no version of the hook writes; remove it", ErrCorrupt, path, info.Size())
+	return fmt.Errorf("%w: %s has %d bytes, which no version of the hook writes; remove it",
+		ErrCorrupt, path, info.Size())
 }
 
 // parseImage checks the header of an image and sets the cursors.
@@ -108,9 +122,15 @@ func parseImage(path string, mem image) (p *Process, err error) {
 		return nil, err
 	}
 	p.header = Header{
-		PID: int(mem.readUint32(hdrPID)), Rank: int(mem.readInt32(hdrRank)), World: int(mem.readInt32(hdrWorld)),
-		LocalRank: int(mem.readInt32(hdrLocalRank)), StartUnixNs: mem.readInt64(hdrStartUnixNs), StartMonoNs: mem.readInt64(hdrStartMonoNs),
-		Job: printableName(mem.copyName(hdrJob)), Device: printableName(mem.copyName(hdrDevice)), Claim: claimOf(mem),
+		PID:         int(mem.readUint32(hdrPID)),
+		Rank:        int(mem.readInt32(hdrRank)),
+		World:       int(mem.readInt32(hdrWorld)),
+		LocalRank:   int(mem.readInt32(hdrLocalRank)),
+		StartUnixNs: mem.readInt64(hdrStartUnixNs),
+		StartMonoNs: mem.readInt64(hdrStartMonoNs),
+		Job:         printableName(mem.copyName(hdrJob)),
+		Device:      printableName(mem.copyName(hdrDevice)),
+		Claim:       claimOf(mem),
 	}
 	p.tsc = mem.readUint32(hdrClock) == clockTSC
 	if err = p.readClock(); err != nil {
@@ -136,19 +156,26 @@ func (p *Process) checkHeader() error {
 	if magic != shmMagic {
 		return fmt.Errorf("%w: %s does not start with the hook's magic number; remove it", ErrCorrupt, p.path)
 	}
-	version, length := m.readUint32(hdrVersion), uint64(headerBytes)
+	version := m.readUint32(hdrVersion)
+	length := uint64(headerBytes)
 	switch {
 	case version == oldestVersion:
 		length = headerBytesOlder
 	case version != shmVersion:
-		return fmt.Errorf("%w: %s is of version %d, this agent reads versions %d and %d; install hook and agent of one release", ErrVersion, p.path, version, oldestVersion, shmVersion)
+		return fmt.Errorf(
+			"%w: %s is of version %d, this agent reads versions %d and %d; install hook and agent of one release",
+			ErrVersion, p.path, version, oldestVersion, shmVersion,
+		)
 	}
 	p.control = roundUpToPage(headerBytes)
 	p.comms = p.control + roundUpToPage(controlBytes)
 	p.timings = p.comms + roundUpToPage(commsMax*commBytes)
 	p.timingSlots = uint64(m.readUint32(hdrTimingSlots))
 	if p.timingSlots != timingSlots && p.timingSlots != timingSlotsOlder {
-		return fmt.Errorf("%w: number of timings of %s is %d instead of %d; remove the file if its process is gone", ErrCorrupt, p.path, p.timingSlots, timingSlots)
+		return fmt.Errorf(
+			"%w: number of timings of %s is %d instead of %d; remove the file if its process is gone",
+			ErrCorrupt, p.path, p.timingSlots, timingSlots,
+		)
 	}
 	p.rings = p.timings + roundUpToPage(p.timingSlots*timingBytes)
 	p.stride = pageBytes + ringSlots*recordBytes
@@ -160,7 +187,8 @@ func (p *Process) checkHeader() error {
 const timingSlotsOlder = 8192
 
 func (p *Process) checkNumbers(length uint64) error {
-	m, total := p.mem, p.rings+ringsMax*p.stride
+	m := p.mem
+	total := p.rings + ringsMax*p.stride
 	for _, f := range []struct {
 		name      string
 		got, want uint64
@@ -179,15 +207,20 @@ func (p *Process) checkNumbers(length uint64) error {
 		{"size of the file", uint64(len(m)), total},
 	} {
 		if f.got != f.want {
-			return fmt.Errorf("%w: %s of %s is %d instead of %d; remove the file if its process is gone", ErrCorrupt, f.name, p.path, f.got, f.want)
+			return fmt.Errorf("%w: %s of %s is %d instead of %d; remove the file if its process is gone",
+				ErrCorrupt, f.name, p.path, f.got, f.want)
 		}
 	}
 	return nil
 }
 
-func roundUpToPage(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
+func roundUpToPage(n uint64) uint64 {
+	return (n + pageBytes - 1) / pageBytes * pageBytes
+}
 
-func (p *Process) ringOffset(i int) uint64 { return p.rings + uint64(i)*p.stride }
+func (p *Process) ringOffset(i int) uint64 {
+	return p.rings + uint64(i)*p.stride
+}
 
 // guarded runs what touches the image, unless that has failed before.
 func (p *Process) guarded(touch func() error) (err error) {
@@ -201,7 +234,10 @@ func (p *Process) guarded(touch func() error) (err error) {
 
 // access is guarded for what can't fail by itself; Err has the fault.
 func (p *Process) access(touch func()) {
-	_ = p.guarded(func() error { touch(); return nil })
+	_ = p.guarded(func() error {
+		touch()
+		return nil
+	})
 }
 
 // guardFault turns a fault on the mapping (the file was truncated) into an error,

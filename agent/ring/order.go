@@ -8,8 +8,10 @@ import (
 
 // orderCodes are the kinds of orders as the hook knows them.
 var orderCodes = map[string]uint32{
-	falcon.OrderMicroBatches: orderMicroBatches, falcon.OrderPlacement: orderPlacement,
-	falcon.OrderCheckpoint: orderCheckpoint, falcon.OrderStop: orderStop,
+	falcon.OrderMicroBatches: orderMicroBatches,
+	falcon.OrderPlacement:    orderPlacement,
+	falcon.OrderCheckpoint:   orderCheckpoint,
+	falcon.OrderStop:         orderStop,
 }
 
 // checkOrder makes the mailbox's code and values of an order, or returns what does
@@ -71,7 +73,8 @@ func (p *Process) checkBlocks(o falcon.Order) error {
 	taken := make([]bool, n)
 	for _, b := range o.Blocks {
 		if b < 0 || int(b) >= n || taken[b] {
-			return fmt.Errorf("%w: blocks %v take one place twice, or one that there is not", ErrOrder, o.Blocks)
+			return fmt.Errorf("%w: blocks %v take one place twice, or one that there is not",
+				ErrOrder, o.Blocks)
 		}
 		taken[b] = true
 	}

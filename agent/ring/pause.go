@@ -54,10 +54,13 @@ type PauseReason uint32
 // reasonTexts are one clause each, by enum falcon_pause_reason.
 var reasonTexts = [...]string{
 	"", "a stream captures a CUDA graph or replays one", "a group of calls reaches across the cut",
-	"a communicator was aborted, revoked or destroyed meanwhile", "the CUDA runtime can't be asked whether the streams have drained",
-	"the order came too late or lives too long", "no test workspace is reserved, or too little: set FALCON_TEST_MB for the job",
+	"a communicator was aborted, revoked or destroyed meanwhile",
+	"the CUDA runtime can't be asked whether the streams have drained",
+	"the order came too late or lives too long",
+	"no test workspace is reserved, or too little: set FALCON_TEST_MB for the job",
 	"cuBLAS or an NCCL function is missing", "the job is not held", "a call returned an error",
-	"an iteration made other calls than those before it", "NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set for the job, so that no communicator can be made aside",
+	"an iteration made other calls than those before it",
+	"NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set for the job, so that no communicator can be made aside",
 	"NCCL's profiler plug-in watches it, which can't hold calls: start it with falcon-agent run without --monitor",
 }
 
@@ -101,10 +104,17 @@ func (p *Process) Pause() (s Pause) {
 
 func (m image) readPause() (s Pause) {
 	for range seqlockTries { // the state is stored last: equal before and after, it goes with the times
-		state, seen := m.readUint32(ctlPauseState), m.readUint64(ctlPauseSeen)
+		state := m.readUint32(ctlPauseState)
+		seen := m.readUint64(ctlPauseSeen)
 		s = Pause{
-			Wanted: m.readUint64(ctlPauseOrder), UntilNs: m.readInt64(ctlPauseUntilNs), Seen: seen, State: PauseState(state), Reason: PauseReason(m.readUint32(ctlPauseReason)),
-			TrappedNs: m.readInt64(ctlTrappedNs), QuietNs: m.readInt64(ctlQuietNs), ReleasedNs: m.readInt64(ctlReleasedNs),
+			Wanted:     m.readUint64(ctlPauseOrder),
+			UntilNs:    m.readInt64(ctlPauseUntilNs),
+			Seen:       seen,
+			State:      PauseState(state),
+			Reason:     PauseReason(m.readUint32(ctlPauseReason)),
+			TrappedNs:  m.readInt64(ctlTrappedNs),
+			QuietNs:    m.readInt64(ctlQuietNs),
+			ReleasedNs: m.readInt64(ctlReleasedNs),
 		}
 		if m.readUint32(ctlPauseState) == state && m.readUint64(ctlPauseSeen) == seen {
 			break
@@ -139,7 +149,9 @@ func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) error {
 	if err != nil {
 		return err
 	}
-	return p.guarded(func() error { return p.writePause(order, untilNs, boundary, gates, cuts) })
+	return p.guarded(func() error {
+		return p.writePause(order, untilNs, boundary, gates, cuts)
+	})
 }
 
 func (p *Process) writePause(order uint64, untilNs, boundary int64, gates []gate, cuts []Cut) error {
@@ -170,7 +182,8 @@ func (p *Process) checkPause(order uint64, untilNs int64) error {
 	case s.State != PauseNone && !s.State.Over(): // its end would clear the gates of this one as well
 		return fmt.Errorf("%w: %w: the hook has not let go of order %d yet", ErrPause, ErrMissed, s.Seen)
 	case left <= 0 || left > int64(PauseMax):
-		return fmt.Errorf("%w: it would end in %v, which is not within %v", ErrPause, time.Duration(left), PauseMax)
+		return fmt.Errorf("%w: it would end in %v, which is not within %v",
+			ErrPause, time.Duration(left), PauseMax)
 	}
 	return nil
 }
@@ -192,7 +205,10 @@ func (p *Process) gatesOf(cuts []Cut) ([]gate, error) {
 		if _, twice := byID[c.ID]; c.State != CommLive || twice {
 			continue
 		}
-		byID[c.ID] = gate{at: p.comms + uint64(c.Slot)*commBytes, generation: c.Generation}
+		byID[c.ID] = gate{
+			at:         p.comms + uint64(c.Slot)*commBytes,
+			generation: c.Generation,
+		}
 	}
 	out := make([]gate, len(cuts))
 	for i, c := range cuts {
@@ -206,7 +222,8 @@ func (p *Process) gatesOf(cuts []Cut) ([]gate, error) {
 		delete(byID, c.Comm)
 	}
 	for id := range byID {
-		return nil, fmt.Errorf("%w: %w: communicator %016x was made since the calls were counted", ErrPause, ErrMissed, id)
+		return nil, fmt.Errorf("%w: %w: communicator %016x was made since the calls were counted",
+			ErrPause, ErrMissed, id)
 	}
 	return out, nil
 }
@@ -219,10 +236,14 @@ func (p *Process) armGate(g gate, c Cut) error {
 		old := atomic.LoadUint64(at)
 		count := old & gateCountMask
 		if c.Calls < count {
-			return fmt.Errorf("%w: %w: communicator %016x has let %d calls through, the cut is at %d", ErrPause, ErrMissed, c.Comm, count, c.Calls)
+			return fmt.Errorf("%w: %w: communicator %016x has let %d calls through, the cut is at %d",
+				ErrPause, ErrMissed, c.Comm, count, c.Calls)
 		}
 		if c.Calls-count > gateCutMask/2 {
-			return fmt.Errorf("%w: the cut of communicator %016x is %d calls ahead, at most %d can be expressed", ErrPause, c.Comm, c.Calls-count, uint64(gateCutMask/2))
+			return fmt.Errorf(
+				"%w: the cut of communicator %016x is %d calls ahead, at most %d can be expressed",
+				ErrPause, c.Comm, c.Calls-count, uint64(gateCutMask/2),
+			)
 		}
 		if !atomic.CompareAndSwapUint64(at, old, gateArmed|(c.Calls&gateCutMask)<<gateCutShift|count) {
 			continue
@@ -237,7 +258,9 @@ func (p *Process) armGate(g gate, c Cut) error {
 
 // Release takes the pause back: trapped calls go on at once. It may be called
 // at any time, and does nothing where nothing is held.
-func (p *Process) Release() { p.access(p.releaseGates) }
+func (p *Process) Release() {
+	p.access(p.releaseGates)
+}
 
 func (p *Process) releaseGates() {
 	p.mem.writeUint64(p.control+ctlPauseOrder, 0)
@@ -269,5 +292,13 @@ func (p *Process) wakeThreads() {
 
 func futexWake(word *uint32) {
 	const wake, all = 1, 1 << 30
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wake, all, 0, 0, 0)
+	_, _, _ = unix.Syscall6(
+		unix.SYS_FUTEX,
+		uintptr(unsafe.Pointer(word)),
+		wake,
+		all,
+		0,
+		0,
+		0,
+	)
 }

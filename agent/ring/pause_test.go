@@ -21,30 +21,42 @@ func alive(p *Process, slot, id, calls uint64) *uint64 {
 	return p.mem.pointer64(at + comGate)
 }
 
-func soon() int64 { return MonoNs() + int64(5*time.Second) }
+func soon() int64 {
+	return MonoNs() + int64(5*time.Second)
+}
 
 func TestArmWritesGatesAndOrder(t *testing.T) {
 	p := open(t, blank())
-	gate, other, left := alive(p, 3, 70, 1000), alive(p, 4, 71, 5), alive(p, 5, 72, 9)
+	gate := alive(p, 3, 70, 1000)
+	other := alive(p, 4, 71, 5)
+	left := alive(p, 5, 72, 9)
 	p.mem.writeUint32(p.comms+5*commBytes+comState, uint32(CommGone))
 	until := soon()
 	if err := p.Arm(8, until, 41, []Cut{{70, 1010}, {71, 5}}); err != nil {
 		t.Fatal(err)
 	}
-	if *gate != gateArmed|1010<<gateCutShift|1000 || *other != gateArmed|5<<gateCutShift|5 || *left != 9 {
+	if *gate != gateArmed|1010<<gateCutShift|1000 ||
+		*other != gateArmed|5<<gateCutShift|5 ||
+		*left != 9 {
 		t.Errorf("gates %#x %#x %#x", *gate, *other, *left)
 	}
 	if s := p.Pause(); s.Wanted != 8 || s.UntilNs != until || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 		t.Errorf("order %+v, word %d", s, p.mem.readUint32(p.control+ctlPauseWord))
 	}
-	if armed, begins := p.mem.readUint64(p.control+ctlPauseArmed), p.mem.readUint64(p.control+ctlPauseBoundary); armed != 8 || begins != 42 {
+	armed := p.mem.readUint64(p.control + ctlPauseArmed)
+	begins := p.mem.readUint64(p.control + ctlPauseBoundary)
+	if armed != 8 || begins != 42 {
 		t.Errorf("armed %d, the boundary is told as %d", armed, begins)
 	}
-	if c := p.Comms(nil); !c[0].Armed || c[0].Cut != 1010 || c[0].Calls != 1000 || c[2].Armed {
+	c := p.Comms(nil)
+	if !c[0].Armed || c[0].Cut != 1010 || c[0].Calls != 1000 || c[2].Armed {
 		t.Errorf("table %+v", c)
 	}
 	p.Release()
-	if s := p.Pause(); s.Wanted != 0 || *gate != 1000 || *other != 5 || p.mem.readUint32(p.control+ctlPauseWord) != 2 {
+	if s := p.Pause(); s.Wanted != 0 ||
+		*gate != 1000 ||
+		*other != 5 ||
+		p.mem.readUint32(p.control+ctlPauseWord) != 2 {
 		t.Errorf("after the release: %+v, gates %#x %#x", s, *gate, *other)
 	}
 }
@@ -57,7 +69,8 @@ func TestCutsOfOldCommunicators(t *testing.T) {
 	if err := p.Arm(1, soon(), -1, []Cut{{70, calls + 10}}); err != nil {
 		t.Fatal(err)
 	}
-	if c := p.Comms(nil)[0]; c.Cut != calls+10 || c.Calls != calls || *gate>>gateCutShift&gateCutMask != 7 {
+	c := p.Comms(nil)[0]
+	if c.Cut != calls+10 || c.Calls != calls || *gate>>gateCutShift&gateCutMask != 7 {
 		t.Errorf("%+v, gate %#x", c, *gate)
 	}
 }
@@ -80,7 +93,8 @@ func TestArmRefusesAndHoldsNothing(t *testing.T) {
 		"too long":     {1, MonoNs() + int64(2*PauseMax), []Cut{{70, 1001}, {71, 5}}, "not within"},
 	} {
 		p := open(t, blank())
-		gate, other := alive(p, 3, 70, 1000), alive(p, 4, 71, 5)
+		gate := alive(p, 3, 70, 1000)
+		other := alive(p, 4, 71, 5)
 		if name == "out of sight" {
 			alive(p, 6, 0, 3)
 		}
@@ -94,7 +108,11 @@ func TestArmRefusesAndHoldsNothing(t *testing.T) {
 	}
 	p := open(t, blank())
 	alive(p, 3, 70, 1000)
-	if err := errors.Join(p.Arm(1, soon(), -1, []Cut{{70, 1001}}), p.Arm(2, soon(), -1, []Cut{{70, 1002}})); !errors.Is(err, ErrPause) || p.Pause().Wanted != 1 {
+	if err := errors.Join(
+		p.Arm(1, soon(), -1, []Cut{{70, 1001}}),
+		p.Arm(2, soon(), -1, []Cut{{70, 1002}}),
+	); !errors.Is(err, ErrPause) ||
+		p.Pause().Wanted != 1 {
 		t.Errorf("a second pause: %v, in force %d", err, p.Pause().Wanted)
 	}
 }
@@ -106,7 +124,8 @@ func TestArmWaitsForTheEndOfTheLastOrder(t *testing.T) {
 	gate := alive(p, 3, 70, 1000)
 	for state := PauseArmed; state <= PauseQuiet; state++ {
 		p.mem.writeUint32(p.control+ctlPauseState, uint32(state))
-		if err := p.Arm(2, soon(), -1, []Cut{{70, 1001}}); !errors.Is(err, ErrMissed) || *gate != 1000 || p.Pause().Wanted != 0 {
+		err := p.Arm(2, soon(), -1, []Cut{{70, 1001}})
+		if !errors.Is(err, ErrMissed) || *gate != 1000 || p.Pause().Wanted != 0 {
 			t.Errorf("while the last one is %s: %v, gate %#x", state, err, *gate)
 		}
 	}
@@ -135,7 +154,9 @@ func TestArmAgainstACallingThread(t *testing.T) {
 		err := p.Arm(1, soon(), -1, []Cut{{70, cut}})
 		if err != nil {
 			missed++
-			for from := atomic.LoadUint64(gate) & gateCountMask; atomic.LoadUint64(gate)&gateCountMask < from+10; {
+			for from := atomic.LoadUint64(
+				gate,
+			) & gateCountMask; atomic.LoadUint64(gate)&gateCountMask < from+10; {
 				runtime.Gosched() // it goes on
 			}
 			trapped.Store(true)
@@ -168,12 +189,24 @@ func callUntilTrapped(gate *uint64, trapped *atomic.Bool) {
 
 func TestPauseIsReadAndChecked(t *testing.T) {
 	p := open(t, blank())
-	for off, v := range map[uint64]uint64{ctlPauseSeen: 8, ctlTrappedNs: 100, ctlQuietNs: 150, ctlReleasedNs: 400} {
+	for off, v := range map[uint64]uint64{
+		ctlPauseSeen:  8,
+		ctlTrappedNs:  100,
+		ctlQuietNs:    150,
+		ctlReleasedNs: 400,
+	} {
 		p.mem.writeUint64(p.control+off, v)
 	}
 	p.mem.writeUint32(p.control+ctlPauseState, uint32(PauseReleased))
 	p.mem.writeUint32(p.control+ctlPauseReason, 2)
-	want := Pause{Seen: 8, State: PauseReleased, Reason: 2, TrappedNs: 100, QuietNs: 150, ReleasedNs: 400}
+	want := Pause{
+		Seen:       8,
+		State:      PauseReleased,
+		Reason:     2,
+		TrappedNs:  100,
+		QuietNs:    150,
+		ReleasedNs: 400,
+	}
 	if got := p.Pause(); got != want || !got.State.Over() || got.HeldNs(1e9) != 300 {
 		t.Errorf("got %+v, held %d", got, got.HeldNs(1e9))
 	}
@@ -194,8 +227,13 @@ func TestPauseIsReadAndChecked(t *testing.T) {
 
 func link(id uint64) Test {
 	return Test{
-		ID: id, UntilNs: 77, Kind: TestLink, Repeats: 3, Bytes: 1 << 20, Side: 1,
-		IDs: [2][]byte{bytes.Repeat([]byte{1, 2}, 64), bytes.Repeat([]byte{3, 4}, 64)},
+		ID:      id,
+		UntilNs: 77,
+		Kind:    TestLink,
+		Repeats: 3,
+		Bytes:   1 << 20,
+		Side:    1,
+		IDs:     [2][]byte{bytes.Repeat([]byte{1, 2}, 64), bytes.Repeat([]byte{3, 4}, 64)},
 	}
 }
 
@@ -205,12 +243,20 @@ func TestPutTestFillsTheMailbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := p.mem[p.control+ctlTest:]
-	if w.readUint64(tstID) != 5 || w.readUint64(tstUntilNs) != 77 || w.readUint64(tstBytes) != 1<<20 || w.readUint32(tstKind) != 3 || w.readUint32(tstRepeats) != 3 || w.readUint32(tstSide) != 1 || w.readUint64(tstSeq) != 2 {
+	if w.readUint64(tstID) != 5 ||
+		w.readUint64(tstUntilNs) != 77 ||
+		w.readUint64(tstBytes) != 1<<20 ||
+		w.readUint32(tstKind) != 3 ||
+		w.readUint32(tstRepeats) != 3 ||
+		w.readUint32(tstSide) != 1 ||
+		w.readUint64(tstSeq) != 2 {
 		t.Errorf("mailbox % x", []byte(w[:64]))
 	}
 	ids := append(bytes.Repeat([]byte{1, 2}, 64), bytes.Repeat([]byte{3, 4}, 64)...)
-	if !bytes.Equal(w[tstIDs:tstIDs+256], ids) || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
-		t.Errorf("ids % x, word %d", []byte(w[tstIDs:tstIDs+256]), p.mem.readUint32(p.control+ctlPauseWord))
+	if !bytes.Equal(w[tstIDs:tstIDs+256], ids) ||
+		p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+		t.Errorf("ids % x, word %d",
+			[]byte(w[tstIDs:tstIDs+256]), p.mem.readUint32(p.control+ctlPauseWord))
 	}
 }
 
@@ -220,9 +266,20 @@ func TestPutTestRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Test){
-		"old number": func(x *Test) { x.ID = 5 }, "no repeats": func(x *Test) { x.Repeats = 0 }, "many": func(x *Test) { x.Repeats = 65 }, "messages": func(x *Test) { x.Kind, x.Bytes, x.N = TestLink, 1, TestMessagesMax+1 },
-		"no bytes": func(x *Test) { x.Bytes = 0 }, "side": func(x *Test) { x.Side = 2 }, "short id": func(x *Test) { x.IDs[1] = x.IDs[1][:127] },
-		"kind": func(x *Test) { x.Kind = 4 }, "no side": func(x *Test) { x.Kind = TestGEMM }, "ids of none": func(x *Test) { x.Kind = TestMint },
+		"old number": func(x *Test) { x.ID = 5 },
+		"no repeats": func(x *Test) { x.Repeats = 0 },
+		"many":       func(x *Test) { x.Repeats = 65 },
+		"messages": func(x *Test) {
+			x.Kind = TestLink
+			x.Bytes = 1
+			x.N = TestMessagesMax + 1
+		},
+		"no bytes":    func(x *Test) { x.Bytes = 0 },
+		"side":        func(x *Test) { x.Side = 2 },
+		"short id":    func(x *Test) { x.IDs[1] = x.IDs[1][:127] },
+		"kind":        func(x *Test) { x.Kind = 4 },
+		"no side":     func(x *Test) { x.Kind = TestGEMM },
+		"ids of none": func(x *Test) { x.Kind = TestMint },
 	} {
 		x := link(6)
 		spoil(&x)
@@ -256,7 +313,14 @@ func TestResultsAreCopiedAndChecked(t *testing.T) {
 		t.Error("a result before any")
 	}
 	result(p, 5, TestGEMM, TestDone, 8, 2000, 1000)
-	if r, ok := p.TestResult(); !ok || r.ID != 5 || r.Status != TestDone || r.MedianNs != 2000 || r.BestNs != 1000 || r.SetupNs != 9 || r.Repeats != 8 || r.IDs[0] != nil {
+	if r, ok := p.TestResult(); !ok ||
+		r.ID != 5 ||
+		r.Status != TestDone ||
+		r.MedianNs != 2000 ||
+		r.BestNs != 1000 ||
+		r.SetupNs != 9 ||
+		r.Repeats != 8 ||
+		r.IDs[0] != nil {
 		t.Errorf("%+v %v", r, ok)
 	}
 	result(p, 6, TestMint, TestDone, 0, 0, 0)
@@ -264,16 +328,26 @@ func TestResultsAreCopiedAndChecked(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for name, write := range map[string]func(){
-		"kind":     func() { result(p, 7, 9, TestDone, 8, 2000, 1000) },
-		"status":   func() { result(p, 7, TestGEMM, 9, 8, 2000, 1000) },
-		"repeats":  func() { result(p, 7, TestGEMM, TestDone, 1<<31, 2000, 1000) },
-		"forever":  func() { result(p, 7, TestGEMM, TestDone, 8, 1<<62, 1000) },
-		"negative": func() { result(p, 7, TestGEMM, TestDone, 8, 2000, 1<<63) },
+		"kind":   func() { result(p, 7, 9, TestDone, 8, 2000, 1000) },
+		"status": func() { result(p, 7, TestGEMM, 9, 8, 2000, 1000) },
+		"repeats": func() {
+			result(p, 7, TestGEMM, TestDone, 1<<31, 2000, 1000)
+		},
+		"forever": func() {
+			result(p, 7, TestGEMM, TestDone, 8, 1<<62, 1000)
+		},
+		"negative": func() {
+			result(p, 7, TestGEMM, TestDone, 8, 2000, 1<<63)
+		},
 		"reversed": func() { result(p, 7, TestGEMM, TestDone, 8, 1000, 2000) },
 		"no time":  func() { result(p, 7, TestLink, TestDone, 0, 0, 0) },
 	} {
 		write()
-		if r, ok := p.TestResult(); !ok || r.Status != TestFailed || r.Reason.String() == "" || r.MedianNs != 0 {
+		r, ok := p.TestResult()
+		if !ok ||
+			r.Status != TestFailed ||
+			r.Reason.String() == "" ||
+			r.MedianNs != 0 {
 			t.Errorf("%s: %+v %v", name, r, ok)
 		}
 	}
@@ -313,7 +387,8 @@ func TestPauseAgainstTheHook(t *testing.T) {
 	p.do("calls", 10)
 	r := p.open()
 	id := r.Comms(nil)[0].ID
-	if err := r.Arm(1, MonoNs()+int64(20*time.Second), -1, []Cut{{id, 9}}); !errors.Is(err, ErrPause) || !strings.Contains(err.Error(), "missed") {
+	if err := r.Arm(1, MonoNs()+int64(20*time.Second), -1, []Cut{{id, 9}}); !errors.Is(err, ErrPause) ||
+		!strings.Contains(err.Error(), "missed") {
 		t.Fatalf("a cut behind the count: %v", err)
 	}
 	begun := MonoNs()
@@ -322,10 +397,20 @@ func TestPauseAgainstTheHook(t *testing.T) {
 	}
 	answer := p.start("calls", 20)
 	s := awaitPause(t, r, PauseQuiet)
-	if c := r.Comms(nil)[0]; c.Calls != 15 || !c.Armed || c.Cut != 15 || s.Seen != 2 || s.TrappedNs == 0 || s.QuietNs < s.TrappedNs {
+	if c := r.Comms(nil)[0]; c.Calls != 15 ||
+		!c.Armed ||
+		c.Cut != 15 ||
+		s.Seen != 2 ||
+		s.TrappedNs == 0 ||
+		s.QuietNs < s.TrappedNs {
 		t.Fatalf("held at %+v, %+v", c, s)
 	}
-	if err := r.PutTest(Test{ID: 3, UntilNs: MonoNs() + int64(10*time.Second), Kind: TestMint, Repeats: 1}); err != nil {
+	if err := r.PutTest(Test{
+		ID:      3,
+		UntilNs: MonoNs() + int64(10*time.Second),
+		Kind:    TestMint,
+		Repeats: 1,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	checkAnswer(t, r, 3)
@@ -347,7 +432,8 @@ func checkAnswer(t *testing.T, r *Process, id uint64) {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		got, ok := r.TestResult()
 		if ok && got.ID == id && got.Status > TestRunning {
-			if got.Status == TestDone && len(got.IDs[0]) != UniqueIDBytes || got.Status != TestDone && got.Reason.String() == "" {
+			if got.Status == TestDone && len(got.IDs[0]) != UniqueIDBytes ||
+				got.Status != TestDone && got.Reason.String() == "" {
 				t.Fatalf("result %+v", got)
 			}
 			return
@@ -365,7 +451,10 @@ func checkHeld(t *testing.T, p *peer, r *Process, s Pause, begunNs int64) {
 	p.do("iteration", 1)
 	marks, _, _ := r.Marks(0, nil)
 	held, told := s.HeldNs(0), marks[len(marks)-1].PausedNs
-	if held <= 0 || told < held || told > MonoNs()-begunNs || told != r.Control().PausedNs {
+	if held <= 0 ||
+		told < held ||
+		told > MonoNs()-begunNs ||
+		told != r.Control().PausedNs {
 		t.Fatalf("held %d ns, the mark says %d, in all %d", held, told, r.Control().PausedNs)
 	}
 }

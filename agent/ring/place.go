@@ -37,7 +37,10 @@ func (p Place) Spent() int64 {
 func (p *Process) Place() (out Place, ok bool) {
 	ok = p.readConsistent(ctlPlaceSeq, func(w image) {
 		out = Place{
-			Order: w.readUint64(ctlPlaceOrder), Iteration: w.readInt64(ctlPlaceIteration), Rank: int(w.readInt32(ctlPlaceRank)), Bytes: w.readUint64(ctlPlaceBytes),
+			Order:     w.readUint64(ctlPlaceOrder),
+			Iteration: w.readInt64(ctlPlaceIteration),
+			Rank:      int(w.readInt32(ctlPlaceRank)),
+			Bytes:     w.readUint64(ctlPlaceBytes),
 		}
 		for i := range out.StepNs {
 			out.StepNs[i] = w.readInt64(ctlPlaceStepNs + 8*uint64(i))

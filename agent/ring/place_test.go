@@ -31,7 +31,13 @@ func TestPlaceIsReadWhole(t *testing.T) {
 		t.Fatalf("before any: %+v, %v", got, ok)
 	}
 	place(p.mem, 7, 41, 5, [4]uint64{1e6, 2e6, 3e6, 4e6}, 1<<30)
-	want := Place{Order: 7, Iteration: 41, Rank: 5, StepNs: [4]int64{1e6, 2e6, 3e6, 4e6}, Bytes: 1 << 30}
+	want := Place{
+		Order:     7,
+		Iteration: 41,
+		Rank:      5,
+		StepNs:    [4]int64{1e6, 2e6, 3e6, 4e6},
+		Bytes:     1 << 30,
+	}
 	if got, ok := p.Place(); !ok || got != want || got.Spent() != 10e6 {
 		t.Fatalf("got %+v, %v", got, ok)
 	}
@@ -72,11 +78,19 @@ func TestOrdersOfEachKind(t *testing.T) {
 		code  uint32
 		want  []int32
 	}{
-		{falcon.Order{Kind: falcon.OrderPlacement, Blocks: []int32{2, 0, 1, 3}}, orderPlacement, []int32{2, 0, 1, 3}},
+		{
+			falcon.Order{Kind: falcon.OrderPlacement, Blocks: []int32{2, 0, 1, 3}},
+			orderPlacement,
+			[]int32{2, 0, 1, 3},
+		},
 		{falcon.Order{Kind: falcon.OrderCheckpoint, Leave: true}, orderCheckpoint, []int32{1}},
 		{falcon.Order{Kind: falcon.OrderCheckpoint}, orderCheckpoint, []int32{0}},
 		{falcon.Order{Kind: falcon.OrderStop}, orderStop, nil},
-		{falcon.Order{Kind: falcon.OrderMicroBatches, MicroBatches: []int32{9, 7}}, orderMicroBatches, []int32{9, 7}},
+		{
+			falcon.Order{Kind: falcon.OrderMicroBatches, MicroBatches: []int32{9, 7}},
+			orderMicroBatches,
+			[]int32{9, 7},
+		},
 	} {
 		p := open(t, blank())
 		c.order.ID = 6
@@ -88,7 +102,9 @@ func TestOrdersOfEachKind(t *testing.T) {
 		for i := range uint64(p.mem.readUint32(at + ordN)) {
 			got = append(got, p.mem.readInt32(at+ordValues+4*i))
 		}
-		if !slices.Equal(got, c.want) || p.mem.readUint32(at+ordKind) != c.code || p.NewestOrder() != 6 {
+		if !slices.Equal(got, c.want) ||
+			p.mem.readUint32(at+ordKind) != c.code ||
+			p.NewestOrder() != 6 {
 			t.Errorf("%+v became kind %d, values %v", c.order, p.mem.readUint32(at+ordKind), got)
 		}
 	}
@@ -99,19 +115,24 @@ func TestOrdersThatDoNotFit(t *testing.T) {
 	m.writeUint32(hdrWorld, 8)
 	p := open(t, m)
 	for name, o := range map[string]falcon.Order{
-		"no blocks":         {Kind: falcon.OrderPlacement},
-		"uneven blocks":     {Kind: falcon.OrderPlacement, Blocks: []int32{1, 0, 2}},
-		"a place twice":     {Kind: falcon.OrderPlacement, Blocks: []int32{1, 1}},
-		"a place too many":  {Kind: falcon.OrderPlacement, Blocks: []int32{0, 2}},
-		"a place below":     {Kind: falcon.OrderPlacement, Blocks: []int32{0, -1}},
-		"two orders in one": {Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}, MicroBatches: []int32{4}},
+		"no blocks":        {Kind: falcon.OrderPlacement},
+		"uneven blocks":    {Kind: falcon.OrderPlacement, Blocks: []int32{1, 0, 2}},
+		"a place twice":    {Kind: falcon.OrderPlacement, Blocks: []int32{1, 1}},
+		"a place too many": {Kind: falcon.OrderPlacement, Blocks: []int32{0, 2}},
+		"a place below":    {Kind: falcon.OrderPlacement, Blocks: []int32{0, -1}},
+		"two orders in one": {
+			Kind:         falcon.OrderPlacement,
+			Blocks:       []int32{1, 0},
+			MicroBatches: []int32{4},
+		},
 		"a stop that moves": {Kind: falcon.OrderStop, Blocks: []int32{1, 0}},
 		"a stop that saves": {Kind: falcon.OrderStop, Leave: true},
 		"too many replicas": {Kind: falcon.OrderMicroBatches, MicroBatches: make([]int32, orderValues+1)},
 		"an unknown kind":   {Kind: "dance"},
 	} {
 		o.ID = 1
-		if err := p.PutOrder(o); !errors.Is(err, ErrOrder) || p.NewestOrder() != 0 {
+		err := p.PutOrder(o)
+		if !errors.Is(err, ErrOrder) || p.NewestOrder() != 0 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -32,7 +32,12 @@ type peer struct {
 // startPeer builds the hook, its fake NCCL and CUDA, and a program on strings.
 func startPeer(t *testing.T, env ...string) *peer {
 	t.Helper()
-	return startWatched(t, "hook", buildPeer, append([]string{"LD_PRELOAD=../../bin/lib/libfalcon_hook.so"}, env...))
+	return startWatched(
+		t,
+		"hook",
+		buildPeer,
+		append([]string{"LD_PRELOAD=../../bin/lib/libfalcon_hook.so"}, env...),
+	)
 }
 
 // startWatched starts a peer that is watched as the variables of env say: a path in
@@ -52,7 +57,12 @@ func startWatched(t *testing.T, folder string, build func() (string, error), env
 	cmd := exec.Command(filepath.Join(bin, folder, "peer"))
 	cmd.Env = append([]string{
 		"LD_LIBRARY_PATH=" + filepath.Join(bin, folder),
-		"FALCON_SHM_DIR=" + dir, "FALCON_JOB=my job", "FALCON_DEVICE=n1.g0", "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1",
+		"FALCON_SHM_DIR=" + dir,
+		"FALCON_JOB=my job",
+		"FALCON_DEVICE=n1.g0",
+		"RANK=3",
+		"WORLD_SIZE=8",
+		"LOCAL_RANK=1",
 	}, env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -66,7 +76,13 @@ func startWatched(t *testing.T, folder string, build func() (string, error), env
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{t: t, cmd: cmd, in: in, answer: bufio.NewReader(out), dir: dir}
+	p := &peer{
+		t:      t,
+		cmd:    cmd,
+		in:     in,
+		answer: bufio.NewReader(out),
+		dir:    dir,
+	}
 	t.Cleanup(func() {
 		_ = in.Close()
 		_ = cmd.Wait()
@@ -78,7 +94,9 @@ func startWatched(t *testing.T, folder string, build func() (string, error), env
 // not compiled again.
 var buildPeer = sync.OnceValues(func() (bin string, err error) { return makePeer("../../native/hook") })
 
-var buildPluginPeer = sync.OnceValues(func() (bin string, err error) { return makePeer("../../native/profiler") })
+var buildPluginPeer = sync.OnceValues(func() (bin string, err error) {
+	return makePeer("../../native/profiler")
+})
 
 func makePeer(dir string) (bin string, err error) {
 	if out, err := exec.Command("make", "-s", "-C", dir, "peer").CombinedOutput(); err != nil {
@@ -106,7 +124,10 @@ func (p *peer) do(verb string, arg int64) int64 {
 func (p *peer) open() *Process {
 	p.t.Helper()
 	live, stale, err := Discover(p.dir, "my job")
-	if err != nil || len(live) != 1 || len(stale) != 0 || live[0].PID != p.cmd.Process.Pid {
+	if err != nil ||
+		len(live) != 1 ||
+		len(stale) != 0 ||
+		live[0].PID != p.cmd.Process.Pid {
 		p.t.Fatalf("Discover = %v, %v, %v", live, stale, err)
 	}
 	r, err := Open(live[0].Path)
@@ -125,7 +146,12 @@ func TestAgainstTheHook(t *testing.T) {
 			p.do("init", 5)
 			r := p.open()
 			h := r.Header()
-			if h.Rank != 3 || h.World != 8 || h.LocalRank != 1 || h.Job != "my_job" || h.Device != "n1.g0" || h.PID != p.cmd.Process.Pid {
+			if h.Rank != 3 ||
+				h.World != 8 ||
+				h.LocalRank != 1 ||
+				h.Job != "my_job" ||
+				h.Device != "n1.g0" ||
+				h.PID != p.cmd.Process.Pid {
 				t.Errorf("header %+v", h)
 			}
 			if h.StartUnixNs < before-1e9 || h.StartUnixNs > time.Now().UnixNano() {
@@ -140,11 +166,19 @@ func TestAgainstTheHook(t *testing.T) {
 
 // What the profiler plug-in writes reads as what the hook writes.
 func TestAgainstThePlugin(t *testing.T) {
-	p := startWatched(t, "profiler", buildPluginPeer, []string{"NCCL_PROFILER_PLUGIN=../../bin/lib/libnccl-profiler-falcon.so"})
+	p := startWatched(
+		t,
+		"profiler",
+		buildPluginPeer,
+		[]string{"NCCL_PROFILER_PLUGIN=../../bin/lib/libnccl-profiler-falcon.so"},
+	)
 	p.do("init", 5)
 	r := p.open()
 	checkCalls(t, p, r)
-	if c := r.Control(); c.Iteration != -1 || c.Coverage != CoverInit|CoverColl|CoverProfiler || c.Bound != (Binding{How: BoundProfiler, NCCL: 22809}) {
+	c := r.Control()
+	if c.Iteration != -1 ||
+		c.Coverage != CoverInit|CoverColl|CoverProfiler ||
+		c.Bound != (Binding{How: BoundProfiler, NCCL: 22809}) {
 		t.Errorf("Control = %+v", c)
 	}
 }
@@ -160,23 +194,37 @@ func checkCalls(t *testing.T, p *peer, r *Process) {
 		t.Fatalf("Drain = %d, %d", n, lost)
 	}
 	for i, c := range buf[:n] {
-		if c.Ordinal != uint64(i) || c.Op != falcon.OpAllReduce || c.Count != 256 || c.Stream != 16 || c.Comm != 0 {
+		if c.Ordinal != uint64(i) ||
+			c.Op != falcon.OpAllReduce ||
+			c.Count != 256 ||
+			c.Stream != 16 ||
+			c.Comm != 0 {
 			t.Fatalf("record %d: %+v", i, c)
 		}
 		// The conversion from ticks is good to well under 0.1 ms.
-		if c.EnterNs < from-100_000 || c.ExitNs > to+100_000 || c.ExitNs < c.EnterNs {
+		if c.EnterNs < from-100_000 ||
+			c.ExitNs > to+100_000 ||
+			c.ExitNs < c.EnterNs {
 			t.Fatalf("record %d: entered %d, left %d, not within %d..%d", i, c.EnterNs, c.ExitNs, from, to)
 		}
 	}
 	comms := r.Comms(nil)
-	if len(comms) != 1 || comms[0].Size != 4 || comms[0].Rank != 1 || comms[0].Calls != 100 || comms[0].State != CommLive || comms[0].ID == 0 {
+	if len(comms) != 1 ||
+		comms[0].Size != 4 ||
+		comms[0].Rank != 1 ||
+		comms[0].Calls != 100 ||
+		comms[0].State != CommLive ||
+		comms[0].ID == 0 {
 		t.Errorf("Comms = %+v", comms)
 	}
 }
 
 func checkMarks(t *testing.T, p *peer, r *Process) {
 	t.Helper()
-	if c := r.Control(); c.Iteration != -1 || c.Coverage&^CoverWaiting != CoverInit|CoverColl || c.Bound != (Binding{How: BoundNeeded, NCCL: 22700}) {
+	c := r.Control()
+	if c.Iteration != -1 ||
+		c.Coverage&^CoverWaiting != CoverInit|CoverColl ||
+		c.Bound != (Binding{How: BoundNeeded, NCCL: 22700}) {
 		t.Errorf("Control = %+v", c)
 	}
 	for i := range int64(3) {
@@ -184,7 +232,11 @@ func checkMarks(t *testing.T, p *peer, r *Process) {
 	}
 	p.do("calls", 1)
 	marks, next, lost := r.Marks(0, nil)
-	if len(marks) != 3 || next != 3 || lost != 0 || marks[2].Iteration != 2 || marks[2].StartNs < marks[1].StartNs {
+	if len(marks) != 3 ||
+		next != 3 ||
+		lost != 0 ||
+		marks[2].Iteration != 2 ||
+		marks[2].StartNs < marks[1].StartNs {
 		t.Errorf("Marks = %+v, %d, %d", marks, next, lost)
 	}
 	var buf [2]Record
@@ -195,7 +247,12 @@ func checkMarks(t *testing.T, p *peer, r *Process) {
 
 func checkOrders(t *testing.T, p *peer, r *Process) {
 	t.Helper()
-	order := falcon.Order{ID: 1, Epoch: 4, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{9, 9, 5, 7}}
+	order := falcon.Order{
+		ID:           1,
+		Epoch:        4,
+		Kind:         falcon.OrderMicroBatches,
+		MicroBatches: []int32{9, 9, 5, 7},
+	}
 	if err := r.PutOrder(order); err != nil {
 		t.Fatal(err)
 	}
@@ -203,10 +260,15 @@ func checkOrders(t *testing.T, p *peer, r *Process) {
 		t.Errorf("the rank polled %d and fetched %d", id, last)
 	}
 	p.do("ack", 12)
-	if c := r.Control(); c.CommittedOrder != 1 || c.CommittedIteration != 12 || c.CommittedStatus != 0 {
+	c := r.Control()
+	if c.CommittedOrder != 1 || c.CommittedIteration != 12 || c.CommittedStatus != 0 {
 		t.Errorf("acknowledged %+v", c)
 	}
-	for _, bad := range []falcon.Order{order, {ID: 2, Kind: "dance"}, {ID: 2, Kind: falcon.OrderMicroBatches, MicroBatches: make([]int32, 1025)}} {
+	for _, bad := range []falcon.Order{
+		order,
+		{ID: 2, Kind: "dance"},
+		{ID: 2, Kind: falcon.OrderMicroBatches, MicroBatches: make([]int32, 1025)},
+	} {
 		if err := r.PutOrder(bad); !errors.Is(err, ErrOrder) {
 			t.Errorf("order %d %q was taken: %v", bad.ID, bad.Kind, err)
 		}
@@ -243,7 +305,8 @@ func TestProfileAgainstTheHook(t *testing.T) {
 		t.Fatalf("%d timings of %d timed calls, %d lost", len(got), timed, r.Control().TimingsLost)
 	}
 	for _, x := range got {
-		if x.Bytes != 1024 || x.DurationNs < 2_990_000 || x.Op != falcon.OpAllReduce { // longer when this machine is busy
+		// longer when this machine is busy
+		if x.Bytes != 1024 || x.DurationNs < 2_990_000 || x.Op != falcon.OpAllReduce {
 			t.Errorf("timing %+v", x)
 		}
 	}
@@ -289,7 +352,12 @@ func ownHead(t *testing.T) image {
 	var pids, times unix.Stat_t
 	st, err := procstat.Read("/proc", os.Getpid())
 	boot, err2 := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err = errors.Join(err, err2, unix.Stat("/proc/self/ns/pid", &pids), unix.Stat("/proc/self/ns/time", &times)); err != nil {
+	if err = errors.Join(
+		err,
+		err2,
+		unix.Stat("/proc/self/ns/pid", &pids),
+		unix.Stat("/proc/self/ns/time", &times),
+	); err != nil {
 		t.Fatal(err)
 	}
 	m.writeUint32(hdrPID, uint32(os.Getpid()))
@@ -297,7 +365,8 @@ func ownHead(t *testing.T) image {
 	m.writeUint64(hdrPIDNs, pids.Ino)
 	m.writeUint64(hdrTimeNs, times.Ino)
 	copy(m[hdrBoot:], strings.TrimSpace(string(boot)))
-	m.writeUint64(hdrStartUnixNs, uint64(time.Now().AddDate(-1, 0, 0).UnixNano())) // says nothing: the wall clock may have been set
+	// says nothing: the wall clock may have been set
+	m.writeUint64(hdrStartUnixNs, uint64(time.Now().AddDate(-1, 0, 0).UnixNano()))
 	return m
 }
 
@@ -309,16 +378,19 @@ func TestFilesOfThisProcessAreProven(t *testing.T) {
 		mapped bool
 		live   int
 	}{
-		"its own":                   {func(image) {}, true, 1},
-		"not mapped":                {func(image) {}, false, 0},
-		"of an older process":       {func(m image) { m.writeUint64(hdrProcStart, 7) }, true, 0},
-		"of an earlier boot":        {func(m image) { copy(m[hdrBoot:], "0a0a0a0a") }, true, 0},
+		"its own":             {func(image) {}, true, 1},
+		"not mapped":          {func(image) {}, false, 0},
+		"of an older process": {func(m image) { m.writeUint64(hdrProcStart, 7) }, true, 0},
+		"of an earlier boot": {func(m image) {
+			copy(m[hdrBoot:], "0a0a0a0a")
+		}, true, 0},
 		"of an older hook":          {forgetProof, true, 1},
 		"of an older hook, old":     {forgetProof, false, 0},
 		"in a namespace that is no": {func(m image) { m.writeUint64(hdrPIDNs, 12) }, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, m := t.TempDir(), ownHead(t)
+			dir := t.TempDir()
+			m := ownHead(t)
 			c.change(m)
 			path := filepath.Join(dir, fmt.Sprintf("falcon.a.b.%d", os.Getpid()))
 			if err := os.WriteFile(path, m, 0o600); err != nil {
@@ -365,7 +437,8 @@ func TestShrinkingFile(t *testing.T) {
 	if err := os.Truncate(path, 4096); err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := p.Drain(make([]Record, 8)); n != 0 || !errors.Is(p.Err(), ErrCorrupt) {
+	n, _ := p.Drain(make([]Record, 8))
+	if n != 0 || !errors.Is(p.Err(), ErrCorrupt) {
 		t.Errorf("drained %d, err %v", n, p.Err())
 	}
 	exercise(p)
@@ -376,10 +449,15 @@ func TestShrinkingFile(t *testing.T) {
 
 // Where the kernel refuses the hook its memory, it says so, and the job trains on.
 func TestARefusedHookIsNamed(t *testing.T) {
-	dir, m := t.TempDir(), ownHead(t)
+	dir := t.TempDir()
+	m := ownHead(t)
 	m.writeUint32(hdrRefused, refusedMap)
 	m.writeUint32(hdrRefusedErrno, uint32(unix.EPERM))
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid())), m[:headerBytes], 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid())),
+		m[:headerBytes],
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	all, err := NewScanner(dir, "j").Discover(time.Now())
@@ -387,14 +465,18 @@ func TestARefusedHookIsNamed(t *testing.T) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	u := all.Unproven[0].Unproven
-	if u.Reason != falcon.UnprovenRefused || u.RefusedCall != "mmap" || u.RefusedBy != "EPERM" || u.PID != os.Getpid() {
+	if u.Reason != falcon.UnprovenRefused ||
+		u.RefusedCall != "mmap" ||
+		u.RefusedBy != "EPERM" ||
+		u.PID != os.Getpid() {
 		t.Errorf("%+v", u)
 	}
 }
 
 // A hook of another release is said with both numbers; the job's file is left alone.
 func TestAFileOfAnotherVersionIsNamed(t *testing.T) {
-	dir, m := t.TempDir(), ownHead(t)
+	dir := t.TempDir()
+	m := ownHead(t)
 	m.writeUint32(hdrVersion, shmVersion+1)
 	path := filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid()))
 	if err := os.WriteFile(path, m, 0o600); err != nil {
@@ -405,7 +487,13 @@ func TestAFileOfAnotherVersionIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	mem, err := unix.Mmap(int(f.Fd()), 0, pageBytes, unix.PROT_READ, unix.MAP_SHARED)
+	mem, err := unix.Mmap(
+		int(f.Fd()),
+		0,
+		pageBytes,
+		unix.PROT_READ,
+		unix.MAP_SHARED,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +503,10 @@ func TestAFileOfAnotherVersionIsNamed(t *testing.T) {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	u := all.Unproven[0].Unproven
-	if u.Reason != falcon.UnprovenVersion || u.HookFormat != shmVersion+1 || u.AgentFormat != shmVersion || u.Rank != 2 {
+	if u.Reason != falcon.UnprovenVersion ||
+		u.HookFormat != shmVersion+1 ||
+		u.AgentFormat != shmVersion ||
+		u.Rank != 2 {
 		t.Errorf("%+v", u)
 	}
 }

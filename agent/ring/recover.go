@@ -36,9 +36,11 @@ func (p *Process) writeSuspension(generation uint64, untilNs int64) error {
 	w := p.controlBlock()
 	switch newest, left := w.readUint64(ctlSuspendGeneration), untilNs-MonoNs(); {
 	case generation == 0 || generation < newest:
-		return fmt.Errorf("%w: generation %d is suspended already, %d is older", ErrRecover, newest, generation)
+		return fmt.Errorf("%w: generation %d is suspended already, %d is older",
+			ErrRecover, newest, generation)
 	case left > int64(SuspendMax):
-		return fmt.Errorf("%w: a rank in its optimizer would be left alone for %v, at most %v can be", ErrRecover, time.Duration(left), SuspendMax)
+		return fmt.Errorf("%w: a rank in its optimizer would be left alone for %v, at most %v can be",
+			ErrRecover, time.Duration(left), SuspendMax)
 	}
 	w.writeUint64(ctlSuspendUntilNs, uint64(max(untilNs, 0)))
 	w.writeUint64(ctlSuspendGeneration, generation)
@@ -77,16 +79,24 @@ func (p *Process) PutRejoin(r Rejoin) error {
 func (p *Process) writeRejoin(r Rejoin, values []int32) error {
 	w := p.controlBlock()
 	had := w.readUint64(ctlRejoinID)
-	if park, ok := p.Park(); !ok || !park.On || park.Status != ParkJoin { // a replacement begins with its own generation
+	// a replacement begins with its own generation
+	if park, ok := p.Park(); !ok || !park.On || park.Status != ParkJoin {
 		had = max(had, w.readUint64(ctlGenerationNow))
 	}
 	if r.Generation <= had {
-		return fmt.Errorf("%w: generation %d is not above %d, which the process has", ErrRecover, r.Generation, had)
+		return fmt.Errorf("%w: generation %d is not above %d, which the process has",
+			ErrRecover, r.Generation, had)
 	}
 	if suspended := w.readUint64(ctlSuspendGeneration); r.Generation < suspended {
-		return fmt.Errorf("%w: the process is suspended for generation %d, %d would not wake it", ErrRecover, suspended, r.Generation)
+		return fmt.Errorf("%w: the process is suspended for generation %d, %d would not wake it",
+			ErrRecover, suspended, r.Generation)
 	}
-	p.writeOrder(ctlRejoin, falcon.Order{ID: r.Generation, Epoch: r.Generation}, orderRejoin, values)
+	p.writeOrder(
+		ctlRejoin,
+		falcon.Order{ID: r.Generation, Epoch: r.Generation},
+		orderRejoin,
+		values,
+	)
 	w.writeUint64(ctlRejoinID, r.Generation)
 	p.wakeThreads()
 	return nil
@@ -102,17 +112,28 @@ func (r Rejoin) encodeOrder() ([]int32, error) {
 	case r.Resume < 0 || r.Resume > math.MaxInt64/2:
 		return bad("iteration %d can't be resumed at", r.Resume)
 	case n > orderValues:
-		return bad("%d replicas and %d moves do not fit: they need %d values, there is room for %d", len(r.MicroBatches), len(r.Moves), n, orderValues)
+		return bad("%d replicas and %d moves do not fit: they need %d values, there is room for %d",
+			len(r.MicroBatches), len(r.Moves), n, orderValues)
 	}
 	values := make([]int32, 0, n)
-	values = append(values, 0, int32(r.Resume&math.MaxInt32), int32(r.Resume>>31), int32(len(r.MicroBatches)))
+	values = append(values,
+		0,
+		int32(r.Resume&math.MaxInt32),
+		int32(r.Resume>>31),
+		int32(len(r.MicroBatches)),
+	)
 	if r.Checkpoint {
 		values[0] = 1
 	}
 	values = append(append(values, r.MicroBatches...), int32(len(r.Moves)))
 	seen := map[falcon.Rank]bool{}
 	for _, m := range r.Moves {
-		if m.Rank < 0 || m.Rank >= ranksMax || seen[m.Rank] || m.From == m.Rank || m.From >= ranksMax || (m.From < 0 && m.From != falcon.FromCheckpoint) {
+		if m.Rank < 0 ||
+			m.Rank >= ranksMax ||
+			seen[m.Rank] ||
+			m.From == m.Rank ||
+			m.From >= ranksMax ||
+			(m.From < 0 && m.From != falcon.FromCheckpoint) {
 			return bad("rank %d can't get its state from rank %d, or is named twice", m.Rank, m.From)
 		}
 		seen[m.Rank] = true
@@ -136,11 +157,15 @@ type Park struct {
 func (p *Process) Park() (out Park, ok bool) {
 	ok = p.readConsistent(ctlParkSeq, func(w image) {
 		out = Park{
-			On: w.readUint32(ctlParkOn) == 1, Generation: w.readUint64(ctlParkGeneration), Status: w.readInt32(ctlParkStatus),
-			Tag: w.readInt64(ctlParkTag), SinceNs: w.readInt64(ctlParkNs),
+			On:         w.readUint32(ctlParkOn) == 1,
+			Generation: w.readUint64(ctlParkGeneration),
+			Status:     w.readInt32(ctlParkStatus),
+			Tag:        w.readInt64(ctlParkTag),
+			SinceNs:    w.readInt64(ctlParkNs),
 		}
 		for i := range out.Hold.Steps {
-			out.Hold.Steps[i], out.Hold.Sums[i] = w.readInt64(ctlParkSteps+8*uint64(i)), w.readUint64(ctlParkSums+8*uint64(i))
+			out.Hold.Steps[i], out.Hold.Sums[i] = w.readInt64(ctlParkSteps+8*uint64(i)),
+				w.readUint64(ctlParkSums+8*uint64(i))
 		}
 	})
 	if !ok || !out.On {
@@ -152,8 +177,12 @@ func (p *Process) Park() (out Park, ok bool) {
 // validated takes out what can't be.
 func (p Park) validated() Park {
 	for i, s := range p.Hold.Steps {
-		if s < 0 || s > math.MaxInt64/2 || (i > 0 && s == p.Hold.Steps[0]) || p.Status == ParkJoin {
-			p.Hold.Steps[i], p.Hold.Sums[i] = falcon.NoIteration, 0
+		if s < 0 ||
+			s > math.MaxInt64/2 ||
+			(i > 0 && s == p.Hold.Steps[0]) ||
+			p.Status == ParkJoin {
+			p.Hold.Steps[i] = falcon.NoIteration
+			p.Hold.Sums[i] = 0
 		}
 	}
 	p.Status = min(p.Status, ParkJoin)
@@ -175,14 +204,22 @@ type Rejoined struct {
 func (p *Process) Rejoined() (out Rejoined, ok bool) {
 	ok = p.readConsistent(ctlRejoinSeq, func(w image) {
 		out = Rejoined{
-			Generation: w.readUint64(ctlRejoinOrder), Iteration: w.readInt64(ctlRejoinIteration), Status: w.readInt32(ctlRejoinStatus),
-			GroupsNs: w.readInt64(ctlRejoinStepNs), StateNs: w.readInt64(ctlRejoinStepNs + 8), Bytes: w.readUint64(ctlRejoinBytes),
+			Generation: w.readUint64(ctlRejoinOrder),
+			Iteration:  w.readInt64(ctlRejoinIteration),
+			Status:     w.readInt32(ctlRejoinStatus),
+			GroupsNs:   w.readInt64(ctlRejoinStepNs),
+			StateNs:    w.readInt64(ctlRejoinStepNs + 8),
+			Bytes:      w.readUint64(ctlRejoinBytes),
 		}
 	})
 	if !ok || out.Generation == 0 {
 		return Rejoined{}, ok
 	}
-	if limit := int64(placeStepMax); out.GroupsNs < 0 || out.GroupsNs > limit || out.StateNs < 0 || out.StateNs > limit {
+	limit := int64(placeStepMax)
+	if out.GroupsNs < 0 ||
+		out.GroupsNs > limit ||
+		out.StateNs < 0 ||
+		out.StateNs > limit {
 		out.GroupsNs, out.StateNs = 0, 0
 	}
 	if out.Bytes > placeBytesMax {
@@ -199,7 +236,8 @@ type JobState struct {
 	MicroMin, MicroMax, MicroMultiple int
 	Can                               falcon.Can
 	Raised                            falcon.Raised
-	Checkpoint                        int64 // iteration that a restart would begin with, falcon.NoIteration = storage holds none
+	// iteration that a restart would begin with, falcon.NoIteration = storage holds none
+	Checkpoint int64
 }
 
 // JobState reads it. Values that no job has read as unknown.
@@ -208,13 +246,18 @@ func (p *Process) JobState() (s JobState) {
 	p.access(func() {
 		w := p.controlBlock()
 		s = JobState{
-			ZeRO:       falcon.ZeRO{Stage: clampSize(w.readInt32(ctlZeroStage)), Instances: clampSize(w.readInt32(ctlZeroInstances))},
-			Bytes:      w.readUint64(ctlStateBytes),
-			CopyBytesS: w.readUint64(ctlCopyBytesS),
-			MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
-			Can:        w.readCan(),
-			Raised:     w.readRaised(),
-			Checkpoint: falcon.NoIteration,
+			ZeRO: falcon.ZeRO{
+				Stage:     clampSize(w.readInt32(ctlZeroStage)),
+				Instances: clampSize(w.readInt32(ctlZeroInstances)),
+			},
+			Bytes:         w.readUint64(ctlStateBytes),
+			CopyBytesS:    w.readUint64(ctlCopyBytesS),
+			MicroMin:      clampSize(w.readInt32(ctlMicroMin)),
+			MicroMax:      clampSize(w.readInt32(ctlMicroMax)),
+			MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
+			Can:           w.readCan(),
+			Raised:        w.readRaised(),
+			Checkpoint:    falcon.NoIteration,
 		}
 		if next := w.readInt64(ctlCheckpointIteration); next > 0 && next <= math.MaxInt64/2 {
 			s.Checkpoint = next - 1
@@ -236,8 +279,12 @@ func (m image) readCan() falcon.Can {
 		return falcon.Can{}
 	}
 	return falcon.Can{
-		Declared: true, Park: bits&canPark != 0, Split: bits&canSplit != 0, Place: bits&canPlace != 0,
-		Checkpoint: bits&canCheckpoint != 0, Versions: int(min(max(m.readInt32(ctlVersions), 0), versionsMost)),
+		Declared:   true,
+		Park:       bits&canPark != 0,
+		Split:      bits&canSplit != 0,
+		Place:      bits&canPlace != 0,
+		Checkpoint: bits&canCheckpoint != 0,
+		Versions:   int(min(max(m.readInt32(ctlVersions), 0), versionsMost)),
 	}
 }
 
@@ -248,8 +295,10 @@ func (m image) readRaised() (r falcon.Raised) {
 	}
 	whole := m.readConsistent(ctlRaisedSeq, func() {
 		r = falcon.Raised{
-			Kind: m.readText(ctlRaisedKind, raisedBytes), Where: m.readText(ctlRaisedWhere, raisedBytes),
-			Text: m.readText(ctlRaisedText, raisedBytes), OfPeers: m.readUint32(ctlRaisedOfPeers) != 0,
+			Kind:    m.readText(ctlRaisedKind, raisedBytes),
+			Where:   m.readText(ctlRaisedWhere, raisedBytes),
+			Text:    m.readText(ctlRaisedText, raisedBytes),
+			OfPeers: m.readUint32(ctlRaisedOfPeers) != 0,
 		}
 	})
 	if !whole {

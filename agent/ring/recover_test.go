@@ -34,7 +34,10 @@ func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
 	if err := p.Suspend(4, until); err != nil {
 		t.Fatal(err)
 	}
-	if c := p.Control(); c.SuspendWanted != 4 || c.Suspended != 0 || p.mem.readUint64(p.control+ctlSuspendUntilNs) != uint64(until) || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+	if c := p.Control(); c.SuspendWanted != 4 ||
+		c.Suspended != 0 ||
+		p.mem.readUint64(p.control+ctlSuspendUntilNs) != uint64(until) ||
+		p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 		t.Fatalf("%+v", c)
 	}
 	p.mem.writeUint64(p.control+ctlSuspendedGeneration, 4)
@@ -49,7 +52,8 @@ func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
 		generation uint64
 		until      int64
 	}{{3, until}, {0, until}, {5, MonoNs() + int64(2*SuspendMax)}} {
-		if err := p.Suspend(bad.generation, bad.until); !errors.Is(err, ErrRecover) || p.Control().SuspendWanted != 4 {
+		err := p.Suspend(bad.generation, bad.until)
+		if !errors.Is(err, ErrRecover) || p.Control().SuspendWanted != 4 {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
@@ -58,7 +62,8 @@ func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
 func TestStop(t *testing.T) {
 	p := open(t, blank())
 	p.Stop(7)
-	if p.mem.readUint64(p.control+ctlStopGeneration) != 7 || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+	if p.mem.readUint64(p.control+ctlStopGeneration) != 7 ||
+		p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 		t.Error("not written, or not announced")
 	}
 	p.Stop(0)
@@ -71,20 +76,35 @@ func TestStop(t *testing.T) {
 func unrolled(p *Process) (r Rejoin) {
 	w := p.mem[p.control+ctlRejoin:]
 	v := func(i int) int32 { return w.readInt32(ordValues + 4*uint64(i)) }
-	r = Rejoin{Generation: w.readUint64(ordID), Checkpoint: v(0) == 1, Resume: int64(v(1)) + int64(v(2))<<31}
+	r = Rejoin{
+		Generation: w.readUint64(ordID),
+		Checkpoint: v(0) == 1,
+		Resume:     int64(v(1)) + int64(v(2))<<31,
+	}
 	for i := range int(v(3)) {
 		r.MicroBatches = append(r.MicroBatches, v(4+i))
 	}
 	at := 5 + int(v(3))
 	for i := range int(v(at - 1)) {
-		r.Moves = append(r.Moves, falcon.ShardMove{Rank: falcon.Rank(v(at + 2*i)), From: falcon.Rank(v(at + 2*i + 1))})
+		r.Moves = append(r.Moves, falcon.ShardMove{
+			Rank: falcon.Rank(v(at + 2*i)),
+			From: falcon.Rank(v(at + 2*i + 1)),
+		})
 	}
 	return r
 }
 
 func TestRejoinIsLaidOut(t *testing.T) {
 	for _, r := range []Rejoin{
-		{Generation: 4, Resume: 57, MicroBatches: []int32{5, 3}, Moves: []falcon.ShardMove{{Rank: 1, From: 3}, {Rank: 2, From: falcon.FromCheckpoint}}},
+		{
+			Generation:   4,
+			Resume:       57,
+			MicroBatches: []int32{5, 3},
+			Moves: []falcon.ShardMove{{Rank: 1, From: 3}, {
+				Rank: 2,
+				From: falcon.FromCheckpoint,
+			}},
+		},
 		{Generation: 4, Resume: 0, Checkpoint: true},
 		{Generation: 4, Resume: math.MaxInt64 / 2, MicroBatches: make([]int32, orderValues-5)},
 		{Generation: 4, Resume: 1<<31 + 7},
@@ -94,36 +114,53 @@ func TestRejoinIsLaidOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := p.control + ctlRejoin
-		if got := unrolled(p); got.Generation != r.Generation || got.Resume != r.Resume || got.Checkpoint != r.Checkpoint ||
+		got := unrolled(p)
+		if got.Generation != r.Generation || got.Resume != r.Resume || got.Checkpoint != r.Checkpoint ||
 			!slices.Equal(got.MicroBatches, r.MicroBatches) || !slices.Equal(got.Moves, r.Moves) {
 			t.Errorf("%+v became %+v", r, got)
 		}
-		if n := 5 + len(r.MicroBatches) + 2*len(r.Moves); p.mem.readUint32(at+ordN) != uint32(n) || p.mem.readUint32(at+ordKind) != orderRejoin || p.mem.readUint64(at+ordEpoch) != 4 {
-			t.Errorf("%d values of kind %d", p.mem.readUint32(at+ordN), p.mem.readUint32(at+ordKind))
+		n := 5 + len(r.MicroBatches) + 2*len(r.Moves)
+		if p.mem.readUint32(at+ordN) != uint32(n) ||
+			p.mem.readUint32(at+ordKind) != orderRejoin ||
+			p.mem.readUint64(at+ordEpoch) != 4 {
+			t.Errorf("%d values of kind %d",
+				p.mem.readUint32(at+ordN), p.mem.readUint32(at+ordKind))
 		}
-		if p.Control().RejoinOrdered != 4 || p.mem.readUint64(at+ordSeq)%2 != 0 || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+		if p.Control().RejoinOrdered != 4 ||
+			p.mem.readUint64(at+ordSeq)%2 != 0 ||
+			p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 			t.Error("not announced")
 		}
 	}
 }
 
 func TestRejoinsThatDoNotFit(t *testing.T) {
-	move := func(rank, from falcon.Rank) []falcon.ShardMove { return []falcon.ShardMove{{Rank: rank, From: from}} }
+	move := func(rank, from falcon.Rank) []falcon.ShardMove {
+		return []falcon.ShardMove{{Rank: rank, From: from}}
+	}
 	for name, r := range map[string]Rejoin{
-		"generation had": {Generation: 3}, "generation 0": {}, "behind the suspension": {Generation: 4},
-		"iteration below 0":  {Generation: 5, Resume: -1},
-		"iteration too far":  {Generation: 5, Resume: math.MaxInt64},
-		"too many replicas":  {Generation: 5, MicroBatches: make([]int32, orderValues)},
-		"too many moves":     {Generation: 5, Moves: make([]falcon.ShardMove, orderValues)},
-		"from itself":        {Generation: 5, Moves: move(1, 1)},
-		"from nowhere":       {Generation: 5, Moves: move(1, -1)},
-		"no such rank":       {Generation: 5, Moves: move(-2, 1)},
-		"a rank named twice": {Generation: 5, Moves: append(move(1, 2), move(1, 3)...)},
+		"generation had":        {Generation: 3},
+		"generation 0":          {},
+		"behind the suspension": {Generation: 4},
+		"iteration below 0":     {Generation: 5, Resume: -1},
+		"iteration too far":     {Generation: 5, Resume: math.MaxInt64},
+		"too many replicas":     {Generation: 5, MicroBatches: make([]int32, orderValues)},
+		"too many moves":        {Generation: 5, Moves: make([]falcon.ShardMove, orderValues)},
+		"from itself":           {Generation: 5, Moves: move(1, 1)},
+		"from nowhere":          {Generation: 5, Moves: move(1, -1)},
+		"no such rank":          {Generation: 5, Moves: move(-2, 1)},
+		"a rank named twice": {
+			Generation: 5,
+			Moves:      append(move(1, 2), move(1, 3)...),
+		},
 	} {
 		p := open(t, blank())
 		p.mem.writeUint64(p.control+ctlGenerationNow, 3)
 		p.mem.writeUint64(p.control+ctlSuspendGeneration, 5)
-		if err := p.PutRejoin(r); !errors.Is(err, ErrRecover) || p.Control().RejoinOrdered != 0 || strings.Contains(err.Error(), "\n") {
+		err := p.PutRejoin(r)
+		if !errors.Is(err, ErrRecover) ||
+			p.Control().RejoinOrdered != 0 ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -156,7 +193,12 @@ func TestParkIsReadWhole(t *testing.T) {
 		t.Fatalf("before any: %+v, %v", got, ok)
 	}
 	park(p, 1, 4, ParkSuspended, 42, [2]int64{41, 42}, [2]uint64{7, 8})
-	want := Park{On: true, Generation: 4, Tag: 42, Hold: falcon.RankHold{Steps: [2]int64{41, 42}, Sums: [2]uint64{7, 8}}}
+	want := Park{
+		On:         true,
+		Generation: 4,
+		Tag:        42,
+		Hold:       falcon.RankHold{Steps: [2]int64{41, 42}, Sums: [2]uint64{7, 8}},
+	}
 	if got, ok := p.Park(); !ok || got != want {
 		t.Fatalf("got %+v, %v", got, ok)
 	}
@@ -184,7 +226,10 @@ func TestParkThatCannotBe(t *testing.T) {
 		p := open(t, blank())
 		park(p, 1, 4, c.status, math.MinInt64, c.steps, [2]uint64{7, 8})
 		got, ok := p.Park()
-		if !ok || got.Hold.Steps != c.want || got.Tag != falcon.NoIteration || got.Status > ParkJoin {
+		if !ok ||
+			got.Hold.Steps != c.want ||
+			got.Tag != falcon.NoIteration ||
+			got.Status > ParkJoin {
 			t.Errorf("%+v reads as %+v, %v", c, got, ok)
 		}
 		for i, s := range got.Hold.Steps {
@@ -201,12 +246,26 @@ func TestRejoinedIsReadWhole(t *testing.T) {
 	if got, ok := p.Rejoined(); !ok || got != (Rejoined{}) {
 		t.Fatalf("before any: %+v, %v", got, ok)
 	}
-	for off, v := range map[uint64]uint64{ctlRejoinOrder: 4, ctlRejoinIteration: 57, ctlRejoinStepNs: 1e6, ctlRejoinStepNs + 8: 2e6, ctlRejoinBytes: 1 << 30} {
+	for off, v := range map[uint64]uint64{
+		ctlRejoinOrder:      4,
+		ctlRejoinIteration:  57,
+		ctlRejoinStepNs:     1e6,
+		ctlRejoinStepNs + 8: 2e6,
+		ctlRejoinBytes:      1 << 30,
+	} {
 		w.writeUint64(off, v)
 	}
 	status := int32(-5)
 	w.writeUint32(ctlRejoinStatus, uint32(status))
-	if got, ok := p.Rejoined(); !ok || got != (Rejoined{Generation: 4, Iteration: 57, Status: -5, GroupsNs: 1e6, StateNs: 2e6, Bytes: 1 << 30}) {
+	if got, ok := p.Rejoined(); !ok ||
+		got != (Rejoined{
+			Generation: 4,
+			Iteration:  57,
+			Status:     -5,
+			GroupsNs:   1e6,
+			StateNs:    2e6,
+			Bytes:      1 << 30,
+		}) {
 		t.Fatalf("got %+v, %v", got, ok)
 	}
 	w.writeUint64(ctlRejoinStepNs, uint64(2*time.Hour))
@@ -226,15 +285,38 @@ func TestJobStateIsRead(t *testing.T) {
 	if got := p.JobState(); got != (JobState{Checkpoint: falcon.NoIteration}) {
 		t.Fatalf("before any: %+v", got)
 	}
-	for off, v := range map[uint64]uint32{ctlZeroStage: 1, ctlZeroInstances: 2, ctlMicroMin: 2, ctlMicroMax: 16, ctlMicroMultiple: 4, ctlCan: canPark | canCheckpoint, ctlVersions: 2} {
+	for off, v := range map[uint64]uint32{
+		ctlZeroStage:     1,
+		ctlZeroInstances: 2,
+		ctlMicroMin:      2,
+		ctlMicroMax:      16,
+		ctlMicroMultiple: 4,
+		ctlCan:           canPark | canCheckpoint,
+		ctlVersions:      2,
+	} {
 		p.mem.writeUint32(p.control+off, v)
 	}
-	for off, v := range map[uint64]uint64{ctlStateBytes: 1 << 30, ctlCopyBytesS: 5e9, ctlCheckpointIteration: 121} {
+	for off, v := range map[uint64]uint64{
+		ctlStateBytes:          1 << 30,
+		ctlCopyBytesS:          5e9,
+		ctlCheckpointIteration: 121,
+	} {
 		p.mem.writeUint64(p.control+off, v)
 	}
 	want := JobState{
-		ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120,
-		Can: falcon.Can{Declared: true, Park: true, Checkpoint: true, Versions: 2},
+		ZeRO:          falcon.ZeRO{Stage: 1, Instances: 2},
+		Bytes:         1 << 30,
+		CopyBytesS:    5e9,
+		MicroMin:      2,
+		MicroMax:      16,
+		MicroMultiple: 4,
+		Checkpoint:    120,
+		Can: falcon.Can{
+			Declared:   true,
+			Park:       true,
+			Checkpoint: true,
+			Versions:   2,
+		},
 	}
 	if got := p.JobState(); got != want {
 		t.Fatalf("got %+v", got)
@@ -253,7 +335,9 @@ func TestJobStateIsRead(t *testing.T) {
 
 func TestRaisedIsRead(t *testing.T) {
 	p := open(t, blank())
-	text := func(at uint64, s string) { copy(p.mem[p.control+at:], s+"\x00") }
+	text := func(at uint64, s string) {
+		copy(p.mem[p.control+at:], s+"\x00")
+	}
 	text(ctlRaisedKind, "ValueError")
 	if got := p.JobState().Raised; !got.IsZero() {
 		t.Fatalf("before any: %+v", got)
@@ -262,7 +346,12 @@ func TestRaisedIsRead(t *testing.T) {
 	text(ctlRaisedText, strings.Repeat("x", raisedBytes-1))
 	p.mem.writeUint32(p.control+ctlRaisedOfPeers, 1)
 	p.mem.writeUint64(p.control+ctlRaisedSeq, 2)
-	want := falcon.Raised{Kind: "ValueError", Where: "train.py:41", Text: strings.Repeat("x", raisedBytes-1), OfPeers: true}
+	want := falcon.Raised{
+		Kind:    "ValueError",
+		Where:   "train.py:41",
+		Text:    strings.Repeat("x", raisedBytes-1),
+		OfPeers: true,
+	}
 	if got := p.JobState().Raised; got != want {
 		t.Fatalf("got %+v", got)
 	}
@@ -293,18 +382,31 @@ func FuzzRecovery(f *testing.F) {
 
 // exerciseRecovery reads all of it and panics where something is out of bounds.
 func exerciseRecovery(p *Process) {
-	if w, _ := p.Park(); w.Tag < -1 || w.Hold.Steps[0] < -1 || w.Hold.Steps[1] < -1 || w.SinceNs < 0 || w.Status > ParkJoin ||
+	w, _ := p.Park()
+	if w.Tag < -1 || w.Hold.Steps[0] < -1 || w.Hold.Steps[1] < -1 || w.SinceNs < 0 || w.Status > ParkJoin ||
 		(w.Hold.Steps[0] >= 0 && w.Hold.Steps[0] == w.Hold.Steps[1]) {
 		panic(w)
 	}
-	if r, _ := p.Rejoined(); r.Iteration < 0 || r.GroupsNs < 0 || r.StateNs < 0 || r.Bytes > placeBytesMax {
+	r, _ := p.Rejoined()
+	if r.Iteration < 0 ||
+		r.GroupsNs < 0 ||
+		r.StateNs < 0 ||
+		r.Bytes > placeBytesMax {
 		panic(r)
 	}
-	if s := p.JobState(); s.ZeRO.Stage < 0 || s.MicroMin < 0 || s.Checkpoint < falcon.NoIteration || s.Bytes > placeBytesMax {
+	s := p.JobState()
+	if s.ZeRO.Stage < 0 ||
+		s.MicroMin < 0 ||
+		s.Checkpoint < falcon.NoIteration ||
+		s.Bytes > placeBytesMax {
 		panic(s)
 	}
 	p.Control()
 	_ = p.Suspend(p.Control().SuspendWanted+1, soon())
-	_ = p.PutRejoin(Rejoin{Generation: p.Control().SuspendWanted, Resume: 3, Moves: []falcon.ShardMove{{Rank: 0, From: 1}}})
+	_ = p.PutRejoin(Rejoin{
+		Generation: p.Control().SuspendWanted,
+		Resume:     3,
+		Moves:      []falcon.ShardMove{{Rank: 0, From: 1}},
+	})
 	p.Stop(1)
 }

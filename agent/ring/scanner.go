@@ -50,7 +50,12 @@ func NewScanner(dir, job string) *Scanner {
 	if job != "" {
 		job = FileJob(job)
 	}
-	return &Scanner{dir: dir, job: job, prover: proof.NewProver("/proc"), known: map[string]*finding{}}
+	return &Scanner{
+		dir:    dir,
+		job:    job,
+		prover: proof.NewProver("/proc"),
+		known:  map[string]*finding{},
+	}
 }
 
 // Discover looks once for the files of live and of dead processes.
@@ -92,10 +97,19 @@ func (s *Scanner) sortEntry(e Entry, now time.Time, out *Listing) {
 	case err != nil && !errors.Is(err, fs.ErrPermission):
 		return // as a link, or a folder
 	}
-	e.StartMonoNs, e.UID, e.Device = h.startMonoNs, int(h.claim.UID), h.device
+	e.StartMonoNs = h.startMonoNs
+	e.UID = int(h.claim.UID)
+	e.Device = h.device
 	f := s.known[e.Path]
-	if f == nil || f.dev != h.claim.Dev || f.ino != h.claim.Ino || f.startMonoNs != h.startMonoNs {
-		f = &finding{dev: h.claim.Dev, ino: h.claim.Ino, startMonoNs: h.startMonoNs}
+	if f == nil ||
+		f.dev != h.claim.Dev ||
+		f.ino != h.claim.Ino ||
+		f.startMonoNs != h.startMonoNs {
+		f = &finding{
+			dev:         h.claim.Dev,
+			ino:         h.claim.Ino,
+			startMonoNs: h.startMonoNs,
+		}
 		s.known[e.Path] = f
 	}
 	switch s.lookAt(f, e, h, err, now) {
@@ -119,7 +133,12 @@ func (s *Scanner) lookAt(f *finding, e Entry, h head, err error, now time.Time) 
 	if f.process.PID == 0 && now.Before(f.again) {
 		return f.outcome
 	}
-	f.process, f.unproven = proof.Process{}, falcon.Unproven{Rank: falcon.Rank(max(h.rank, -1)), PID: e.PID, Path: e.Path}
+	f.process = proof.Process{}
+	f.unproven = falcon.Unproven{
+		Rank: falcon.Rank(max(h.rank, -1)),
+		PID:  e.PID,
+		Path: e.Path,
+	}
 	if err == nil && h.magic == shmMagic && h.whole {
 		f.outcome = s.findProcess(f, h)
 	} else {
@@ -165,7 +184,9 @@ func (s *Scanner) judgeUnread(f *finding, e Entry, h head, err error) proof.Outc
 	runs := s.prover.Numbered(e.PID)
 	switch {
 	case err != nil && runs:
-		f.unproven.Reason, f.unproven.User, f.unproven.JobUser = falcon.UnprovenUser, int(h.claim.UID), os.Geteuid()
+		f.unproven.Reason, f.unproven.User, f.unproven.JobUser = falcon.UnprovenUser,
+			int(h.claim.UID),
+			os.Geteuid()
 	case err == nil && !runs && s.prover.SeesAll():
 		return proof.Gone
 	case err == nil && h.filled && runs:

@@ -51,10 +51,16 @@ func (p *Process) commEntry(slot uint32) (c Comm, ok bool) {
 	var text [8]uint64
 	ok = w.readConsistent(comSeq, func() {
 		c = Comm{
-			Slot: slot, ID: w.readUint64(comID), Parent: w.readUint64(comParent), Calls: w.readUint64(comGate) & gateCountMask,
-			Generation: w.readUint32(comGeneration), State: CommState(w.readUint32(comState)),
-			Size: int(w.readInt32(comSize)), Rank: int(w.readInt32(comRank)), Device: int(w.readInt32(comDevice)),
-			Traffic: Traffic(w.readUint32(comTraffic)),
+			Slot:       slot,
+			ID:         w.readUint64(comID),
+			Parent:     w.readUint64(comParent),
+			Calls:      w.readUint64(comGate) & gateCountMask,
+			Generation: w.readUint32(comGeneration),
+			State:      CommState(w.readUint32(comState)),
+			Size:       int(w.readInt32(comSize)),
+			Rank:       int(w.readInt32(comRank)),
+			Device:     int(w.readInt32(comDevice)),
+			Traffic:    Traffic(w.readUint32(comTraffic)),
 		}
 		for i := range c.Choices {
 			c.Choices[i] = w.readUint32(comChoices + 4*uint64(i))

@@ -42,10 +42,17 @@ func (p *Process) timingAt(seq uint64) (t Timing, ok bool) {
 	}
 	kind := w.readUint32(timOp)
 	t = Timing{
-		Ordinal: w.readUint64(timOrdinal), Bytes: w.readUint64(timBytes), StartNs: w.readInt64(timStartNs),
-		DurationNs: w.readInt64(timDurationNs), QueueNs: w.readInt64(timQueueNs), Comm: w.readUint32(timComm),
-		Peer: w.readInt32(timPeer), Window: w.readUint32(timWindow),
-		Op: falcon.Op(kind), Dtype: uint8(kind >> 8), Flags: uint8(kind >> 16),
+		Ordinal:    w.readUint64(timOrdinal),
+		Bytes:      w.readUint64(timBytes),
+		StartNs:    w.readInt64(timStartNs),
+		DurationNs: w.readInt64(timDurationNs),
+		QueueNs:    w.readInt64(timQueueNs),
+		Comm:       w.readUint32(timComm),
+		Peer:       w.readInt32(timPeer),
+		Window:     w.readUint32(timWindow),
+		Op:         falcon.Op(kind),
+		Dtype:      uint8(kind >> 8),
+		Flags:      uint8(kind >> 16),
 	}
 	return t, w.readUint64(timSeq) == seq && t.Comm < commsMax
 }

@@ -8,8 +8,9 @@ import (
 
 // Bounds of an endedList.
 const (
-	endedMost  = 64 // the oldest go first
-	endedBeats = 60 // on one stream, two minutes: an engine that lives has recovered by then, and that is durable
+	endedMost = 64 // the oldest go first
+	// on one stream, two minutes: an engine that lives has recovered by then, and that is durable
+	endedBeats = 60
 )
 
 // endedList keeps how processes ended lately. An engine acknowledges an end before it acts
@@ -23,7 +24,9 @@ type endedState struct {
 
 // add keeps an end, or what is known of it now.
 func (l *endedList) add(st *falconv1.RankState) {
-	*l = slices.DeleteFunc(*l, func(e endedState) bool { return e.state.Pid == st.Pid })
+	*l = slices.DeleteFunc(*l, func(e endedState) bool {
+		return e.state.Pid == st.Pid
+	})
 	*l = append(*l, endedState{state: st})
 	*l = slices.Delete(*l, 0, max(0, len(*l)-endedMost))
 }
@@ -31,7 +34,8 @@ func (l *endedList) add(st *falconv1.RankState) {
 // supersede forgets the ends that a living process is newer than.
 func (l *endedList) supersede(st *falconv1.RankState) {
 	*l = slices.DeleteFunc(*l, func(e endedState) bool {
-		return e.state.Pid == st.Pid || e.state.Rank == st.Rank && e.state.Generation < st.Generation
+		return e.state.Pid == st.Pid ||
+			e.state.Rank == st.Rank && e.state.Generation < st.Generation
 	})
 }
 

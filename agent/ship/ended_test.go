@@ -7,7 +7,11 @@ import (
 )
 
 func end(pid, rank int32, generation uint64) *falconv1.RankState {
-	return &falconv1.RankState{Pid: pid, Rank: rank, Generation: generation}
+	return &falconv1.RankState{
+		Pid:        pid,
+		Rank:       rank,
+		Generation: generation,
+	}
 }
 
 func never(*falconv1.RankState) bool { return false }
@@ -19,8 +23,13 @@ func TestEndsThatWaitAreNotRepeated(t *testing.T) {
 	for pid := range int32(2) {
 		l.add(end(pid, pid, 1))
 	}
-	s.addFrame(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: end(1, 1, 1)}})
-	if got := l.begin(s.holdsEnd); len(got) != 1 || got[0].GetRank().GetPid() != 0 {
+	s.addFrame(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: end(
+		1,
+		1,
+		1,
+	)}})
+	got := l.begin(s.holdsEnd)
+	if len(got) != 1 || got[0].GetRank().GetPid() != 0 {
 		t.Fatalf("a stream begins with %v", got)
 	}
 }
@@ -34,7 +43,10 @@ func TestEndsAreKeptForTwoMinutesOfOneStream(t *testing.T) {
 		for range endedBeats {
 			l.beat()
 		}
-		if got := l.begin(never); len(got) != 1 || got[0].GetRank().GetPid() != 7 || got[0].GetRank().GetAlive() {
+		got := l.begin(never)
+		if len(got) != 1 ||
+			got[0].GetRank().GetPid() != 7 ||
+			got[0].GetRank().GetAlive() {
 			t.Fatalf("a stream begins with %v", got)
 		}
 	}

@@ -39,7 +39,12 @@ func (h Handover) Check() error {
 func (s *Shipper) Handover() Handover {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := Handover{Boot: s.cfg.Hello.GetBoot(), Next: s.spool.next, Dropped: s.spool.dropped, Lost: s.spool.lost}
+	h := Handover{
+		Boot:    s.cfg.Hello.GetBoot(),
+		Next:    s.spool.next,
+		Dropped: s.spool.dropped,
+		Lost:    s.spool.lost,
+	}
 	for _, e := range s.spool.frames {
 		if e.frame.GetPeeked() == nil { // text of logs, which no one waits for by then, is written to no file
 			h.Frames = append(h.Frames, e.frame)
@@ -50,10 +55,13 @@ func (s *Shipper) Handover() Handover {
 
 // continueFrom begins where another spool has ended.
 func (s *spool) continueFrom(h Handover) {
-	s.next, s.dropped, s.lost = h.Next, h.Dropped, h.Lost
+	s.next = h.Next
+	s.dropped = h.Dropped
+	s.lost = h.Lost
 	for _, f := range h.Frames {
 		e := entry{frame: f, bytes: proto.Size(f)}
-		s.frames, s.bytes = append(s.frames, e), s.bytes+e.bytes
+		s.frames = append(s.frames, e)
+		s.bytes += e.bytes
 	}
 	for s.overLimits() && s.dropOne() {
 	}

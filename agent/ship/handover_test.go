@@ -32,7 +32,8 @@ func followEachOther(t *testing.T, revision uint32) {
 		}
 		s.Close()
 		h := s.Handover()
-		if err := h.Check(); err != nil || h.Boot != "b1" || h.Next != uint64((life+1)*frames+1) {
+		err := h.Check()
+		if err != nil || h.Boot != "b1" || h.Next != uint64((life+1)*frames+1) {
 			t.Fatalf("%+v, %v", h, err)
 		}
 		from = &h
@@ -79,12 +80,28 @@ func TestImpossibleHandovers(t *testing.T) {
 		return f
 	}
 	for name, h := range map[string]Handover{
-		"no boot":      {Next: 5},
-		"no number":    {Boot: "b"},
-		"not numbered": {Boot: "b", Next: 5, Frames: []*falconv1.AgentFrame{frame(0)}},
-		"twice":        {Boot: "b", Next: 5, Frames: []*falconv1.AgentFrame{frame(2), frame(2)}},
-		"ahead":        {Boot: "b", Next: 5, Frames: []*falconv1.AgentFrame{frame(5)}},
-		"empty":        {Boot: "b", Next: 5, Frames: []*falconv1.AgentFrame{{Seq: 2}}},
+		"no boot":   {Next: 5},
+		"no number": {Boot: "b"},
+		"not numbered": {
+			Boot:   "b",
+			Next:   5,
+			Frames: []*falconv1.AgentFrame{frame(0)},
+		},
+		"twice": {
+			Boot:   "b",
+			Next:   5,
+			Frames: []*falconv1.AgentFrame{frame(2), frame(2)},
+		},
+		"ahead": {
+			Boot:   "b",
+			Next:   5,
+			Frames: []*falconv1.AgentFrame{frame(5)},
+		},
+		"empty": {
+			Boot:   "b",
+			Next:   5,
+			Frames: []*falconv1.AgentFrame{{Seq: 2}},
+		},
 	} {
 		if err := h.Check(); !errors.Is(err, ErrHandover) {
 			t.Errorf("%s: %v", name, err)
@@ -93,7 +110,12 @@ func TestImpossibleHandovers(t *testing.T) {
 	e := shiptest.NewEngine(t)
 	f := e.Agent()
 	_, err := Open(Config{
-		Address: e.Address(), CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, Hello: &falconv1.Hello{Boot: "b2"}, From: &Handover{Boot: "b1", Next: 1},
+		Address:  e.Address(),
+		CertFile: f.Cert,
+		KeyFile:  f.Key,
+		CAFile:   f.CA,
+		Hello:    &falconv1.Hello{Boot: "b2"},
+		From:     &Handover{Boot: "b1", Next: 1},
 	})
 	if !errors.Is(err, ErrHandover) {
 		t.Errorf("another boot: %v", err)

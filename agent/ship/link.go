@@ -46,13 +46,19 @@ func (l *Link) Next() *falconv1.AgentFrame {
 }
 
 // Received takes one frame of the engine.
-func (l *Link) Received(f *falconv1.EngineFrame) { l.s.handleFrame(f) }
+func (l *Link) Received(f *falconv1.EngineFrame) {
+	l.s.handleFrame(f)
+}
 
 // Broken ends the stream.
-func (l *Link) Broken() { l.s.setConnected(false) }
+func (l *Link) Broken() {
+	l.s.setConnected(false)
+}
 
 // OnRenew has f called where the agent asks for a new stream.
-func (l *Link) OnRenew(f func()) { l.s.setBreakOff(f) }
+func (l *Link) OnRenew(f func()) {
+	l.s.setBreakOff(f)
+}
 
 // Goodbye is the last frame of an agent that stops in order.
 func (l *Link) Goodbye() *falconv1.AgentFrame { return sendGoodbye() }

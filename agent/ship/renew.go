@@ -50,9 +50,14 @@ func (s *Shipper) keepCertificate(ctx context.Context, conn *grpc.ClientConn, le
 		got, err := s.renewCertificate(ctx, conn)
 		switch {
 		case err == nil:
-			s.log.Info("the certificate was renewed", slog.String("file", s.cfg.CertFile), slog.Time("good_until", got.NotAfter))
+			s.log.Info(
+				"the certificate was renewed",
+				slog.String("file", s.cfg.CertFile),
+				slog.Time("good_until", got.NotAfter),
+			)
 			if at = renewalTime(got); at.Sub(clock.Now()) < again {
-				at = clock.Now().Add(withJitter(again)) // a life so short that its tolerance of skewed clocks is most of it
+				// a life so short that its tolerance of skewed clocks is most of it
+				at = clock.Now().Add(withJitter(again))
 			}
 			continue
 		case status.Code(err) == codes.Unimplemented:
@@ -60,7 +65,11 @@ func (s *Shipper) keepCertificate(ctx context.Context, conn *grpc.ClientConn, le
 		case ctx.Err() != nil:
 			return
 		}
-		s.log.Warn("the certificate could not be renewed", slog.Any("err", err), slog.Duration("again_in", again))
+		s.log.Warn(
+			"the certificate could not be renewed",
+			slog.Any("err", err),
+			slog.Duration("again_in", again),
+		)
 		at = clock.Now().Add(withJitter(again))
 	}
 }
@@ -85,7 +94,10 @@ func (s *Shipper) renewCertificate(ctx context.Context, conn *grpc.ClientConn) (
 	if err != nil {
 		return nil, fmt.Errorf("ship: encode a key: %w", err)
 	}
-	return s.installPair(r, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return s.installPair(r, pem.EncodeToMemory(&pem.Block{
+		Type:  "PRIVATE KEY",
+		Bytes: der,
+	}))
 }
 
 // installPair checks what came and writes it: the new pair first beside the old
@@ -127,14 +139,18 @@ func (s *Shipper) checkCertificate(leaf *x509.Certificate, roots []byte) error {
 	if !pool.AppendCertsFromPEM(roots) {
 		return fmt.Errorf("%w: no authority came with the renewed one", ErrCredentials)
 	}
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{
+		Roots:     pool,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}); err != nil {
 		return fmt.Errorf("%w: the renewed one: %w", ErrCredentials, err)
 	}
 	return nil
 }
 
 func (s *Shipper) installRoots(roots []byte) error {
-	if old, err := os.ReadFile(s.cfg.CAFile); err == nil && bytes.Equal(old, roots) {
+	old, err := os.ReadFile(s.cfg.CAFile)
+	if err == nil && bytes.Equal(old, roots) {
 		return nil
 	}
 	return errors.Join(writeNext(s.cfg.CAFile, roots), putInPlace(s.cfg.CAFile))
@@ -142,9 +158,16 @@ func (s *Shipper) installRoots(roots []byte) error {
 
 // writeNext writes a file beside another, durably.
 func writeNext(path string, b []byte) error {
-	f, err := os.OpenFile(path+nextSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(
+		path+nextSuffix,
+		os.O_WRONLY|os.O_CREATE|os.O_TRUNC,
+		0o600,
+	)
 	if err != nil {
-		return fmt.Errorf("ship: %w; let the agent write its certificate's folder, or renew the certificate by hand", err)
+		return fmt.Errorf(
+			"ship: %w; let the agent write its certificate's folder, or renew the certificate by hand",
+			err,
+		)
 	}
 	_, err = f.Write(b)
 	return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())

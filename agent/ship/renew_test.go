@@ -27,10 +27,14 @@ func copyFile(t *testing.T, from, to string) {
 // finds one that fits together.
 func TestAKilledRenewalIsFinished(t *testing.T) {
 	ca := shiptest.NewAuthority(t)
-	old, renewed := ca.Issue(t, "n0"), ca.Issue(t, "n0-renewed")
+	old := ca.Issue(t, "n0")
+	renewed := ca.Issue(t, "n0-renewed")
 	for point := range 5 {
 		dir := t.TempDir()
-		cfg := Config{CertFile: filepath.Join(dir, "n0.crt"), KeyFile: filepath.Join(dir, "n0.key")}
+		cfg := Config{
+			CertFile: filepath.Join(dir, "n0.crt"),
+			KeyFile:  filepath.Join(dir, "n0.key"),
+		}
 		copyFile(t, old.Cert, cfg.CertFile)
 		copyFile(t, old.Key, cfg.KeyFile)
 		for i, step := range []func(){
@@ -58,7 +62,10 @@ func TestAKilledRenewalIsFinished(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	cfg := Config{CertFile: filepath.Join(dir, "n0.crt"), KeyFile: filepath.Join(dir, "n0.key")}
+	cfg := Config{
+		CertFile: filepath.Join(dir, "n0.crt"),
+		KeyFile:  filepath.Join(dir, "n0.key"),
+	}
 	copyFile(t, old.Cert, cfg.CertFile)
 	copyFile(t, renewed.Key, cfg.KeyFile)
 	if _, err := loadKeyPair(cfg); err == nil {
@@ -70,7 +77,8 @@ func TestRenewalIsDueAfterTwoThirds(t *testing.T) {
 	from := time.Unix(1_700_000_000, 0)
 	leaf := &x509.Certificate{NotBefore: from, NotAfter: from.Add(30 * time.Hour)}
 	for range 100 {
-		if at := renewalTime(leaf).Sub(from); at > 20*time.Hour || at < 18*time.Hour {
+		at := renewalTime(leaf).Sub(from)
+		if at > 20*time.Hour || at < 18*time.Hour {
 			t.Fatalf("due after %v of 30 h", at)
 		}
 	}

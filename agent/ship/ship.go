@@ -1,16 +1,15 @@
 // Package ship keeps one mutually authenticated stream to the engine and
 // sends the agent's frames over it.
 //
-// It guarantees that a numbered frame is sent again until the engine has
-// acknowledged it, in order, and that the spool that makes this possible is
-// bounded: samples and telemetry are dropped oldest first and counted; results
-// and rank states last, and never silently. Send never blocks, so an absent
-// engine costs training nothing. Every stream begins with the present state of
-// each process, unnumbered, since the engine may be a new one that knows nothing
-// of the ranks whose samples wait in the spool. A Shipper that is closed ends a
-// live stream with a goodbye, and what the engine has not acknowledged by then can
-// be handed to the next one (Handover), which goes on as the same boot. One goroutine connects, one per live stream
-// receives; both belong to the Shipper, and Close waits for them.
+// It guarantees that a numbered frame is sent again until the engine has acknowledged it, in
+// order, and that the spool that makes this possible is bounded: samples and telemetry are dropped
+// oldest first and counted; results and rank states last, and never silently. Send never blocks,
+// so an absent engine costs training nothing. Every stream begins with the present state of each
+// process, unnumbered, since the engine may be a new one that knows nothing of the ranks whose
+// samples wait in the spool. A Shipper that is closed ends a live stream with a goodbye, and what
+// the engine has not acknowledged by then can be handed to the next one (Handover), which goes on
+// as the same boot. One goroutine connects, one per live stream receives; both belong to the
+// Shipper, and Close waits for them.
 //
 // It renews its own certificate after two thirds of its life, where the engine
 // does that, and puts a new pair in its place so that a kill at any moment
@@ -133,8 +132,11 @@ func newShipper(cfg Config) (*Shipper, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Shipper{
-		cfg: cfg, log: cfg.Log,
-		spool: newSpool(cfg.FramesMax, cfg.BytesMax), ranks: map[int32]*falconv1.RankState{}, wake: make(chan struct{}, 1),
+		cfg:   cfg,
+		log:   cfg.Log,
+		spool: newSpool(cfg.FramesMax, cfg.BytesMax),
+		ranks: map[int32]*falconv1.RankState{},
+		wake:  make(chan struct{}, 1),
 	}
 	if cfg.From == nil {
 		return s, nil
@@ -155,7 +157,10 @@ func (s *Shipper) Send(f *falconv1.AgentFrame) {
 	lost := s.spool.lost - before
 	s.mu.Unlock()
 	if lost > 0 {
-		s.log.Error("the spool is full and let go of more than telemetry: reconnect the engine", slog.Uint64("frames", lost))
+		s.log.Error(
+			"the spool is full and let go of more than telemetry: reconnect the engine",
+			slog.Uint64("frames", lost),
+		)
 	}
 	s.notifyWriter()
 }
@@ -181,8 +186,12 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat, unseen []*falc
 	if s.connected {
 		s.ended.beat()
 		s.beat = &falconv1.Beat{
-			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
-			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks, Unseen: unseen, Standing: s.presentStanding(),
+			AtUnixNs:      now.UnixNano(),
+			SpoolFrames:   uint64(len(s.spool.frames)),
+			DroppedFrames: s.spool.dropped + s.spool.lost,
+			Ranks:         ranks,
+			Unseen:        unseen,
+			Standing:      s.presentStanding(),
 		}
 		if s.cfg.Standbys != nil {
 			s.beat.Standbys = s.cfg.Standbys()
@@ -214,7 +223,12 @@ func (s *Shipper) Ends() (ends []*falconv1.RankState) {
 func (s *Shipper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Frames: uint64(len(s.spool.frames)), Dropped: s.spool.dropped, Lost: s.spool.lost, Connected: s.connected}
+	return Stats{
+		Frames:    uint64(len(s.spool.frames)),
+		Dropped:   s.spool.dropped,
+		Lost:      s.spool.lost,
+		Connected: s.connected,
+	}
 }
 
 // Hears reports whether the engine has welcomed the present stream.
@@ -279,7 +293,13 @@ func (s *Shipper) reconnectLoop(ctx context.Context) {
 			backoff = BackoffMin
 		}
 		wait := withJitter(backoff)
-		s.log.Warn("no stream to the engine", slog.String("address", s.cfg.Address), slog.Any("err", err), slog.String("what_to_do", hintOf(err)), slog.Duration("retry_in", wait))
+		s.log.Warn(
+			"no stream to the engine",
+			slog.String("address", s.cfg.Address),
+			slog.Any("err", err),
+			slog.String("what_to_do", hintOf(err)),
+			slog.Duration("retry_in", wait),
+		)
 		if !sleepContext(ctx, wait) {
 			return
 		}

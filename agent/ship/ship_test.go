@@ -11,12 +11,20 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 func open(t *testing.T, e *shiptest.Engine, adjust func(*Config)) *Shipper {
 	t.Helper()
 	f := e.Agent()
-	cfg := Config{Address: e.Address(), CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, Hello: &falconv1.Hello{Node: "n0", Boot: "b1"}}
+	cfg := Config{
+		Address:  e.Address(),
+		CertFile: f.Cert,
+		KeyFile:  f.Key,
+		CAFile:   f.CA,
+		Hello:    &falconv1.Hello{Node: "n0", Boot: "b1"},
+	}
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -34,7 +42,9 @@ func sampleFrame(iteration int64) *falconv1.AgentFrame {
 	}}}
 }
 
-func empty(s *Shipper) func() bool { return func() bool { return s.Stats().Frames == 0 } }
+func empty(s *Shipper) func() bool {
+	return func() bool { return s.Stats().Frames == 0 }
+}
 
 // Streams are cut again and again; every frame is handled once, in order.
 func TestReconnectsAndResumesWithoutLossOrDuplicates(t *testing.T) {
@@ -48,7 +58,9 @@ func TestReconnectsAndResumesWithoutLossOrDuplicates(t *testing.T) {
 		}
 		s.Send(sampleFrame(int64(i)))
 		if i%20 == 19 {
-			shiptest.Until(t, "the frames so far", func() bool { return e.Numbered() == i+1 })
+			shiptest.Until(t, "the frames so far", func() bool {
+				return e.Numbered() == i+1
+			})
 		}
 	}
 	shiptest.Until(t, "acknowledgement of all", empty(s))
@@ -98,7 +110,9 @@ func TestSpoolIsBoundedAndKeepsResults(t *testing.T) {
 	e.Start()
 	shiptest.Until(t, "the spool to empty", empty(s))
 	got := e.Frames()
-	if len(got) != 16 || got[0].GetResult().GetId() != 42 || got[15].GetSamples().Samples[0].Iteration != 99 {
+	if len(got) != 16 ||
+		got[0].GetResult().GetId() != 42 ||
+		got[15].GetSamples().Samples[0].Iteration != 99 {
 		t.Fatalf("the result or the newest sample is missing: %v", got)
 	}
 }
@@ -120,8 +134,13 @@ func TestStreamsBeginWithThePresentRanks(t *testing.T) {
 	e.Start()
 	shiptest.Until(t, "the sample", empty(s))
 	after := e.Frames()[before:]
-	if len(after) != 3 || after[0].Seq != 0 || after[0].GetRank().GetPid() != 102 || after[0].GetRank().GetAlive() ||
-		after[1].Seq != 0 || after[1].GetRank().GetPeriod() != 33 || after[2].GetSamples() == nil {
+	if len(after) != 3 ||
+		after[0].Seq != 0 ||
+		after[0].GetRank().GetPid() != 102 ||
+		after[0].GetRank().GetAlive() ||
+		after[1].Seq != 0 ||
+		after[1].GetRank().GetPeriod() != 33 ||
+		after[2].GetSamples() == nil {
 		t.Fatalf("the second stream began with %v", after)
 	}
 	if ends := s.Ends(); len(ends) != 1 || ends[0].Pid != 102 {
@@ -190,7 +209,9 @@ func TestStrangersAreRefused(t *testing.T) {
 	e := shiptest.NewEngine(t)
 	e.Start()
 	other := shiptest.NewAuthority(t).Issue(t, "stranger")
-	s := open(t, e, func(c *Config) { c.CertFile, c.KeyFile = other.Cert, other.Key })
+	s := open(t, e, func(c *Config) {
+		c.CertFile, c.KeyFile = other.Cert, other.Key
+	})
 	wrongCA := open(t, e, func(c *Config) { c.CAFile = other.CA })
 	s.Send(sampleFrame(0))
 	wrongCA.Send(sampleFrame(0))
@@ -204,8 +225,18 @@ func TestBadCredentialsAreNamed(t *testing.T) {
 	f := shiptest.NewAuthority(t).Issue(t, "agent")
 	for name, cfg := range map[string]Config{
 		"no certificate": {Address: "127.0.0.1:1", CertFile: "absent.pem", KeyFile: f.Key, CAFile: f.CA},
-		"no CA":          {Address: "127.0.0.1:1", CertFile: f.Cert, KeyFile: f.Key, CAFile: f.Key},
-		"no port":        {Address: "engine", CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA},
+		"no CA": {
+			Address:  "127.0.0.1:1",
+			CertFile: f.Cert,
+			KeyFile:  f.Key,
+			CAFile:   f.Key,
+		},
+		"no port": {
+			Address:  "engine",
+			CertFile: f.Cert,
+			KeyFile:  f.Key,
+			CAFile:   f.CA,
+		},
 	} {
 		if _, err := Open(cfg); !errors.Is(err, ErrCredentials) {
 			t.Errorf("%s: %v", name, err)

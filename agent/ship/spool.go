@@ -56,7 +56,9 @@ func (s *spool) dropOne() bool {
 		s.dropped++
 		return true
 	}
-	if i := s.oldestFrame(func(f *falconv1.AgentFrame) bool { return len(f.GetProfile().GetRanks()) > 0 }); i >= 0 && s.bytes > s.bytesMax {
+	if i := s.oldestFrame(func(f *falconv1.AgentFrame) bool {
+		return len(f.GetProfile().GetRanks()) > 0
+	}); i >= 0 && s.bytes > s.bytesMax {
 		s.dropContent(i)
 		s.lost++
 		return true
@@ -86,10 +88,14 @@ func (s *spool) removeAt(i int) {
 // dropContent replaces a profile by one that reports its content as gone.
 func (s *spool) dropContent(i int) {
 	old := s.frames[i].frame
-	f := &falconv1.AgentFrame{Seq: old.Seq, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{
-		Window:  old.GetProfile().GetWindow(),
-		Refused: fmt.Sprintf("the agent's spool of %d MiB was full before the profile could be sent", s.bytesMax>>20),
-	}}}
+	f := &falconv1.AgentFrame{
+		Seq: old.Seq,
+		Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{
+			Window: old.GetProfile().GetWindow(),
+			Refused: fmt.Sprintf("the agent's spool of %d MiB was full before the profile could be sent",
+				s.bytesMax>>20),
+		}},
+	}
 	s.bytes += proto.Size(f) - s.frames[i].bytes
 	s.frames[i] = entry{frame: f, bytes: proto.Size(f)}
 }
@@ -144,7 +150,8 @@ func (s *spool) resumeFrom(acked uint64) {
 
 // frameAfter is the oldest frame with a number above seq, nil when there is none.
 func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
-	lo, hi := 0, len(s.frames)
+	lo := 0
+	hi := len(s.frames)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
 		if s.frames[mid].frame.Seq <= seq {
@@ -161,7 +168,8 @@ func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
 
 func droppable(f *falconv1.AgentFrame) bool {
 	switch f.Body.(type) {
-	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Calls, *falconv1.AgentFrame_Peeked, *falconv1.AgentFrame_Kernel:
+	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Calls,
+		*falconv1.AgentFrame_Peeked, *falconv1.AgentFrame_Kernel:
 		return true
 	}
 	return false

@@ -18,15 +18,28 @@ func rankFrame(rank int32, alive bool, period uint32) *falconv1.AgentFrame {
 }
 
 func stateFrame(pid, rank int32, alive bool, period uint32) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Pid: pid, Rank: rank, Alive: alive, Period: period}}}
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
+		Pid:    pid,
+		Rank:   rank,
+		Alive:  alive,
+		Period: period,
+	}}}
 }
 
 func profileFrame(window uint64, calls int) *falconv1.AgentFrame {
 	p := &falconv1.RankProfile{Calls: make([]*falconv1.CallTiming, calls)}
 	for i := range p.Calls {
-		p.Calls[i] = &falconv1.CallTiming{Comm: 1, Ordinal: uint64(i), DurationMs: 1}
+		p.Calls[i] = &falconv1.CallTiming{
+			Comm:       1,
+			Ordinal:    uint64(i),
+			DurationMs: 1,
+		}
 	}
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: window, Ranks: []*falconv1.RankProfile{p}}}}
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Profile{
+			Profile: &falconv1.Profile{Window: window, Ranks: []*falconv1.RankProfile{p}},
+		},
+	}
 }
 
 func TestNewerRankStateReplacesTheWaitingOne(t *testing.T) {
@@ -39,7 +52,9 @@ func TestNewerRankStateReplacesTheWaitingOne(t *testing.T) {
 		t.Fatalf("spool holds %v", s.frames)
 	}
 	s.addFrame(stateFrame(102, 1, true, 0)) // the process of rank 2 takes rank 1
-	if len(s.frames) != 3 || s.frames[0].frame.GetRank().Pid != 101 || s.frames[2].frame.GetRank().Rank != 1 {
+	if len(s.frames) != 3 ||
+		s.frames[0].frame.GetRank().Pid != 101 ||
+		s.frames[2].frame.GetRank().Rank != 1 {
 		t.Fatalf("spool holds %v", s.frames)
 	}
 }
@@ -53,7 +68,8 @@ func TestFullOfProfilesRefusesTheOldest(t *testing.T) {
 	if first.Window != 1 || first.Refused == "" || s.lost == 0 {
 		t.Fatalf("the oldest profile is %v, lost %d", first, s.lost)
 	}
-	if last := s.frames[len(s.frames)-1].frame.GetProfile(); last.Window != 3 || len(last.Ranks) != 1 {
+	last := s.frames[len(s.frames)-1].frame.GetProfile()
+	if last.Window != 3 || len(last.Ranks) != 1 {
 		t.Fatalf("the newest profile is %v", last)
 	}
 }
@@ -74,7 +90,8 @@ func TestResumeBehindAnUnknownClaim(t *testing.T) {
 	s.addFrame(sampleFrame(0))
 	s.addFrame(sampleFrame(1))
 	s.resumeFrom(500)
-	if f := s.frameAfter(500); f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
+	f := s.frameAfter(500)
+	if f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
 		t.Fatalf("next frame is %v", f)
 	}
 	s.addFrame(sampleFrame(2))
@@ -88,10 +105,18 @@ func TestResumeBehindAnUnknownClaim(t *testing.T) {
 func TestSpoolInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSpool(rapid.IntRange(1, 12).Draw(t, "frames"), rapid.IntRange(50, 4000).Draw(t, "bytes"))
-		added, acked, profiles := uint64(0), uint64(0), uint64(0)
+		added := uint64(0)
+		acked := uint64(0)
+		profiles := uint64(0)
 		t.Repeat(map[string]func(*rapid.T){
-			"sample": func(*rapid.T) { s.addFrame(sampleFrame(1)); added++ },
-			"result": func(*rapid.T) { s.addFrame(resultFrame(9)); added++ },
+			"sample": func(*rapid.T) {
+				s.addFrame(sampleFrame(1))
+				added++
+			},
+			"result": func(*rapid.T) {
+				s.addFrame(resultFrame(9))
+				added++
+			},
 			"profile": func(t *rapid.T) {
 				s.addFrame(profileFrame(1, rapid.IntRange(1, 50).Draw(t, "calls")))
 				added++
@@ -103,13 +128,16 @@ func TestSpoolInvariants(t *testing.T) {
 				s.acknowledge(upTo)
 				acked += uint64(before - len(s.frames))
 			},
-			"": func(t *rapid.T) { checkSpool(t, s, added-acked, profiles) },
+			"": func(t *rapid.T) {
+				checkSpool(t, s, added-acked, profiles)
+			},
 		})
 	})
 }
 
 func checkSpool(t *rapid.T, s *spool, kept, profiles uint64) {
-	bytes, last := 0, uint64(0)
+	bytes := 0
+	last := uint64(0)
 	for _, e := range s.frames {
 		if e.frame.Seq <= last || e.frame.Seq >= s.next {
 			t.Fatalf("number %d after %d, next %d", e.frame.Seq, last, s.next)
@@ -123,7 +151,8 @@ func checkSpool(t *rapid.T, s *spool, kept, profiles uint64) {
 	if bytes != s.bytes || (s.overLimits() && len(s.frames) > 1) {
 		t.Fatalf("%d bytes are counted as %d; full: %v", bytes, s.bytes, s.overLimits())
 	}
-	missing, counted := kept-uint64(len(s.frames)), s.dropped+s.lost
+	missing := kept - uint64(len(s.frames))
+	counted := s.dropped + s.lost
 	if missing > counted || counted > missing+profiles {
 		t.Fatalf("%d missing, %d dropped, %d lost, %d profiles", missing, s.dropped, s.lost, profiles)
 	}

@@ -22,11 +22,12 @@ import (
 	"github.com/failslow/falcon/backend/clock"
 )
 
-// Small buffers, shared between streams (the default): an agent sends a few KiB a second, and the engine holds
-// thousands of such streams.
+// Small buffers, shared between streams (the default): an agent sends a few KiB a second, and the
+// engine holds thousands of such streams.
 const (
-	readBufferBytes  = 4 << 10
-	writeBufferBytes = 4 << 10 // and the most of a TLS record, of which the engine keeps room for one per stream
+	readBufferBytes = 4 << 10
+	// and the most of a TLS record, of which the engine keeps room for one per stream
+	writeBufferBytes = 4 << 10
 )
 
 type stream = grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame]
@@ -53,8 +54,11 @@ func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate,
 		}
 	}
 	return grpccreds.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: name,
-		Time: clock.ValidityTime(cert.Leaf),
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{cert},
+		RootCAs:      pool,
+		ServerName:   name,
+		Time:         clock.ValidityTime(cert.Leaf),
 	}), cert.Leaf, nil
 }
 
@@ -74,7 +78,10 @@ func (s *Shipper) dialOptions() ([]grpc.DialOption, *x509.Certificate, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: KeepaliveEvery, Timeout: KeepaliveMax}),
 		grpc.WithReadBufferSize(readBufferBytes),
 		grpc.WithWriteBufferSize(writeBufferBytes),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: BackoffMax}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.DefaultConfig,
+			MinConnectTimeout: BackoffMax,
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(frameBytesMax)),
 	}
 	if s.cfg.Dial != nil {
@@ -125,7 +132,11 @@ func (s *Shipper) runStream(ctx context.Context) error {
 }
 
 // exchangeHello sends the hello and waits, bounded, for the welcome.
-func (s *Shipper) exchangeHello(ctx context.Context, cancel context.CancelFunc, conn *grpc.ClientConn) (stream, uint64, error) {
+func (s *Shipper) exchangeHello(
+	ctx context.Context,
+	cancel context.CancelFunc,
+	conn *grpc.ClientConn,
+) (stream, uint64, error) {
 	timer := time.AfterFunc(WelcomeMax, cancel)
 	defer timer.Stop()
 	st, err := falconv1.NewFleetClient(conn).Attach(ctx)
@@ -161,7 +172,11 @@ func (s *Shipper) beginStream(w *falconv1.Welcome) []*falconv1.AgentFrame {
 		out = append(out, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: s.ranks[pid]}})
 	}
 	s.mu.Unlock()
-	s.log.Info("attached to the engine", slog.Uint64("epoch", w.Epoch), slog.Uint64("acked", w.Acked))
+	s.log.Info(
+		"attached to the engine",
+		slog.Uint64("epoch", w.Epoch),
+		slog.Uint64("acked", w.Acked),
+	)
 	if s.cfg.Welcome != nil {
 		s.cfg.Welcome(w)
 	}
@@ -212,7 +227,9 @@ func goodbyeFrame(st stream) error {
 }
 
 func sendGoodbye() *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}}}
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}},
+	}
 }
 
 func (s *Shipper) nextFrame(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, bool) {

@@ -44,7 +44,10 @@ func (b *bill) chargeBytes(n int) error {
 	}
 	if used := b.b.used.Add(int64(need)); used > b.b.limit {
 		b.b.used.Add(-int64(need))
-		return fmt.Errorf("%w: requests and answers of this node's clients hold %d bytes, and %d more do not fit", ErrFull, used-int64(need), need)
+		return fmt.Errorf(
+			"%w: requests and answers of this node's clients hold %d bytes, and %d more do not fit",
+			ErrFull, used-int64(need), need,
+		)
 	}
 	b.paid += need
 	return nil

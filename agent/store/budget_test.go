@@ -9,7 +9,8 @@ import (
 
 func with(t *testing.T, u *upstream, o Options) *Proxy {
 	t.Helper()
-	o.Listen, o.Upstream = "127.0.0.1:0", u.l.Addr().String()
+	o.Listen = "127.0.0.1:0"
+	o.Upstream = u.l.Addr().String()
 	p, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,10 @@ func TestRequestsShareABudget(t *testing.T) {
 	up := newUpstream(t)
 	p := with(t, up, Options{Budget: mib})
 	value := func(n int) []byte {
-		return append(append(vec("k"), binary.LittleEndian.AppendUint64(nil, uint64(n))...), make([]byte, n/2)...)
+		return append(
+			append(vec("k"), binary.LittleEndian.AppendUint64(nil, uint64(n))...),
+			make([]byte, n/2)...,
+		)
 	}
 	slow := dial(t, p, true)
 	slow.ask(0, value(900<<10))
@@ -102,7 +106,10 @@ func TestWaitIsCharged(t *testing.T) {
 // that has made a request may be silent.
 func TestLateClientsAreEnded(t *testing.T) {
 	up := newUpstream(t)
-	p := with(t, up, Options{FirstRequest: 50 * time.Millisecond, OneRequest: 50 * time.Millisecond})
+	p := with(t, up, Options{
+		FirstRequest: 50 * time.Millisecond,
+		OneRequest:   50 * time.Millisecond,
+	})
 	good := dial(t, p, true)
 	good.set("a", "b")
 	dial(t, p, true).ends()

@@ -110,8 +110,12 @@ type waitFor struct {
 // Open listens and serves. The store need not be there yet.
 func Open(o Options) (*Proxy, error) {
 	host, _, err := net.SplitHostPort(o.Listen)
-	if ip := net.ParseIP(host); err != nil || (host != "localhost" && (ip == nil || !ip.IsLoopback())) {
-		return nil, fmt.Errorf("%w: %q is not on loopback, and the store's protocol authenticates no client: use 127.0.0.1:PORT", ErrListen, o.Listen)
+	ip := net.ParseIP(host)
+	if err != nil || (host != "localhost" && (ip == nil || !ip.IsLoopback())) {
+		return nil, fmt.Errorf(
+			"%w: %q is not on loopback, and the store's protocol authenticates no client: use 127.0.0.1:PORT",
+			ErrListen, o.Listen,
+		)
 	}
 	if _, _, err := net.SplitHostPort(o.Upstream); err != nil {
 		return nil, fmt.Errorf("%w: the store's address %q is not HOST:PORT", ErrListen, o.Upstream)
@@ -121,13 +125,23 @@ func Open(o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
-	p := &Proxy{o: o, l: l, b: budget{limit: o.Budget}, dialing: make(chan struct{}, SharedMax), clients: map[*client]bool{}, shared: map[bool][]*shared{}, waits: map[string]*waitFor{}}
+	p := &Proxy{
+		o:       o,
+		l:       l,
+		b:       budget{limit: o.Budget},
+		dialing: make(chan struct{}, SharedMax),
+		clients: map[*client]bool{},
+		shared:  map[bool][]*shared{},
+		waits:   map[string]*waitFor{},
+	}
 	p.done.Go(p.acceptClients)
 	return p, nil
 }
 
 // Addr is where it listens.
-func (p *Proxy) Addr() string { return p.l.Addr().String() }
+func (p *Proxy) Addr() string {
+	return p.l.Addr().String()
+}
 
 // Close disconnects everybody and waits for the goroutines.
 func (p *Proxy) Close() {
@@ -161,7 +175,12 @@ func (p *Proxy) acceptClients() {
 			time.Sleep(10 * time.Millisecond) // no file descriptor is free
 			continue
 		}
-		c := &client{p: p, nc: nc, r: bufio.NewReader(nc), bill: bill{b: &p.b}}
+		c := &client{
+			p:    p,
+			nc:   nc,
+			r:    bufio.NewReader(nc),
+			bill: bill{b: &p.b},
+		}
 		p.mu.Lock()
 		if p.closed || len(p.clients) >= ClientsMax {
 			_ = nc.Close()
@@ -183,7 +202,11 @@ func (c *client) serveClient() {
 		return
 	}
 	if err = c.p.sharedConnection(c); err != nil {
-		c.p.o.Log.Warn("the rendezvous store can't be reached", slog.String("address", c.p.o.Upstream), slog.Any("err", err))
+		c.p.o.Log.Warn(
+			"the rendezvous store can't be reached",
+			slog.String("address", c.p.o.Upstream),
+			slog.Any("err", err),
+		)
 		return
 	}
 	layout := legacy

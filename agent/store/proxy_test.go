@@ -16,7 +16,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // upstream is a deliberately simple store: one lock, waits polled.
 type upstream struct {
@@ -35,7 +37,11 @@ func newUpstream(t *testing.T) *upstream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upstream{l: l, values: map[string][]byte{}, conns: map[net.Conn]bool{}}
+	u := &upstream{
+		l:      l,
+		values: map[string][]byte{},
+		conns:  map[net.Conn]bool{},
+	}
 	u.done.Go(func() {
 		for {
 			nc, err := l.Accept()
@@ -157,7 +163,10 @@ func (u *upstream) answer(nc net.Conn, r *bufio.Reader, q request) []byte {
 		}
 		return []byte{1}
 	case wait:
-		for left := false; !left && !has(names(q.raw, 9)) && !u.gone && u.conns[nc]; {
+		for left := false; !left &&
+			!has(names(q.raw, 9)) &&
+			!u.gone &&
+			u.conns[nc]; {
 			u.mu.Unlock()
 			left = hungUp(nc, r)
 			u.mu.Lock()
@@ -216,7 +225,9 @@ func (u *user) bytes(n int) []byte {
 	return b
 }
 
-func (u *user) set(k, v string) { u.ask(0, vec(k, v)) }
+func (u *user) set(k, v string) {
+	u.ask(0, vec(k, v))
+}
 
 func (u *user) get(k string) string {
 	u.t.Helper()
@@ -237,7 +248,8 @@ func (u *user) wait(keys ...string) {
 // ends says that the proxy has ended the connection.
 func (u *user) ends() {
 	u.t.Helper()
-	if n, err := u.nc.Read(make([]byte, 1)); n != 0 || err == nil || strings.Contains(err.Error(), "timeout") {
+	n, err := u.nc.Read(make([]byte, 1))
+	if n != 0 || err == nil || strings.Contains(err.Error(), "timeout") {
 		u.t.Fatalf("still connected: %d bytes, %v", n, err)
 	}
 }
@@ -283,7 +295,8 @@ func TestManyClientsOverFewConnections(t *testing.T) {
 func TestCancelledWait(t *testing.T) {
 	up := newUpstream(t)
 	p := open(t, up)
-	a, b := dial(t, p, true), dial(t, p, true)
+	a := dial(t, p, true)
+	b := dial(t, p, true)
 	a.wait("k")
 	b.wait("k")
 	a.ask(11, nil) // CANCEL_WAIT
@@ -319,7 +332,11 @@ func TestWaitAfterADelete(t *testing.T) {
 	if err := p.sharedConnection(c); err != nil {
 		t.Fatal(err)
 	}
-	q := request{kind: wait, raw: append([]byte{6}, append(binary.LittleEndian.AppendUint64(nil, 1), vec("gone")...)...), keys: 1}
+	q := request{
+		kind: wait,
+		raw:  append([]byte{6}, append(binary.LittleEndian.AppendUint64(nil, 1), vec("gone")...)...),
+		keys: 1,
+	}
 	old := &waitFor{key: "x", clients: map[*client]bool{c: true}}
 	c.w = old
 	if err := p.releaseClient(c, old, q); err != nil {
@@ -337,7 +354,8 @@ func TestWaitAfterADelete(t *testing.T) {
 func TestStoreThatHangsUp(t *testing.T) {
 	up := newUpstream(t)
 	p := open(t, up)
-	idle, waits := dial(t, p, true), dial(t, p, true)
+	idle := dial(t, p, true)
+	waits := dial(t, p, true)
 	idle.add("n", 1)
 	waits.wait("never")
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -376,7 +394,11 @@ func TestClientsThatAreNoClients(t *testing.T) {
 }
 
 func TestWhereItListens(t *testing.T) {
-	for _, o := range []Options{{Listen: "0.0.0.0:0", Upstream: "a:1"}, {Listen: "x", Upstream: "a:1"}, {Listen: "127.0.0.1:0", Upstream: "a"}} {
+	for _, o := range []Options{
+		{Listen: "0.0.0.0:0", Upstream: "a:1"},
+		{Listen: "x", Upstream: "a:1"},
+		{Listen: "127.0.0.1:0", Upstream: "a"},
+	} {
 		if _, err := Open(o); !errors.Is(err, ErrListen) {
 			t.Errorf("%+v: %v", o, err)
 		}

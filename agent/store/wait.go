@@ -27,7 +27,12 @@ func (p *Proxy) waitForKeys(c *client, q request) error {
 	case len(p.waits) >= WaitsMax:
 		return errWaits
 	}
-	w := &waitFor{key: key, first: c, clients: map[*client]bool{c: true}, bill: bill{b: &p.b}}
+	w := &waitFor{
+		key:     key,
+		first:   c,
+		clients: map[*client]bool{c: true},
+		bill:    bill{b: &p.b},
+	}
 	if err := w.bill.chargeBytes(len(key) + cap(q.raw)); err != nil {
 		return err
 	}

@@ -74,15 +74,44 @@ var (
 // legacy and current are the requests by opcode: PyTorch 1.13 and 2.0, and since.
 // The callbacks of the first (7) are not served.
 var (
-	legacy  = map[byte]kind{0: set, 1: compare, 2: get, 3: add, 4: check, 5: wait, 6: numKeys, 8: remove, 9: set, 10: multiGet, 11: multiSet}
+	legacy = map[byte]kind{
+		0:  set,
+		1:  compare,
+		2:  get,
+		3:  add,
+		4:  check,
+		5:  wait,
+		6:  numKeys,
+		8:  remove,
+		9:  set,
+		10: multiGet,
+		11: multiSet,
+	}
 	current = map[byte]kind{
-		1: set, 2: compare, 3: get, 4: add, 5: check, 6: wait, 7: numKeys, 8: remove, 9: set, 10: multiGet, 11: multiSet,
-		12: {"", canceled}, 13: {"p", fourBytes}, 14: set, 15: {"k", popped}, 16: {"k", eightBytes}, 17: {"", listed},
+		1:  set,
+		2:  compare,
+		3:  get,
+		4:  add,
+		5:  check,
+		6:  wait,
+		7:  numKeys,
+		8:  remove,
+		9:  set,
+		10: multiGet,
+		11: multiSet,
+		12: {"", canceled},
+		13: {"p", fourBytes},
+		14: set,
+		15: {"k", popped},
+		16: {"k", eightBytes},
+		17: {"", listed},
 	}
 )
 
 // greetingBytes is what a connection of the current layout begins with.
-func greetingBytes() []byte { return binary.LittleEndian.AppendUint32([]byte{0}, magic) }
+func greetingBytes() []byte {
+	return binary.LittleEndian.AppendUint32([]byte{0}, magic)
+}
 
 // detectLayout finds the layout by the first message. The magic number can't be the
 // length of a key, which a legacy SET would have there.
@@ -211,7 +240,8 @@ func (d *reader) readBytes(n int) ([]byte, error) {
 // discard reads n bytes, a chunk at most, and keeps none.
 func (d *reader) discard(n int) ([]byte, error) {
 	if d.scratch == nil {
-		d.raw, d.scratch = nil, make([]byte, chunk)
+		d.raw = nil
+		d.scratch = make([]byte, chunk)
 	}
 	_, err := io.ReadFull(d.r, d.scratch[:n])
 	return d.scratch[:n], err

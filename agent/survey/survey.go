@@ -111,7 +111,9 @@ func (s *Counter) countRecord(c *commCounts, r *ring.Record, i int) {
 }
 
 func (s *Counter) countsOfPeer(c *commCounts, peer int32) *peerCounts {
-	i, ok := slices.BinarySearchFunc(c.peers, peer, func(p peerCounts, peer int32) int { return cmp.Compare(p.peer, peer) })
+	i, ok := slices.BinarySearchFunc(c.peers, peer, func(p peerCounts, peer int32) int {
+		return cmp.Compare(p.peer, peer)
+	})
 	if !ok {
 		if s.peers >= peersMax {
 			c.crowded = true
@@ -153,7 +155,8 @@ func (s *Counter) Begin(iteration int64) {
 // Forget drops the boundaries: a call that was not seen may have come before
 // any of them.
 func (s *Counter) Forget() {
-	s.starts, s.some = s.starts[:0], false
+	s.starts = s.starts[:0]
+	s.some = false
 }
 
 // ForgetBefore drops what lies before an iteration: it was counted on communicators
@@ -243,11 +246,14 @@ func (c *commCounts) isSteady() bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.peers, func(p peerCounts) bool { return !p.isSteady() })
+	return !slices.ContainsFunc(c.peers, func(p peerCounts) bool {
+		return !p.isSteady()
+	})
 }
 
 func (p *peerCounts) isSteady() bool {
-	sends, recvs := p.at[1].sends-p.at[2].sends, p.at[1].recvs-p.at[2].recvs
+	sends := p.at[1].sends - p.at[2].sends
+	recvs := p.at[1].recvs - p.at[2].recvs
 	for i := 2; i <= iterationsCompared; i++ {
 		if p.at[i].sends-p.at[i+1].sends != sends || p.at[i].recvs-p.at[i+1].recvs != recvs {
 			return false
@@ -257,7 +263,11 @@ func (p *peerCounts) isSteady() bool {
 }
 
 func (c counts) difference(b counts) counts {
-	return counts{calls: c.calls - b.calls, seen: c.seen - b.seen, collectives: c.collectives - b.collectives}
+	return counts{
+		calls:       c.calls - b.calls,
+		seen:        c.seen - b.seen,
+		collectives: c.collectives - b.collectives,
+	}
 }
 
 func (c *commCounts) peerCounts(steady, whole bool) []*falconv1.PeerCount {
@@ -268,7 +278,8 @@ func (c *commCounts) peerCounts(steady, whole bool) []*falconv1.PeerCount {
 	for _, p := range c.peers {
 		o := &falconv1.PeerCount{Peer: p.peer}
 		if steady {
-			o.SendsPerIteration, o.RecvsPerIteration = p.at[1].sends-p.at[2].sends, p.at[1].recvs-p.at[2].recvs
+			o.SendsPerIteration, o.RecvsPerIteration = p.at[1].sends-p.at[2].sends,
+				p.at[1].recvs-p.at[2].recvs
 		}
 		if whole {
 			o.Sends, o.Recvs = p.at[1].sends, p.at[1].recvs

@@ -28,7 +28,16 @@ func newSurveyJob(rng *rand.Rand) *surveyJob {
 	for comm := range uint32(3) {
 		var calls []ring.Record
 		for range rng.IntN(6) {
-			calls = append(calls, ring.Record{Comm: comm, Op: []falcon.Op{falcon.OpAllReduce, falcon.OpSend, falcon.OpRecv, falcon.OpSignal}[rng.IntN(4)], Peer: int32(rng.IntN(3))})
+			calls = append(calls, ring.Record{
+				Comm: comm,
+				Op: []falcon.Op{
+					falcon.OpAllReduce,
+					falcon.OpSend,
+					falcon.OpRecv,
+					falcon.OpSignal,
+				}[rng.IntN(4)],
+				Peer: int32(rng.IntN(3)),
+			})
 		}
 		j.script = append(j.script, calls)
 	}
@@ -42,12 +51,18 @@ func (j *surveyJob) iteration(step uint32) []ring.Record {
 		calls = append(calls, c...)
 	}
 	if j.rng.IntN(10) == 0 {
-		calls = append(calls, ring.Record{Comm: uint32(j.rng.IntN(3)), Op: falcon.OpAllReduce})
+		calls = append(calls, ring.Record{
+			Comm: uint32(j.rng.IntN(3)),
+			Op:   falcon.OpAllReduce,
+		})
 	}
-	j.rng.Shuffle(len(calls), func(a, b int) { calls[a], calls[b] = calls[b], calls[a] })
+	j.rng.Shuffle(len(calls), func(a, b int) {
+		calls[a], calls[b] = calls[b], calls[a]
+	})
 	for i := range calls {
 		c := &calls[i]
-		c.Ordinal, c.Step = j.next[c.Comm], step
+		c.Ordinal = j.next[c.Comm]
+		c.Step = step
 		j.next[c.Comm]++
 	}
 	j.records = append(j.records, calls...)
@@ -56,7 +71,11 @@ func (j *surveyJob) iteration(step uint32) []ring.Record {
 
 // simple counts the same from the whole history, one communicator at a time.
 func (j *surveyJob) simple(comm uint32, boundary int64) *falconv1.CommCount {
-	out := &falconv1.CommCount{Comm: uint64(comm) + 100, Whole: true, Steady: true}
+	out := &falconv1.CommCount{
+		Comm:   uint64(comm) + 100,
+		Whole:  true,
+		Steady: true,
+	}
 	per := map[int64]*falconv1.CommCount{}
 	for _, r := range j.records {
 		it := int64(int32(r.Step))
@@ -80,7 +99,8 @@ func (j *surveyJob) simple(comm uint32, boundary int64) *falconv1.CommCount {
 	if !out.Steady {
 		return out
 	}
-	out.PerIteration, out.CollectivesPerIteration = last.Calls, last.Collectives
+	out.PerIteration = last.Calls
+	out.CollectivesPerIteration = last.Collectives
 	for _, p := range out.Peers {
 		for _, q := range last.Peers {
 			if p.Peer == q.Peer {
@@ -99,7 +119,9 @@ func tally(c *falconv1.CommCount, r *ring.Record) {
 	if r.Op != falcon.OpSend && r.Op != falcon.OpRecv {
 		return
 	}
-	i := slices.IndexFunc(c.Peers, func(p *falconv1.PeerCount) bool { return p.Peer == r.Peer })
+	i := slices.IndexFunc(c.Peers, func(p *falconv1.PeerCount) bool {
+		return p.Peer == r.Peer
+	})
 	if i < 0 {
 		c.Peers, i = append(c.Peers, &falconv1.PeerCount{Peer: r.Peer}), len(c.Peers)
 	}
@@ -108,13 +130,21 @@ func tally(c *falconv1.CommCount, r *ring.Record) {
 	} else {
 		c.Peers[i].Recvs++
 	}
-	slices.SortFunc(c.Peers, func(a, b *falconv1.PeerCount) int { return int(a.Peer - b.Peer) })
+	slices.SortFunc(c.Peers, func(a, b *falconv1.PeerCount) int {
+		return int(a.Peer - b.Peer)
+	})
 }
 
 func (j *surveyJob) table() []ring.Comm {
 	var out []ring.Comm
 	for slot, calls := range j.next {
-		out = append(out, ring.Comm{Slot: uint32(slot), ID: uint64(slot) + 100, State: ring.CommLive, Calls: calls, Size: 3})
+		out = append(out, ring.Comm{
+			Slot:  uint32(slot),
+			ID:    uint64(slot) + 100,
+			State: ring.CommLive,
+			Calls: calls,
+			Size:  3,
+		})
 	}
 	return out
 }
@@ -123,7 +153,8 @@ func TestSurveyAgainstASimpleCount(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	steady, unsteady := 0, 0
 	for range 300 {
-		j, s := newSurveyJob(rng), &Counter{}
+		j := newSurveyJob(rng)
+		s := &Counter{}
 		last := int64(4 + rng.IntN(12))
 		for step := range last {
 			for _, r := range j.iteration(uint32(step)) {
@@ -189,16 +220,36 @@ func TestSurveyOfALateAgent(t *testing.T) {
 		t.Fatal("the start of an iteration that had begun before is no boundary")
 	}
 	regular(s, 51, 56)
-	idle := ring.Comm{Slot: 7, ID: 107, State: ring.CommLive, Calls: 3} // called on at the job's start alone
-	if _, got, _ := s.Report([]ring.Comm{idle}); got[0].Calls != 3 || !got[0].Steady || got[0].PerIteration != 0 || got[0].Whole {
+	// called on at the job's start alone
+	idle := ring.Comm{
+		Slot:  7,
+		ID:    107,
+		State: ring.CommLive,
+		Calls: 3,
+	}
+	if _, got, _ := s.Report([]ring.Comm{idle}); got[0].Calls != 3 ||
+		!got[0].Steady ||
+		got[0].PerIteration != 0 ||
+		got[0].Whole {
 		t.Fatalf("an idle communicator: %v", got)
 	}
 	boundary, got, _ := s.Report(regularTable(56))
 	want := &falconv1.CommCount{
-		Comm: 101, Calls: 110, PerIteration: 2, Steady: true,
-		Peers: []*falconv1.PeerCount{{RecvsPerIteration: 1}, {Peer: 2, SendsPerIteration: 1}},
+		Comm:         101,
+		Calls:        110,
+		PerIteration: 2,
+		Steady:       true,
+		Peers: []*falconv1.PeerCount{{RecvsPerIteration: 1}, {
+			Peer:              2,
+			SendsPerIteration: 1,
+		}},
 	}
-	if boundary != 55 || len(got) != 2 || got[0].Calls != 55 || got[0].CollectivesPerIteration != 1 || got[0].Whole || !proto.Equal(got[1], want) {
+	if boundary != 55 ||
+		len(got) != 2 ||
+		got[0].Calls != 55 ||
+		got[0].CollectivesPerIteration != 1 ||
+		got[0].Whole ||
+		!proto.Equal(got[1], want) {
 		t.Fatalf("at %d: %v", boundary, got)
 	}
 }
@@ -212,11 +263,16 @@ func TestSurveyAfterALoss(t *testing.T) {
 	}
 	regular(s, 12, 14)
 	boundary, got, ok := s.Report(regularTable(14))
-	if !ok || boundary != 13 || got[0].Calls != 13 || got[0].Steady || got[0].Whole {
+	if !ok ||
+		boundary != 13 ||
+		got[0].Calls != 13 ||
+		got[0].Steady ||
+		got[0].Whole {
 		t.Fatalf("at %d: %v", boundary, got)
 	}
 	regular(s, 14, 18)
-	if _, got, _ = s.Report(regularTable(18)); !got[0].Steady || got[0].Whole || got[0].PerIteration != 1 {
+	_, got, _ = s.Report(regularTable(18))
+	if !got[0].Steady || got[0].Whole || got[0].PerIteration != 1 {
 		t.Fatalf("it does not recover: %v", got)
 	}
 }
@@ -226,9 +282,23 @@ func TestSurveyOfLateRecords(t *testing.T) {
 	s := &Counter{}
 	regular(s, 0, 6)
 	s.Reached(6)
-	late := ring.Record{Comm: 0, Op: falcon.OpAllReduce, Ordinal: 6, Step: 5}
+	late := ring.Record{
+		Comm:    0,
+		Op:      falcon.OpAllReduce,
+		Ordinal: 6,
+		Step:    5,
+	}
 	s.Add(&late, 5)
-	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 100, State: ring.CommLive, Calls: 7}}); got[0].Calls != 7 || got[0].Collectives != 7 || !got[0].Whole || got[0].Steady {
+	_, got, _ := s.Report([]ring.Comm{{
+		Slot:  0,
+		ID:    100,
+		State: ring.CommLive,
+		Calls: 7,
+	}})
+	if got[0].Calls != 7 ||
+		got[0].Collectives != 7 ||
+		!got[0].Whole ||
+		got[0].Steady {
 		t.Fatalf("%v", got)
 	}
 }
@@ -241,14 +311,29 @@ func TestSurveyOfAResumedJobAndNewCommunicators(t *testing.T) {
 	if _, _, ok := s.Report(regularTable(10)); ok {
 		t.Fatal("boundaries of the job's last life were kept")
 	}
-	again := ring.Record{Comm: 1, Op: falcon.OpAllReduce, Ordinal: 0, Step: 4}
+	again := ring.Record{
+		Comm:    1,
+		Op:      falcon.OpAllReduce,
+		Ordinal: 0,
+		Step:    4,
+	}
 	s.Add(&again, 4)
 	s.Reached(5)
-	if _, got, ok := s.Report([]ring.Comm{{Slot: 1, ID: 7, State: ring.CommLive, Calls: 1}, {Slot: 9, ID: 8, State: ring.CommLive}}); !ok ||
-		got[0].Calls != 1 || !got[0].Whole || got[0].Collectives != 1 || len(got[0].Peers) != 0 || !got[1].Whole || !got[1].Steady {
+	if _, got, ok := s.Report([]ring.Comm{
+		{Slot: 1, ID: 7, State: ring.CommLive, Calls: 1},
+		{Slot: 9, ID: 8, State: ring.CommLive},
+	}); !ok ||
+		got[0].Calls != 1 ||
+		!got[0].Whole ||
+		got[0].Collectives != 1 ||
+		len(got[0].Peers) != 0 ||
+		!got[1].Whole ||
+		!got[1].Steady {
 		t.Fatalf("%v", got)
 	}
-	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 9, State: ring.CommLive, Calls: 3}}); got[0].Steady || got[0].Whole || got[0].Calls != 3 {
+	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 9, State: ring.CommLive, Calls: 3}}); got[0].Steady ||
+		got[0].Whole ||
+		got[0].Calls != 3 {
 		t.Fatalf("a slot used again was mistaken for its last life: %v", got)
 	}
 }
@@ -265,7 +350,11 @@ func TestSurveyOfAWordOlderThanTheRecords(t *testing.T) {
 		t.Fatalf("%d starts are missing", s.Missing())
 	}
 	boundary, got, ok := s.Report(regularTable(11))
-	if !ok || boundary != 10 || !got[0].Steady || !got[1].Steady || got[1].Calls != 20 {
+	if !ok ||
+		boundary != 10 ||
+		!got[0].Steady ||
+		!got[1].Steady ||
+		got[1].Calls != 20 {
 		t.Fatalf("at %d: %v", boundary, got)
 	}
 }
@@ -273,13 +362,25 @@ func TestSurveyOfAWordOlderThanTheRecords(t *testing.T) {
 func TestSurveyIsBounded(t *testing.T) {
 	s := &Counter{}
 	for i := range uint64(3 * peersMax) {
-		r := ring.Record{Comm: uint32(i % 2), Op: falcon.OpSend, Peer: int32(i), Ordinal: i / 2, Step: uint32(i / 4096)}
+		r := ring.Record{
+			Comm:    uint32(i % 2),
+			Op:      falcon.OpSend,
+			Peer:    int32(i),
+			Ordinal: i / 2,
+			Step:    uint32(i / 4096),
+		}
 		s.Add(&r, int64(i/4096))
 	}
 	if s.peers != peersMax {
 		t.Fatalf("%d peers are remembered", s.peers)
 	}
-	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 1, State: ring.CommLive, Calls: 1 << 30}}); got[0].Whole || got[0].Steady {
+	_, got, _ := s.Report([]ring.Comm{{
+		Slot:  0,
+		ID:    1,
+		State: ring.CommLive,
+		Calls: 1 << 30,
+	}})
+	if got[0].Whole || got[0].Steady {
 		t.Fatalf("counts that leave out peers are given for whole: %v", got[0].Calls)
 	}
 	wild := ring.Record{Comm: 9999, Ordinal: math.MaxUint64}
@@ -298,7 +399,12 @@ func TestSurveyAfterASwap(t *testing.T) {
 		s.Reached(i)
 		call(0, uint64(i), i)
 	}
-	comms := []ring.Comm{{Slot: 0, ID: 77, Calls: 6, State: ring.CommLive}, {Slot: 1, ID: 99, Calls: 2, State: ring.CommLive}}
+	comms := []ring.Comm{{Slot: 0, ID: 77, Calls: 6, State: ring.CommLive}, {
+		Slot:  1,
+		ID:    99,
+		Calls: 2,
+		State: ring.CommLive,
+	}}
 	call(1, 0, 5) // the swap tries its new communicator
 	s.ForgetBefore(6)
 	if _, _, ok := s.Report(comms); ok || s.Missing() != startsMax {

@@ -10,7 +10,9 @@ import (
 func TestShapeOfTables(t *testing.T) {
 	lines := append(shapetest.OfJSON("sidecar", Sidecar{}), shapetest.OfJSON("delta", delta{})...)
 	shapetest.Shape{
-		Name: "what describes and changes a rank table", Number: Version,
-		Where: "Version in agent/table/table.go", Lines: lines,
+		Name:   "what describes and changes a rank table",
+		Number: Version,
+		Where:  "Version in agent/table/table.go",
+		Lines:  lines,
 	}.Check(t, "testdata/table.shape")
 }

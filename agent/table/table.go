@@ -46,11 +46,17 @@ type Sidecar struct {
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func newSidecar(table []byte, generation uint64) Sidecar {
-	return Sidecar{Generation: generation, Bytes: len(table), Sum: crc32.Checksum(table, castagnoli)}
+	return Sidecar{
+		Generation: generation,
+		Bytes:      len(table),
+		Sum:        crc32.Checksum(table, castagnoli),
+	}
 }
 
 // describes reports whether these are the bytes that the sidecar describes.
-func (s Sidecar) describes(table []byte) bool { return s == newSidecar(table, s.Generation) }
+func (s Sidecar) describes(table []byte) bool {
+	return s == newSidecar(table, s.Generation)
+}
 
 // delta is what recovery/ranktable writes for an agent.
 type delta struct {
@@ -111,7 +117,8 @@ func (s *Store) Apply(generation, base uint64, change []byte) error {
 	}
 	switch {
 	case d.Base.Generation != base || d.Result.Generation != generation:
-		return fmt.Errorf("%w: the delta leads from generation %d to %d, the command from %d to %d", ErrTable, d.Base.Generation, d.Result.Generation, base, generation)
+		return fmt.Errorf("%w: the delta leads from generation %d to %d, the command from %d to %d",
+			ErrTable, d.Base.Generation, d.Result.Generation, base, generation)
 	case generation == s.newest.Generation && s.table != nil && d.Result == s.newest:
 		return nil // again
 	case generation < s.newest.Generation:
@@ -202,7 +209,8 @@ func (s *Store) loadFile() error {
 	}
 	var side Sidecar
 	if err := decodeStrict(text, &side); err != nil {
-		return fmt.Errorf("%w: %s: %w; remove it when no process of the job runs here", ErrFile, s.path+sidecarEnd, err)
+		return fmt.Errorf("%w: %s: %w; remove it when no process of the job runs here",
+			ErrFile, s.path+sidecarEnd, err)
 	}
 	table, err := readOwnFile(s.path, BytesMax)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -244,9 +252,14 @@ func decodeDelta(change []byte) (delta, error) {
 
 // applyTo makes the result from the base, or returns what does not fit.
 func (d delta) applyTo(base []byte) ([]byte, error) {
-	out, at := make([]byte, 0, d.Result.Bytes), 0
+	out := make([]byte, 0, d.Result.Bytes)
+	at := 0
 	for _, e := range d.Edits {
-		if e.At < at || e.At > len(base) || e.Cut < 0 || e.Cut > len(base)-e.At || len(out)+e.At-at+len(e.Put) > d.Result.Bytes {
+		if e.At < at ||
+			e.At > len(base) ||
+			e.Cut < 0 ||
+			e.Cut > len(base)-e.At ||
+			len(out)+e.At-at+len(e.Put) > d.Result.Bytes {
 			return nil, fmt.Errorf("%w: the edit at byte %d overlaps another or lies outside", ErrTable, e.At)
 		}
 		out = append(append(out, base[at:e.At]...), e.Put...)

@@ -10,7 +10,9 @@ import (
 	"testing"
 )
 
-func place(t *testing.T) string { return filepath.Join(t.TempDir(), "hccl.json") }
+func place(t *testing.T) string {
+	return filepath.Join(t.TempDir(), "hccl.json")
+}
 
 func put(t *testing.T, s *Store, generation uint64, table string) {
 	t.Helper()
@@ -41,7 +43,11 @@ func kept(t *testing.T, path, want string, generation uint64) {
 }
 
 func change(from string, g uint64, to string, h uint64, edits ...edit) []byte {
-	text, err := json.Marshal(delta{Base: newSidecar([]byte(from), g), Result: newSidecar([]byte(to), h), Edits: edits})
+	text, err := json.Marshal(delta{
+		Base:   newSidecar([]byte(from), g),
+		Result: newSidecar([]byte(to), h),
+		Edits:  edits,
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -90,7 +96,14 @@ func TestDeltas(t *testing.T) {
 	path := place(t)
 	s := New(path)
 	put(t, s, 2, "alpha\nbeta\ngamma\n")
-	c := change("alpha\nbeta\ngamma\n", 2, "alpha\nB\ngamma\ndelta\n", 3, edit{At: 6, Cut: 4, Put: []byte("B")}, edit{At: 17, Put: []byte("delta\n")})
+	c := change(
+		"alpha\nbeta\ngamma\n",
+		2,
+		"alpha\nB\ngamma\ndelta\n",
+		3,
+		edit{At: 6, Cut: 4, Put: []byte("B")},
+		edit{At: 17, Put: []byte("delta\n")},
+	)
 	for range 2 { // the second time from memory
 		if err := s.Apply(3, 2, c); err != nil {
 			t.Fatal(err)
@@ -101,10 +114,12 @@ func TestDeltas(t *testing.T) {
 	if err := again.Apply(3, 2, c); err != nil {
 		t.Fatalf("again after a restart: %v", err)
 	}
-	if err := again.Apply(4, 2, change("x", 2, "y", 4)); !errors.Is(err, ErrBase) || !strings.Contains(err.Error(), "here is generation 3") {
+	if err := again.Apply(4, 2, change("x", 2, "y", 4)); !errors.Is(err, ErrBase) ||
+		!strings.Contains(err.Error(), "here is generation 3") {
 		t.Fatalf("another base: %v", err)
 	}
-	if err := again.Apply(2, 1, change("x", 1, "y", 2)); !errors.Is(err, ErrTable) || errors.Is(err, ErrBase) {
+	if err := again.Apply(2, 1, change("x", 1, "y", 2)); !errors.Is(err, ErrTable) ||
+		errors.Is(err, ErrBase) {
 		t.Fatalf("an old generation: %v", err)
 	}
 	kept(t, path, "alpha\nB\ngamma\ndelta\n", 3)
@@ -113,13 +128,17 @@ func TestDeltas(t *testing.T) {
 func TestDeltasThatDoNotFit(t *testing.T) {
 	const base = "0123456789"
 	for name, c := range map[string][]byte{
-		"overlap":    change(base, 2, base, 3, edit{At: 4, Cut: 3}, edit{At: 5}),
-		"outside":    change(base, 2, base, 3, edit{At: 11}),
-		"negative":   change(base, 2, base, 3, edit{At: 2, Cut: -1}),
-		"too long":   change(base, 2, base, 3, edit{At: 2, Cut: 9}),
-		"overflow":   change(base, 2, base, 3, edit{At: 2, Cut: 1<<63 - 1}),
-		"too much":   change(base, 2, "x", 3, edit{Put: bytes.Repeat([]byte("x"), 99)}),
-		"not so":     change(base, 2, "0123x56789", 3, edit{At: 4, Cut: 1, Put: []byte("y")}),
+		"overlap":  change(base, 2, base, 3, edit{At: 4, Cut: 3}, edit{At: 5}),
+		"outside":  change(base, 2, base, 3, edit{At: 11}),
+		"negative": change(base, 2, base, 3, edit{At: 2, Cut: -1}),
+		"too long": change(base, 2, base, 3, edit{At: 2, Cut: 9}),
+		"overflow": change(base, 2, base, 3, edit{At: 2, Cut: 1<<63 - 1}),
+		"too much": change(base, 2, "x", 3, edit{Put: bytes.Repeat([]byte("x"), 99)}),
+		"not so": change(base, 2, "0123x56789", 3, edit{
+			At:  4,
+			Cut: 1,
+			Put: []byte("y"),
+		}),
 		"generation": change(base, 2, base, 4),
 		"no JSON":    []byte("{"),
 		"more":       append(change(base, 2, base, 3), '1'),
@@ -157,8 +176,12 @@ func TestCrashBetweenTheFiles(t *testing.T) {
 func TestFilesThatAreNotTrusted(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"open to others": func(p string) error { return os.Chmod(p+sidecarEnd, 0o644) },
-		"a link":         func(p string) error { return errors.Join(os.Rename(p, p+"x"), os.Symlink(p+"x", p)) },
-		"not JSON":       func(p string) error { return os.WriteFile(p+sidecarEnd, []byte("{"), 0o600) },
+		"a link": func(p string) error {
+			return errors.Join(os.Rename(p, p+"x"), os.Symlink(p+"x", p))
+		},
+		"not JSON": func(p string) error {
+			return os.WriteFile(p+sidecarEnd, []byte("{"), 0o600)
+		},
 	} {
 		path := place(t)
 		put(t, New(path), 2, "two")
@@ -186,7 +209,11 @@ func TestInMemory(t *testing.T) {
 }
 
 func FuzzApply(f *testing.F) {
-	f.Add([]byte("0123"), change("0123", 2, "01x3", 3, edit{At: 2, Cut: 1, Put: []byte("x")}))
+	f.Add([]byte("0123"), change("0123", 2, "01x3", 3, edit{
+		At:  2,
+		Cut: 1,
+		Put: []byte("x"),
+	}))
 	f.Add([]byte("0123"), []byte(`{"base":{"generation":2},"result":{"generation":3},"edits":[{"at":-1}]}`))
 	f.Fuzz(func(t *testing.T, base, text []byte) {
 		d, err := decodeDelta(text)

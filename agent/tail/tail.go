@@ -69,7 +69,12 @@ func (t *Tail) Add(r *ring.Record, id uint64) {
 		return
 	}
 	c := t.commOf(r.Comm, id)
-	k := call{record: *r, id: id, number: c.count(r, t), group: t.groupOf(r)}
+	k := call{
+		record: *r,
+		id:     id,
+		number: c.count(r, t),
+		group:  t.groupOf(r),
+	}
 	k.open = k.group != 0
 	t.calls[t.n%callsMax] = k
 	t.n++
@@ -95,7 +100,8 @@ func (t *Tail) commOf(slot uint32, id uint64) *comm {
 
 // count adds one call and returns its number, 0 where calls before it were not seen.
 func (c *comm) count(r *ring.Record, t *Tail) uint64 {
-	c.calls, c.seen = max(c.calls, r.Ordinal+1), c.seen+1
+	c.calls = max(c.calls, r.Ordinal+1)
+	c.seen++
 	if !isPair(r.Op) {
 		c.collectives++
 		return c.collective(r)
@@ -224,8 +230,17 @@ func (t *Tail) streamOf(handle uint64) uint32 {
 func (k *call) message(comm, stream uint32) *falconv1.Call {
 	r := &k.record
 	return &falconv1.Call{
-		Comm: comm, Number: k.number, Op: uint32(r.Op), Count: r.Count, Dtype: uint32(r.Dtype), Peer: r.Peer, Stream: stream,
-		Group: k.group, Open: k.open, Failed: r.Flags&ring.FlagFailed != 0, Captured: r.Flags&ring.FlagCapturing != 0,
+		Comm:     comm,
+		Number:   k.number,
+		Op:       uint32(r.Op),
+		Count:    r.Count,
+		Dtype:    uint32(r.Dtype),
+		Peer:     r.Peer,
+		Stream:   stream,
+		Group:    k.group,
+		Open:     k.open,
+		Failed:   r.Flags&ring.FlagFailed != 0,
+		Captured: r.Flags&ring.FlagCapturing != 0,
 	}
 }
 

@@ -9,11 +9,23 @@ import (
 )
 
 func live(calls uint64) []ring.Comm {
-	return []ring.Comm{{Slot: 3, ID: 7, Calls: calls, State: ring.CommLive, Size: 4}}
+	return []ring.Comm{{
+		Slot:  3,
+		ID:    7,
+		Calls: calls,
+		State: ring.CommLive,
+		Size:  4,
+	}}
 }
 
 func record(ordinal uint64, op falcon.Op, peer int32) *ring.Record {
-	return &ring.Record{Comm: 3, Ordinal: ordinal, Op: op, Peer: peer, EnterNs: int64(ordinal+1) * 1e6}
+	return &ring.Record{
+		Comm:    3,
+		Ordinal: ordinal,
+		Op:      op,
+		Peer:    peer,
+		EnterNs: int64(ordinal+1) * 1e6,
+	}
 }
 
 // text is a report in short: what was asked for, then the calls.
@@ -36,12 +48,41 @@ func TestNumbersAreThoseOfAllMembers(t *testing.T) {
 		calls   uint64 // let through
 		want    string
 	}{
-		"collectives":          {[]*ring.Record{record(0, falcon.OpAllReduce, -1), record(1, falcon.OpAllGather, -1)}, 2, "2 true inside 0: allreduce1 allgather2"},
-		"came late":            {[]*ring.Record{record(40, falcon.OpAllReduce, -1)}, 41, "41 true inside 0: allreduce41"},
-		"one within NCCL":      {[]*ring.Record{record(0, falcon.OpAllReduce, -1)}, 2, "1 true inside 1: allreduce1"},
-		"pairs do not count":   {[]*ring.Record{record(0, falcon.OpSend, 1), record(1, falcon.OpAllReduce, -1), record(2, falcon.OpSend, 1), record(3, falcon.OpRecv, 1)}, 4, "1 true inside 0: send1 allreduce1 send2 recv1"},
-		"pairs, came late":     {[]*ring.Record{record(40, falcon.OpSend, 1), record(41, falcon.OpAllReduce, -1)}, 42, "0 false inside 0: send0 allreduce0"},
-		"out of order":         {[]*ring.Record{record(1, falcon.OpAllReduce, -1), record(0, falcon.OpAllReduce, -1)}, 2, "2 true inside 0: allreduce2 allreduce1"},
+		"collectives": {
+			[]*ring.Record{record(0, falcon.OpAllReduce, -1), record(1, falcon.OpAllGather, -1)},
+			2,
+			"2 true inside 0: allreduce1 allgather2",
+		},
+		"came late": {
+			[]*ring.Record{record(40, falcon.OpAllReduce, -1)},
+			41,
+			"41 true inside 0: allreduce41",
+		},
+		"one within NCCL": {
+			[]*ring.Record{record(0, falcon.OpAllReduce, -1)},
+			2,
+			"1 true inside 1: allreduce1",
+		},
+		"pairs do not count": {
+			[]*ring.Record{
+				record(0, falcon.OpSend, 1),
+				record(1, falcon.OpAllReduce, -1),
+				record(2, falcon.OpSend, 1),
+				record(3, falcon.OpRecv, 1),
+			},
+			4,
+			"1 true inside 0: send1 allreduce1 send2 recv1",
+		},
+		"pairs, came late": {
+			[]*ring.Record{record(40, falcon.OpSend, 1), record(41, falcon.OpAllReduce, -1)},
+			42,
+			"0 false inside 0: send0 allreduce0",
+		},
+		"out of order": {
+			[]*ring.Record{record(1, falcon.OpAllReduce, -1), record(0, falcon.OpAllReduce, -1)},
+			2,
+			"2 true inside 0: allreduce2 allreduce1",
+		},
 		"nothing asked so far": {nil, 0, "0 true inside 0:"},
 		"nothing seen":         {nil, 9, "0 false inside 0:"},
 	} {
@@ -84,7 +125,9 @@ func TestBounds(t *testing.T) {
 		x.Add(record(i, falcon.OpAllReduce, -1), 7)
 	}
 	r := x.Report(live(1000), 0, 0)
-	if n := len(r.Calls); n != callsMax || r.Calls[0].Number != 1000-callsMax+1 || r.Comms[0].Collectives != 1000 {
+	if n := len(r.Calls); n != callsMax ||
+		r.Calls[0].Number != 1000-callsMax+1 ||
+		r.Comms[0].Collectives != 1000 {
 		t.Errorf("%d calls, the first %v, %v", n, r.Calls[0], r.Comms[0])
 	}
 	if n := len(x.Report(live(1000), 0, 5).Calls); n != 5 {

@@ -59,14 +59,17 @@ func TestIssuedCertificateCarriesRoleAndName(t *testing.T) {
 		if err != nil || id.Role != role || id.Name != "n1" {
 			t.Errorf("%s: %+v, %v", role, id, err)
 		}
-		if server := len(c.DNSNames)+len(c.IPAddresses) > 0; server != (role == RoleServer) {
+		server := len(c.DNSNames)+len(c.IPAddresses) > 0
+		if server != (role == RoleServer) {
 			t.Errorf("%s: hosts %v %v", role, c.DNSNames, c.IPAddresses)
 		}
 	}
 }
 
 func TestAmbiguousCertificateIsRefused(t *testing.T) {
-	two := &x509.Certificate{URIs: []*url.URL{uri(roleHost, "viewer"), uri(roleHost, "admin"), uri(nameHost, "eve")}}
+	two := &x509.Certificate{
+		URIs: []*url.URL{uri(roleHost, "viewer"), uri(roleHost, "admin"), uri(nameHost, "eve")},
+	}
 	none := &x509.Certificate{URIs: []*url.URL{uri(nameHost, "eve")}}
 	odd := &x509.Certificate{URIs: []*url.URL{uri(roleHost, "root"), uri(nameHost, "eve")}}
 	bad := &x509.Certificate{URIs: []*url.URL{uri(roleHost, "admin"), uri(nameHost, "../eve")}}
@@ -115,12 +118,18 @@ func TestBadRequestsAndFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range []Request{{Role: "boss", Name: "x"}, {Role: RoleAgent}, {Role: RoleAgent, Name: "a/b"}, {Role: RoleAgent, Name: strings.Repeat("n", 65)}} {
+	for _, q := range []Request{
+		{Role: "boss", Name: "x"},
+		{Role: RoleAgent},
+		{Role: RoleAgent, Name: "a/b"},
+		{Role: RoleAgent, Name: strings.Repeat("n", 65)},
+	} {
 		if _, _, err := ca.Issue(q, start); err == nil {
 			t.Errorf("issued %+v", q)
 		}
 	}
-	if _, err := ServerTLS(FilesIn(t.TempDir(), "none")); !errors.Is(err, ErrCert) || !strings.Contains(err.Error(), "falcon certs issue") {
+	if _, err := ServerTLS(FilesIn(t.TempDir(), "none")); !errors.Is(err, ErrCert) ||
+		!strings.Contains(err.Error(), "falcon certs issue") {
 		t.Errorf("absent files: %v", err)
 	}
 	if _, err := OpenCA(t.TempDir()); err == nil || !strings.Contains(err.Error(), "falcon certs init") {

@@ -62,7 +62,9 @@ func NewCA(name string, now time.Time) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.IsCA, t.BasicConstraintsValid, t.MaxPathLenZero = true, true, true
+	t.IsCA = true
+	t.BasicConstraintsValid = true
+	t.MaxPathLenZero = true
 	t.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {

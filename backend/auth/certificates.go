@@ -108,15 +108,26 @@ func (c *Certificates) refreshPair() {
 	}
 	if err != nil {
 		if c.conf != nil && c.err == nil {
-			c.log.Error("the changed certificate can't be used; the one before stays in force", slog.Any("err", err))
+			c.log.Error(
+				"the changed certificate can't be used; the one before stays in force",
+				slog.Any("err", err),
+			)
 		}
-		c.err, c.seen = err, [3]fs.FileInfo{}
+		c.err = err
+		c.seen = [3]fs.FileInfo{}
 		return
 	}
 	if c.conf != nil {
-		c.log.Info("certificates were read again", slog.String("file", c.files.Cert), slog.Time("good_until", leaf.NotAfter))
+		c.log.Info(
+			"certificates were read again",
+			slog.String("file", c.files.Cert),
+			slog.Time("good_until", leaf.NotAfter),
+		)
 	}
-	c.conf, c.leaf, c.err, c.seen = conf, leaf, nil, now
+	c.conf = conf
+	c.leaf = leaf
+	c.err = nil
+	c.seen = now
 }
 
 func (c *Certificates) refreshList() {
@@ -137,12 +148,17 @@ func (c *Certificates) refreshList() {
 	}
 	if err != nil {
 		if c.bad == nil {
-			c.log.Error("the list of revoked certificates can't be used; the one before stays in force", slog.Any("err", err))
+			c.log.Error(
+				"the list of revoked certificates can't be used; the one before stays in force",
+				slog.Any("err", err),
+			)
 		}
 		c.bad = err
 		return
 	}
-	c.list, c.known, c.bad = list, info, nil
+	c.list = list
+	c.known = info
+	c.bad = nil
 }
 
 // Err is what is wrong with the files now; nil when what is in force is what
@@ -173,7 +189,8 @@ func (c *Certificates) Revoked(id Identity, leaf *x509.Certificate) bool {
 // seven days are left of a long life, or less than three tenths of a short one,
 // as its holder renews it with a third left.
 func EndsSoon(leaf *x509.Certificate, now time.Time) bool {
-	left, life := leaf.NotAfter.Sub(now), leaf.NotAfter.Sub(leaf.NotBefore)
+	left := leaf.NotAfter.Sub(now)
+	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	return left < min(7*24*time.Hour, life/10*3)
 }
 

@@ -32,7 +32,14 @@ func newOffice(t *testing.T) *office {
 		t.Fatal(err)
 	}
 	d := &office{t, ca, t.TempDir()}
-	if err := errors.Join(ca.Save(d.dir), ca.IssueTo(d.dir, Request{Role: RoleServer, Name: "server", Hosts: []string{"127.0.0.1"}}, time.Now())); err != nil {
+	if err := errors.Join(
+		ca.Save(d.dir),
+		ca.IssueTo(
+			d.dir,
+			Request{Role: RoleServer, Name: "server", Hosts: []string{"127.0.0.1"}},
+			time.Now(),
+		),
+	); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -112,7 +119,10 @@ func TestRevocationsFollowTheirFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n1, again := d.leaf(Request{Role: RoleAgent, Name: "n1"}), d.leaf(Request{Role: RoleAgent, Name: "n1"})
+	n1, again := d.leaf(Request{Role: RoleAgent, Name: "n1"}), d.leaf(Request{
+		Role: RoleAgent,
+		Name: "n1",
+	})
 	n2 := d.leaf(Request{Role: RoleAgent, Name: "n2"})
 	check := func(when string, want ...bool) {
 		t.Helper()
@@ -138,9 +148,11 @@ func TestRevocationsFollowTheirFile(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	for what, spoil := range map[string]func() error{
-		"unreadable": func() error { return os.WriteFile(list, []byte("no such name!\n"), 0o600) },
-		"writable":   func() error { return os.Chmod(list, 0o666) },
-		"gone":       func() error { return os.Remove(list) },
+		"unreadable": func() error {
+			return os.WriteFile(list, []byte("no such name!\n"), 0o600)
+		},
+		"writable": func() error { return os.Chmod(list, 0o666) },
+		"gone":     func() error { return os.Remove(list) },
 	} {
 		if err := os.WriteFile(list, []byte("n2\nserial:"+n1.SerialNumber.Text(16)+"\n"), 0o600); err != nil {
 			t.Fatal(err)
@@ -158,7 +170,8 @@ func TestRevocationsFollowTheirFile(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"serial:xyz", "../x", "", "serial:-1"} {
-		if _, err := Revoke(list, bad, ""); !errors.Is(err, ErrName) && !errors.Is(err, ErrSerial) {
+		_, err := Revoke(list, bad, "")
+		if !errors.Is(err, ErrName) && !errors.Is(err, ErrSerial) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -166,7 +179,14 @@ func TestRevocationsFollowTheirFile(t *testing.T) {
 
 func request(t *testing.T, key any) []byte {
 	t.Helper()
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "admin"}, DNSNames: []string{"engine"}}, key)
+	csr, err := x509.CreateCertificateRequest(
+		rand.Reader,
+		&x509.CertificateRequest{
+			Subject:  pkix.Name{CommonName: "admin"},
+			DNSNames: []string{"engine"},
+		},
+		key,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,15 +207,26 @@ func TestRenewalKeepsRoleNameAndLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := parsed(t, cert)
-	if id, err := fromLeaf(got); err != nil || id.Role != RoleAgent || id.Name != "n1" || len(got.DNSNames) != 0 || got.Subject.CommonName != "n1" {
+	if id, err := fromLeaf(got); err != nil ||
+		id.Role != RoleAgent ||
+		id.Name != "n1" ||
+		len(got.DNSNames) != 0 ||
+		got.Subject.CommonName != "n1" {
 		t.Errorf("%v, %v, for %v", id, err, got.DNSNames)
 	}
-	if end := got.NotAfter.Sub(later); end < 23*time.Hour || end > 25*time.Hour || !got.PublicKey.(*ecdsa.PublicKey).Equal(key.Public()) {
+	end := got.NotAfter.Sub(later)
+	if end < 23*time.Hour ||
+		end > 25*time.Hour ||
+		!got.PublicKey.(*ecdsa.PublicKey).Equal(key.Public()) {
 		t.Errorf("good for %v", end)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(d.ca.cert)
-	if _, err := got.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, CurrentTime: later}); err != nil {
+	if _, err := got.Verify(x509.VerifyOptions{
+		Roots:       pool,
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		CurrentTime: later,
+	}); err != nil {
 		t.Error(err)
 	}
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -206,8 +237,14 @@ func TestRenewalKeepsRoleNameAndLife(t *testing.T) {
 		csr  []byte
 		leaf *x509.Certificate
 	}{
-		"a person": {request(t, key), d.leaf(Request{Role: RoleAdmin, Name: "ann"})},
-		"a server": {request(t, key), d.leaf(Request{Role: RoleServer, Name: "server"})},
+		"a person": {request(t, key), d.leaf(Request{
+			Role: RoleAdmin,
+			Name: "ann",
+		})},
+		"a server": {request(t, key), d.leaf(Request{
+			Role: RoleServer,
+			Name: "server",
+		})},
 		"garbage":  {[]byte("garbage"), old},
 		"weak key": {request(t, weak), old},
 		"spoiled":  {append(request(t, key)[:100:100], request(t, key)[101:]...), old},
@@ -224,11 +261,16 @@ func TestWhatEndsSoon(t *testing.T) {
 		life, left time.Duration
 		want       bool
 	}{
-		"a year, 8 days left": {365 * day, 8 * day, false}, "a year, 6 days left": {365 * day, 6 * day, true},
-		"a day, 8 hours left": {day, 8 * time.Hour, false}, "a day, 7 hours left": {day, 7 * time.Hour, true},
+		"a year, 8 days left": {365 * day, 8 * day, false},
+		"a year, 6 days left": {365 * day, 6 * day, true},
+		"a day, 8 hours left": {day, 8 * time.Hour, false},
+		"a day, 7 hours left": {day, 7 * time.Hour, true},
 	} {
 		now := time.Now()
-		leaf := &x509.Certificate{NotBefore: now.Add(c.left - c.life), NotAfter: now.Add(c.left)}
+		leaf := &x509.Certificate{
+			NotBefore: now.Add(c.left - c.life),
+			NotAfter:  now.Add(c.left),
+		}
 		if got := EndsSoon(leaf, now); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
@@ -236,7 +278,13 @@ func TestWhatEndsSoon(t *testing.T) {
 }
 
 func FuzzRevocations(f *testing.F) {
-	for _, s := range []string{"n1\n", "serial:3f # lost\n\n", "# nothing\n", "serial:\n", strings.Repeat("a", 70)} {
+	for _, s := range []string{
+		"n1\n",
+		"serial:3f # lost\n\n",
+		"# nothing\n",
+		"serial:\n",
+		strings.Repeat("a", 70),
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -54,7 +54,10 @@ func OwnPlace(path string) error {
 func checkOwner(path string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if me := os.Geteuid(); ok && st.Uid != 0 && int(st.Uid) != me {
-		return fmt.Errorf("%w: %s belongs to user %d, who would decide who may use this engine; look at what lies there, then chown it to user %d, or name another", ErrFolder, path, st.Uid, me)
+		return fmt.Errorf(
+			"%w: %s belongs to user %d, who would decide who may use this engine; look at what lies there, then chown it to user %d, or name another",
+			ErrFolder, path, st.Uid, me,
+		)
 	}
 	return nil
 }
@@ -65,7 +68,10 @@ func checkHands(path string, info fs.FileInfo) error {
 		return err
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%w: others may write %s, and so decide who may use this engine; look at what lies there, then chmod go-w it", ErrFolder, path)
+		return fmt.Errorf(
+			"%w: others may write %s, and so decide who may use this engine; look at what lies there, then chmod go-w it",
+			ErrFolder, path,
+		)
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func TestKeyFileChangedUnderItsOldTime(t *testing.T) {
 	b := OpenKeyBook(path, "", nil)
 	holds := func(want Role) {
 		t.Helper()
-		if id, err := b.Identify(k, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}); err != nil || id.Role != want {
+		id, err := b.Identify(k, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)})
+		if err != nil || id.Role != want {
 			t.Fatalf("the key holds as %q, want %q (%v)", id.Role, want, err)
 		}
 	}
@@ -78,7 +79,10 @@ func TestExpiredCertificateOnAnOldConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		state := tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf(t, certPEM)}}}
-		return FromContext(peer.NewContext(context.Background(), &peer.Peer{Addr: &net.TCPAddr{}, AuthInfo: credentials.TLSInfo{State: state}}))
+		return FromContext(peer.NewContext(context.Background(), &peer.Peer{
+			Addr:     &net.TCPAddr{},
+			AuthInfo: credentials.TLSInfo{State: state},
+		}))
 	}
 	if id, err := call(time.Hour, time.Now()); err != nil || id.Role != RoleApprover {
 		t.Errorf("a certificate that holds: %v, %v", id, err)

@@ -20,7 +20,9 @@ func (Vouched) AuthType() string { return "vouched" }
 // Vouch binds one end of a pipe inside this process to an identity. Only code
 // of this process can make such a connection; nothing that arrives from
 // outside becomes one.
-func Vouch(c net.Conn, id Identity) net.Conn { return vouchedConn{Conn: c, id: id} }
+func Vouch(c net.Conn, id Identity) net.Conn {
+	return vouchedConn{Conn: c, id: id}
+}
 
 type vouchedConn struct {
 	net.Conn

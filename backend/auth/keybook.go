@@ -85,7 +85,8 @@ func problemsOf[T any](w *watched[T], bad func(T) []error) (list []error) {
 func (b *KeyBook) Identify(key gossh.PublicKey, addr net.Addr) (Identity, error) {
 	from := fmt.Sprintf("ssh %s %s", hostOf(addr), gossh.FingerprintSHA256(key))
 	if cert, ok := key.(*gossh.Certificate); ok {
-		from = fmt.Sprintf("ssh %s %s certificate %d", hostOf(addr), gossh.FingerprintSHA256(cert.Key), cert.Serial)
+		from = fmt.Sprintf("ssh %s %s certificate %d",
+			hostOf(addr), gossh.FingerprintSHA256(cert.Key), cert.Serial)
 		id, err := b.certified(cert, addr)
 		id.From = from
 		return id, err
@@ -99,10 +100,12 @@ func (b *KeyBook) Identify(key gossh.PublicKey, addr net.Addr) (Identity, error)
 	}
 	e, ok := list.entries[string(key.Marshal())]
 	if !ok {
-		return Identity{}, fmt.Errorf("%w: no line of %s has the key %s", ErrRefused, b.keys.path, gossh.FingerprintSHA256(key))
+		return Identity{}, fmt.Errorf("%w: no line of %s has the key %s",
+			ErrRefused, b.keys.path, gossh.FingerprintSHA256(key))
 	}
 	if !e.allows(addressOf(addr)) {
-		return Identity{}, fmt.Errorf("%w: the key of %s may not be used from %s", ErrRefused, e.name, hostOf(addr))
+		return Identity{}, fmt.Errorf("%w: the key of %s may not be used from %s",
+			ErrRefused, e.name, hostOf(addr))
 	}
 	return Identity{Role: e.role, Name: e.name, From: from}, nil
 }
@@ -120,7 +123,9 @@ func (b *KeyBook) certified(cert *gossh.Certificate, addr net.Addr) (Identity, e
 	if cert.CertType != gossh.UserCert {
 		return Identity{}, fmt.Errorf("%w: a host's certificate, not a user's", ErrRefused)
 	}
-	if !slices.ContainsFunc(trusted.keys, func(k gossh.PublicKey) bool { return bytes.Equal(k.Marshal(), cert.SignatureKey.Marshal()) }) {
+	if !slices.ContainsFunc(trusted.keys, func(k gossh.PublicKey) bool {
+		return bytes.Equal(k.Marshal(), cert.SignatureKey.Marshal())
+	}) {
 		return Identity{}, fmt.Errorf("%w: the certificate is signed by another authority", ErrRefused)
 	}
 	principal, err := rolePrincipal(cert)
@@ -154,7 +159,8 @@ func rolePrincipal(cert *gossh.Certificate) (string, error) {
 		}
 	}
 	if len(found) != 1 {
-		return "", fmt.Errorf("%w: the certificate has %d principals of the form role:ROLE, not one", ErrRefused, len(found))
+		return "", fmt.Errorf("%w: the certificate has %d principals of the form role:ROLE, not one",
+			ErrRefused, len(found))
 	}
 	return found[0], nil
 }
@@ -222,7 +228,12 @@ func (w *watched[T]) get() (T, error) {
 
 // readGuarded parses a file that decides who comes in, and that others may
 // therefore not write. Errors wrap bad or the parser's.
-func readGuarded[T any](path string, info fs.FileInfo, bad error, parse func(io.Reader) (T, error)) (T, error) {
+func readGuarded[T any](
+	path string,
+	info fs.FileInfo,
+	bad error,
+	parse func(io.Reader) (T, error),
+) (T, error) {
 	var none T
 	if info.Mode().Perm()&0o022 != 0 {
 		return none, fmt.Errorf("%w: others may write %s, and so let themselves in; chmod go-w it", bad, path)
@@ -242,7 +253,12 @@ func readGuarded[T any](path string, info fs.FileInfo, bad error, parse func(io.
 // same reports whether a file has not been changed or replaced. Its time of writing
 // can be set by anybody who may write it; the time of its change can't.
 func same(a, b fs.FileInfo) bool {
-	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode() && changed(a) == changed(b)
+	return a != nil &&
+		os.SameFile(a, b) &&
+		a.Size() == b.Size() &&
+		a.ModTime().Equal(b.ModTime()) &&
+		a.Mode() == b.Mode() &&
+		changed(a) == changed(b)
 }
 
 func changed(info fs.FileInfo) syscall.Timespec {

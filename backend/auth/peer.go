@@ -44,14 +44,18 @@ func SocketCredentials() credentials.TransportCredentials {
 		}
 		return PeerCred{
 			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-			UID:            int(cred.Uid), PID: int(cred.Pid),
+			UID:            int(cred.Uid),
+			PID:            int(cred.Pid),
 		}, nil
 	})
 }
 
 // ServerOnly makes credentials for a server that learns from the connection itself
 // who the caller is; the bytes on the wire stay as they are.
-func ServerOnly(protocol string, identify func(net.Conn) (credentials.AuthInfo, error)) credentials.TransportCredentials {
+func ServerOnly(
+	protocol string,
+	identify func(net.Conn) (credentials.AuthInfo, error),
+) credentials.TransportCredentials {
 	return serverOnly{protocol, identify}
 }
 
@@ -134,7 +138,8 @@ func certified(info credentials.TLSInfo, from string) (Identity, error) {
 // which no step of the wall clock changes, say so.
 func unexpired(leaf *x509.Certificate, wall, steady time.Time) error {
 	if wall.After(leaf.NotAfter) && steady.After(leaf.NotAfter) {
-		return fmt.Errorf("%w: the certificate of %s expired at %s; issue another and connect again", ErrCert, leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: the certificate of %s expired at %s; issue another and connect again",
+			ErrCert, leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -22,7 +22,10 @@ func (ca *CA) Renew(csr []byte, leaf *x509.Certificate, now time.Time) (certPEM 
 		return nil, err
 	}
 	if id.Role != RoleAgent {
-		return nil, fmt.Errorf("%w: only agents renew their own; ask for: falcon certs issue --role %s --name %s", ErrRequest, id.Role, id.Name)
+		return nil, fmt.Errorf(
+			"%w: only agents renew their own; ask for: falcon certs issue --role %s --name %s",
+			ErrRequest, id.Role, id.Name,
+		)
 	}
 	q, err := x509.ParseCertificateRequest(csr)
 	if err != nil {
@@ -35,7 +38,15 @@ func (ca *CA) Renew(csr []byte, leaf *x509.Certificate, now time.Time) (certPEM 
 		return nil, err
 	}
 	life := leaf.NotAfter.Sub(leaf.NotBefore) - skew
-	return ca.sign(Request{Role: id.Role, Name: id.Name, Life: min(max(life, time.Minute), LeafLife)}, q.PublicKey, now)
+	return ca.sign(
+		Request{
+			Role: id.Role,
+			Name: id.Name,
+			Life: min(max(life, time.Minute), LeafLife),
+		},
+		q.PublicKey,
+		now,
+	)
 }
 
 // strongKey takes the kinds that this build makes itself.

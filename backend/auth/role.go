@@ -39,7 +39,8 @@ func ParseRole(s string) (Role, error) {
 	if r := Role(s); slices.Contains(Roles, r) {
 		return r, nil
 	}
-	return RoleNone, fmt.Errorf("%w: %q is none of viewer, operator, approver, admin, agent, server", ErrRole, s)
+	return RoleNone, fmt.Errorf("%w: %q is none of viewer, operator, approver, admin, agent, server",
+		ErrRole, s)
 }
 
 // height orders the roles of people; 0 for the others.
@@ -115,10 +116,17 @@ const NameBytesMax = 64
 func CheckName(s string) error {
 	ok := s != "" && len(s) <= NameBytesMax && s[0] != '.' && s[0] != '-'
 	for _, c := range s {
-		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._@-", c))
+		ok = ok &&
+			(c >= 'a' && c <= 'z' ||
+				c >= 'A' && c <= 'Z' ||
+				c >= '0' && c <= '9' ||
+				strings.ContainsRune("._@-", c))
 	}
 	if !ok {
-		return fmt.Errorf("%w: %q; use 1 to %d letters, digits, dots, dashes, underscores or at-signs, beginning with a letter or digit", ErrName, s, NameBytesMax)
+		return fmt.Errorf(
+			"%w: %q; use 1 to %d letters, digits, dots, dashes, underscores or at-signs, beginning with a letter or digit",
+			ErrName, s, NameBytesMax,
+		)
 	}
 	return nil
 }

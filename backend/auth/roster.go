@@ -42,7 +42,10 @@ type entry struct {
 
 // allows reports whether the key may be used from an address.
 func (e entry) allows(addr netip.Addr) bool {
-	return len(e.from) == 0 || slices.ContainsFunc(e.from, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
+	return len(e.from) == 0 ||
+		slices.ContainsFunc(e.from, func(p netip.Prefix) bool {
+			return p.Contains(addr.Unmap())
+		})
 }
 
 // roster is a parsed authorized_keys file, by the key's wire form. What could not be
@@ -71,7 +74,8 @@ func parseRoster(r io.Reader) (roster, error) {
 		if old, ok := out.entries[id]; ok || twice[id] {
 			delete(out.entries, id)
 			twice[id] = true
-			return fmt.Errorf("the key of line %d stands here again: neither is taken; remove one of them", old.line)
+			return fmt.Errorf("the key of line %d stands here again: neither is taken; remove one of them",
+				old.line)
 		}
 		out.entries[id] = e
 		return nil
@@ -144,7 +148,9 @@ func parsePublicKey(line []byte) (gossh.PublicKey, []string, error) {
 		return nil, nil, errors.New("no public key; a line is OPTIONS ssh-ed25519 AAAA… COMMENT")
 	}
 	if _, ok := key.(*gossh.Certificate); ok {
-		return nil, nil, errors.New("a certificate; list plain keys here and trust its authority with user_ca")
+		return nil, nil, errors.New(
+			"a certificate; list plain keys here and trust its authority with user_ca",
+		)
 	}
 	return key, options, strong(key)
 }
@@ -158,8 +164,10 @@ func strong(key gossh.PublicKey) error {
 		return errors.New("a DSA key; make one with ssh-keygen -t ed25519")
 	}
 	if c, ok := key.(gossh.CryptoPublicKey); ok {
-		if pub, ok := c.CryptoPublicKey().(*rsa.PublicKey); ok && pub.N.BitLen() < rsaBitsLeast {
-			return fmt.Errorf("an RSA key of %d bits, less than %d; make one with ssh-keygen -t ed25519", pub.N.BitLen(), rsaBitsLeast)
+		pub, ok := c.CryptoPublicKey().(*rsa.PublicKey)
+		if ok && pub.N.BitLen() < rsaBitsLeast {
+			return fmt.Errorf("an RSA key of %d bits, less than %d; make one with ssh-keygen -t ed25519",
+				pub.N.BitLen(), rsaBitsLeast)
 		}
 	}
 	return nil
@@ -195,8 +203,13 @@ func parseEntry(line []byte) (entry, error) {
 // roles and addresses have no quotes.
 func splitOption(o string) (name, value string, err error) {
 	name, quoted, ok := strings.Cut(o, "=")
-	if !ok || len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' || strings.ContainsAny(quoted[1:len(quoted)-1], `"\`) {
-		return "", "", fmt.Errorf(`option %q is not of the form %s="…"; only %s, %s and %s are known`, o, optionRole, optionRole, optionName, optionFrom)
+	if !ok ||
+		len(quoted) < 2 ||
+		quoted[0] != '"' ||
+		quoted[len(quoted)-1] != '"' ||
+		strings.ContainsAny(quoted[1:len(quoted)-1], `"\`) {
+		return "", "", fmt.Errorf(`option %q is not of the form %s="…"; only %s, %s and %s are known`,
+			o, optionRole, optionRole, optionName, optionFrom)
 	}
 	return name, quoted[1 : len(quoted)-1], nil
 }
@@ -210,7 +223,8 @@ func (e *entry) set(name, value string) (err error) {
 	case optionFrom:
 		e.from, err = parseFrom(value)
 	default:
-		return fmt.Errorf("option %q is unknown; there are %s, %s and %s", name, optionRole, optionName, optionFrom)
+		return fmt.Errorf("option %q is unknown; there are %s, %s and %s",
+			name, optionRole, optionName, optionFrom)
 	}
 	return err
 }

@@ -76,7 +76,9 @@ func (f Files) load() (tls.Certificate, *x509.CertPool, error) {
 }
 
 // cause drops the "tls: " prefix of the library's sentence.
-func cause(err error) string { return strings.TrimPrefix(err.Error(), "tls: ") }
+func cause(err error) string {
+	return strings.TrimPrefix(err.Error(), "tls: ")
+}
 
 func hint(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {

@@ -46,7 +46,9 @@ type Bar struct {
 }
 
 // InForce reports whether the bar holds now.
-func (b Bar) InForce(now time.Time) bool { return now.UnixNano() < b.UntilNs }
+func (b Bar) InForce(now time.Time) bool {
+	return now.UnixNano() < b.UntilNs
+}
 
 // Book holds the bars by name.
 type Book map[string]Bar
@@ -61,13 +63,15 @@ func (b Book) Check(now time.Time, e Entry) error {
 	case e.Reason == "":
 		return fmt.Errorf("%w: say why: it is kept with the bar", ErrInvalid)
 	case len(e.Reason) > ReasonMost:
-		return fmt.Errorf("%w: the reason has %d bytes, at most %d are kept", ErrInvalid, len(e.Reason), ReasonMost)
+		return fmt.Errorf("%w: the reason has %d bytes, at most %d are kept",
+			ErrInvalid, len(e.Reason), ReasonMost)
 	case e.Lift && (!known || !old.InForce(now)):
 		return fmt.Errorf("%w: %s is not barred", ErrStale, e.Name)
 	case e.Lift:
 		return nil
 	case span <= 0 || span > LongestMost:
-		return fmt.Errorf("%w: a bar is for a time up to %d days, not for %s", ErrInvalid, int(LongestMost.Hours()/24), span)
+		return fmt.Errorf("%w: a bar is for a time up to %d days, not for %s",
+			ErrInvalid, int(LongestMost.Hours()/24), span)
 	case !known && len(b.At(now)) >= Most:
 		return fmt.Errorf("%w: %d bars are in force, lift one first", ErrStale, Most)
 	}
@@ -77,12 +81,20 @@ func (b Book) Check(now time.Time, e Entry) error {
 // Apply takes an entry that Check let pass, or one of the journal. Bars that had ended by then
 // are forgotten.
 func (b Book) Apply(e Entry) {
-	maps.DeleteFunc(b, func(_ string, v Bar) bool { return v.UntilNs <= e.AtNs })
+	maps.DeleteFunc(b, func(_ string, v Bar) bool {
+		return v.UntilNs <= e.AtNs
+	})
 	if e.Lift {
 		delete(b, e.Name)
 		return
 	}
-	b[e.Name] = Bar{Name: e.Name, Reason: e.Reason, By: e.By, SinceNs: e.AtNs, UntilNs: e.UntilNs}
+	b[e.Name] = Bar{
+		Name:    e.Name,
+		Reason:  e.Reason,
+		By:      e.By,
+		SinceNs: e.AtNs,
+		UntilNs: e.UntilNs,
+	}
 }
 
 // At are the bars in force, by name.
@@ -93,7 +105,9 @@ func (b Book) At(now time.Time) []Bar {
 			out = append(out, v)
 		}
 	}
-	slices.SortFunc(out, func(x, y Bar) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortFunc(out, func(x, y Bar) int {
+		return cmp.Compare(x.Name, y.Name)
+	})
 	return out
 }
 
@@ -104,7 +118,9 @@ func (b Book) Node(now time.Time, n falcon.Node) (Bar, bool) {
 		return v, true
 	}
 	list := b.At(now)
-	i := slices.IndexFunc(list, func(v Bar) bool { return falcon.Device(v.Name).Node() == n })
+	i := slices.IndexFunc(list, func(v Bar) bool {
+		return falcon.Device(v.Name).Node() == n
+	})
 	if i < 0 {
 		return Bar{}, false
 	}

@@ -13,7 +13,13 @@ var t0 = time.Unix(1_700_000_000, 0)
 
 func bar(name string, after time.Duration, long time.Duration) Entry {
 	at := t0.Add(after)
-	return Entry{Name: name, Reason: "fan", By: "dana", AtNs: at.UnixNano(), UntilNs: at.Add(long).UnixNano()}
+	return Entry{
+		Name:    name,
+		Reason:  "fan",
+		By:      "dana",
+		AtNs:    at.UnixNano(),
+		UntilNs: at.Add(long).UnixNano(),
+	}
 }
 
 // A bar of a node or of one of its devices keeps the node out of use, ends by its time, and is
@@ -31,14 +37,25 @@ func TestBars(t *testing.T) {
 		after time.Duration
 		want  string
 	}{
-		{"n1", 0, "n1"}, {"n1", time.Hour, ""}, {"n2", 90 * time.Minute, "n2.g1"}, {"n2", 2 * time.Hour, ""}, {"n22", 0, ""}, {"n3", 0, ""},
+		{"n1", 0, "n1"},
+		{"n1", time.Hour, ""},
+		{"n2", 90 * time.Minute, "n2.g1"},
+		{"n2", 2 * time.Hour, ""},
+		{"n22", 0, ""},
+		{"n3", 0, ""},
 	} {
 		got, ok := b.Node(t0.Add(c.after), falcon.Node(c.node))
 		if ok != (c.want != "") || got.Name != c.want {
 			t.Errorf("%s after %s: %+v, want %q", c.node, c.after, got, c.want)
 		}
 	}
-	lift := Entry{Name: "n1", Lift: true, Reason: "fan replaced", By: "lee", AtNs: t0.UnixNano()}
+	lift := Entry{
+		Name:   "n1",
+		Lift:   true,
+		Reason: "fan replaced",
+		By:     "lee",
+		AtNs:   t0.UnixNano(),
+	}
 	if err := b.Check(t0, lift); err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +73,24 @@ func TestRefusals(t *testing.T) {
 	b := Book{}
 	b.Apply(bar("n1", 0, time.Hour))
 	for text, e := range map[string]Entry{
-		"name a node":            {Reason: "x", UntilNs: t0.Add(time.Hour).UnixNano()},
-		"say why":                {Name: "n2", UntilNs: t0.Add(time.Hour).UnixNano()},
-		"has 513 bytes":          {Name: "n2", Reason: strings.Repeat("x", 513), UntilNs: t0.Add(time.Hour).UnixNano()},
-		"n2 is not barred":       {Name: "n2", Lift: true, Reason: "x"},
-		"up to 30 days, not for": {Name: "n2", Reason: "x", UntilNs: t0.Add(31 * 24 * time.Hour).UnixNano()},
+		"name a node": {Reason: "x", UntilNs: t0.Add(time.Hour).UnixNano()},
+		"say why":     {Name: "n2", UntilNs: t0.Add(time.Hour).UnixNano()},
+		"has 513 bytes": {
+			Name:    "n2",
+			Reason:  strings.Repeat("x", 513),
+			UntilNs: t0.Add(time.Hour).UnixNano(),
+		},
+		"n2 is not barred": {Name: "n2", Lift: true, Reason: "x"},
+		"up to 30 days, not for": {
+			Name:    "n2",
+			Reason:  "x",
+			UntilNs: t0.Add(31 * 24 * time.Hour).UnixNano(),
+		},
 	} {
 		err := b.Check(t0, e)
-		if err == nil || !strings.Contains(err.Error(), text) || !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrStale) {
+		if err == nil ||
+			!strings.Contains(err.Error(), text) ||
+			!errors.Is(err, ErrInvalid) && !errors.Is(err, ErrStale) {
 			t.Errorf("%+v: %v, want %q", e, err, text)
 		}
 	}

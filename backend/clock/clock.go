@@ -30,7 +30,11 @@ type Source func() Reading
 func Wall(now func() time.Time) Source {
 	return func() Reading {
 		at := now()
-		return Reading{Wall: at, Since: time.Duration(at.UnixNano()), BootID: "given"}
+		return Reading{
+			Wall:   at,
+			Since:  time.Duration(at.UnixNano()),
+			BootID: "given",
+		}
 	}
 }
 
@@ -70,9 +74,13 @@ func New(read Source) *Clock {
 }
 
 // Now is the steady time.
-func (c *Clock) Now() time.Time { return c.at(c.read()) }
+func (c *Clock) Now() time.Time {
+	return c.at(c.read())
+}
 
-func (c *Clock) at(r Reading) time.Time { return c.steady.Add(max(r.Since-c.since, 0)) }
+func (c *Clock) at(r Reading) time.Time {
+	return c.steady.Add(max(r.Since-c.since, 0))
+}
 
 // Offset is the wall clock minus steady time, as of the newest look and to a tenth of a
 // second: what is added to a steady time to show it to a person. It is 0 as long as the
@@ -104,5 +112,10 @@ func (c *Clock) Look() (Step, bool) {
 // Mark is the clock as it is now.
 func (c *Clock) Mark() Mark {
 	r := c.read()
-	return Mark{SteadyNs: c.at(r).UnixNano(), SinceNs: int64(r.Since), OffsetNs: int64(c.Offset()), BootID: r.BootID}
+	return Mark{
+		SteadyNs: c.at(r).UnixNano(),
+		SinceNs:  int64(r.Since),
+		OffsetNs: int64(c.Offset()),
+		BootID:   r.BootID,
+	}
 }

@@ -15,23 +15,43 @@ type machine struct {
 }
 
 func newMachine() *machine {
-	return &machine{wall: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC), since: time.Hour, boot: "a"}
+	return &machine{
+		wall:  time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC),
+		since: time.Hour,
+		boot:  "a",
+	}
 }
 
 func (m *machine) read() Reading {
-	return Reading{Wall: m.wall, Since: m.since, BootID: m.boot, Torn: m.torn}
+	return Reading{
+		Wall:   m.wall,
+		Since:  m.since,
+		BootID: m.boot,
+		Torn:   m.torn,
+	}
 }
 
-func (m *machine) pass(d time.Duration) { m.wall, m.since = m.wall.Add(d), m.since+d }
-func (m *machine) step(d time.Duration) { m.wall = m.wall.Add(d) }
+func (m *machine) pass(d time.Duration) {
+	m.wall = m.wall.Add(d)
+	m.since += d
+}
+func (m *machine) step(d time.Duration) {
+	m.wall = m.wall.Add(d)
+}
 
 func (m *machine) reboot(off time.Duration) {
 	m.pass(off)
-	m.since, m.boot = time.Minute, m.boot+"b"
+	m.since = time.Minute
+	m.boot += "b"
 }
 
 func TestAStepChangesNoTimeAndIsReportedOnce(t *testing.T) {
-	for _, by := range []time.Duration{-time.Hour * 24 * 3650, -30 * time.Second, 3 * time.Second, time.Hour * 24 * 3650} {
+	for _, by := range []time.Duration{
+		-time.Hour * 24 * 3650,
+		-30 * time.Second,
+		3 * time.Second,
+		time.Hour * 24 * 3650,
+	} {
 		m := newMachine()
 		c := New(m.read)
 		began := c.Now()
@@ -71,7 +91,9 @@ func TestASlowCorrectionIsNoStep(t *testing.T) {
 func TestATornReadingFindsNoStep(t *testing.T) {
 	m := newMachine()
 	c := New(m.read)
-	m.torn, m.wall = true, m.wall.Add(time.Minute) // stopped between the two
+	// stopped between the two
+	m.torn = true
+	m.wall = m.wall.Add(time.Minute)
 	if _, stepped := c.Look(); stepped {
 		t.Error("a step was reported")
 	}
@@ -85,13 +107,31 @@ func TestResume(t *testing.T) {
 		elapsed time.Duration
 	}{
 		{"same boot", func(m *machine) { m.pass(time.Minute) }, ByBoot, time.Minute},
-		{"same boot, stepped back", func(m *machine) { m.pass(time.Minute); m.step(-time.Hour) }, ByBoot, time.Minute},
-		{"same boot, stepped ten years ahead", func(m *machine) { m.pass(time.Minute); m.step(87600 * time.Hour) }, ByBoot, time.Minute},
+		{"same boot, stepped back", func(m *machine) {
+			m.pass(time.Minute)
+			m.step(-time.Hour)
+		}, ByBoot, time.Minute},
+		{"same boot, stepped ten years ahead", func(m *machine) {
+			m.pass(time.Minute)
+			m.step(87600 * time.Hour)
+		}, ByBoot, time.Minute},
 		{"another boot", func(m *machine) { m.reboot(5 * time.Minute) }, ByWall, 5 * time.Minute},
-		{"another boot, behind", func(m *machine) { m.reboot(time.Minute); m.step(-time.Hour) }, ByWallBack, 0},
-		{"another boot, years ahead", func(m *machine) { m.reboot(time.Minute); m.step(87600 * time.Hour) }, ByWallMost, ElapsedMost},
-		{"the boot is not known", func(m *machine) { m.pass(time.Minute); m.boot = "" }, ByWall, time.Minute},
-		{"its clock is behind", func(m *machine) { m.pass(time.Minute); m.since = 0 }, ByWall, time.Minute},
+		{"another boot, behind", func(m *machine) {
+			m.reboot(time.Minute)
+			m.step(-time.Hour)
+		}, ByWallBack, 0},
+		{"another boot, years ahead", func(m *machine) {
+			m.reboot(time.Minute)
+			m.step(87600 * time.Hour)
+		}, ByWallMost, ElapsedMost},
+		{"the boot is not known", func(m *machine) {
+			m.pass(time.Minute)
+			m.boot = ""
+		}, ByWall, time.Minute},
+		{"its clock is behind", func(m *machine) {
+			m.pass(time.Minute)
+			m.since = 0
+		}, ByWall, time.Minute},
 	} {
 		m := newMachine()
 		first := New(m.read)
@@ -99,7 +139,9 @@ func TestResume(t *testing.T) {
 		mark, newest := first.Mark(), first.Now()
 		tt.do(m)
 		c, gap := Resume(m.read, &mark, newest.UnixNano())
-		if gap.Basis != tt.basis || gap.Elapsed != tt.elapsed || c.Now().Sub(newest) != tt.elapsed {
+		if gap.Basis != tt.basis ||
+			gap.Elapsed != tt.elapsed ||
+			c.Now().Sub(newest) != tt.elapsed {
 			t.Errorf("%s: %+v, now %v after the newest record", tt.name, gap, c.Now().Sub(newest))
 		}
 		if got := c.Now().Add(c.Offset()); !got.Equal(m.wall) {
@@ -127,7 +169,8 @@ func TestRandomLives(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := newMachine()
 		c := New(m.read)
-		newest, exact := c.Now(), c.Now()
+		newest := c.Now()
+		exact := c.Now()
 		mark := c.Mark()
 		for range 40 {
 			switch rng.IntN(5) {

@@ -7,11 +7,12 @@ type Basis uint8
 
 // The bases.
 const (
-	ByNothing  Basis = iota // the process before left no mark
-	ByBoot                  // the boot clock of the same boot
-	ByWall                  // the wall clock: another boot, or another machine
-	ByWallBack              // the wall clock is behind what the process before has written: none is taken to have passed
-	ByWallMost              // the wall clock says more than ElapsedMost: that much is taken to have passed
+	ByNothing Basis = iota // the process before left no mark
+	ByBoot                 // the boot clock of the same boot
+	ByWall                 // the wall clock: another boot, or another machine
+	// the wall clock is behind what the process before has written: none is taken to have passed
+	ByWallBack
+	ByWallMost // the wall clock says more than ElapsedMost: that much is taken to have passed
 )
 
 // Gap is the time between two processes.
@@ -48,7 +49,11 @@ func gapOf(r Reading, mark *Mark, newest time.Time) Gap {
 	passed := r.Since - time.Duration(mark.SinceNs)
 	if mark.BootID != "" && mark.BootID == r.BootID && passed >= 0 {
 		now := time.Unix(0, mark.SteadyNs).Add(passed)
-		return Gap{Basis: ByBoot, Said: said, Elapsed: max(now.Sub(newest), 0)}
+		return Gap{
+			Basis:   ByBoot,
+			Said:    said,
+			Elapsed: max(now.Sub(newest), 0),
+		}
 	}
 	switch {
 	case said < 0:

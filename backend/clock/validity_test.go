@@ -8,7 +8,10 @@ import (
 
 func TestValidityTime(t *testing.T) {
 	at := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	leaf := &x509.Certificate{NotBefore: at.Add(-time.Hour), NotAfter: at.Add(time.Hour)}
+	leaf := &x509.Certificate{
+		NotBefore: at.Add(-time.Hour),
+		NotAfter:  at.Add(time.Hour),
+	}
 	years := 10 * 365 * 24 * time.Hour
 	for _, tt := range []struct {
 		name         string
@@ -25,7 +28,8 @@ func TestValidityTime(t *testing.T) {
 		{"both wrong", leaf, at.Add(years), at.Add(-years), at.Add(years)},
 		{"no certificate of our own", nil, at.Add(years), at, at.Add(years)},
 	} {
-		if got := validityTime(tt.leaf, tt.wall, tt.steady); !got.Equal(tt.want) {
+		got := validityTime(tt.leaf, tt.wall, tt.steady)
+		if !got.Equal(tt.want) {
 			t.Errorf("%s: judged at %v, want %v", tt.name, got, tt.want)
 		}
 	}

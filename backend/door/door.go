@@ -81,9 +81,13 @@ func Open(cfg Config) *Door {
 	}
 	cfg.TLS = secured(cfg.TLS)
 	d := &Door{
-		cfg: cfg, waiting: strangers.NewRoom(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace), guests: newGuests(cfg.Limits),
-		failed: rate.NewLimiter(1, 10),
-		agents: NewQueue(cfg.Listener.Addr()), people: NewQueue(cfg.Listener.Addr()), stop: make(chan struct{}),
+		cfg:     cfg,
+		waiting: strangers.NewRoom(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace),
+		guests:  newGuests(cfg.Limits),
+		failed:  rate.NewLimiter(1, 10),
+		agents:  NewQueue(cfg.Listener.Addr()),
+		people:  NewQueue(cfg.Listener.Addr()),
+		stop:    make(chan struct{}),
 	}
 	d.running.Go(d.accept)
 	d.running.Go(d.recheck)
@@ -94,7 +98,8 @@ func Open(cfg Config) *Door {
 // resumed session would skip the certificate.
 func secured(c *tls.Config) *tls.Config {
 	c = c.Clone()
-	c.NextProtos, c.SessionTicketsDisabled = []string{"h2"}, true
+	c.NextProtos = []string{"h2"}
+	c.SessionTicketsDisabled = true
 	if get := c.GetConfigForClient; get != nil {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			next, err := get(h)
@@ -102,7 +107,8 @@ func secured(c *tls.Config) *tls.Config {
 				return next, err
 			}
 			next = next.Clone()
-			next.NextProtos, next.SessionTicketsDisabled = []string{"h2"}, true
+			next.NextProtos = []string{"h2"}
+			next.SessionTicketsDisabled = true
 			return next, nil
 		}
 	}
@@ -119,7 +125,9 @@ func (d *Door) People() net.Listener { return d.people }
 type Counts struct{ Unproven, Proven int }
 
 // Counts looks at the door.
-func (d *Door) Counts() Counts { return Counts{d.waiting.Len(), d.guests.len()} }
+func (d *Door) Counts() Counts {
+	return Counts{d.waiting.Len(), d.guests.len()}
+}
 
 // acceptPause is how long the door waits when the kernel has no descriptor.
 const acceptPause = 10 * time.Millisecond
@@ -173,7 +181,11 @@ func (d *Door) prove(s *strangers.Stranger) {
 		err = d.let(g)
 	}
 	if err != nil {
-		d.cfg.Log.Warn("a caller with a certificate was turned away", slog.String("from", conn.RemoteAddr().String()), slog.Any("err", err))
+		d.cfg.Log.Warn(
+			"a caller with a certificate was turned away",
+			slog.String("from", conn.RemoteAddr().String()),
+			slog.Any("err", err),
+		)
 		_ = conn.Close()
 	}
 }
@@ -193,7 +205,11 @@ func (d *Door) noteFailed(from net.Addr, err error) {
 		return
 	}
 	if d.failed.Allow() {
-		d.cfg.Log.Warn(what, slog.String("from", from.String()), slog.Any("err", err))
+		d.cfg.Log.Warn(
+			what,
+			slog.String("from", from.String()),
+			slog.Any("err", err),
+		)
 	}
 }
 
@@ -205,8 +221,14 @@ func (d *Door) identify(c *tls.Conn) (*Guest, error) {
 	}
 	id.From = c.RemoteAddr().String()
 	g := &Guest{
-		TLSInfo:  credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}},
-		Identity: id, Leaf: state.VerifiedChains[0][0], conn: c, since: d.cfg.Now(),
+		TLSInfo: credentials.TLSInfo{
+			State:          state,
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		},
+		Identity: id,
+		Leaf:     state.VerifiedChains[0][0],
+		conn:     c,
+		since:    d.cfg.Now(),
 	}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	return g, d.holds(g)
@@ -215,7 +237,8 @@ func (d *Door) identify(c *tls.Conn) (*Guest, error) {
 // holds checks a certificate again.
 func (d *Door) holds(g *Guest) error {
 	if d.cfg.Now().After(g.Leaf.NotAfter) {
-		return fmt.Errorf("%w: that of %s ended at %s", ErrExpired, g.Identity.Name, g.Leaf.NotAfter.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: that of %s ended at %s",
+			ErrExpired, g.Identity.Name, g.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if d.cfg.Check != nil {
 		return d.cfg.Check(g)
@@ -229,7 +252,8 @@ func (d *Door) let(g *Guest) error {
 		o.End(ErrReplaced)
 	}
 	if !ok {
-		return fmt.Errorf("door: %d connections are open; %s was turned away", d.cfg.Limits.Connections, g.Identity.Name)
+		return fmt.Errorf("door: %d connections are open; %s was turned away",
+			d.cfg.Limits.Connections, g.Identity.Name)
 	}
 	to := d.people
 	if g.Identity.Role == auth.RoleAgent {
@@ -267,7 +291,11 @@ func (d *Door) Recheck() {
 			continue
 		}
 		if err := d.holds(g); err != nil {
-			d.cfg.Log.Warn("a connection was ended", slog.String("name", g.Identity.Name), slog.Any("err", err))
+			d.cfg.Log.Warn(
+				"a connection was ended",
+				slog.String("name", g.Identity.Name),
+				slog.Any("err", err),
+			)
 			g.End(err)
 		}
 	}
@@ -298,7 +326,11 @@ type Queue struct {
 
 // NewQueue makes a listener that gives addr as its address.
 func NewQueue(addr net.Addr) *Queue {
-	return &Queue{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
+	return &Queue{
+		addr:   addr,
+		conns:  make(chan net.Conn),
+		closed: make(chan struct{}),
+	}
 }
 
 // Put blocks until Accept takes the connection. The error is net.ErrClosed or the

@@ -15,7 +15,9 @@ import (
 	"github.com/failslow/falcon/backend/auth"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 func guest(role auth.Role, name string) *Guest {
 	return &Guest{Identity: auth.Identity{Role: role, Name: name}}
@@ -23,8 +25,12 @@ func guest(role auth.Role, name string) *Guest {
 
 func TestOneIdentityReplacesItsOwnConnections(t *testing.T) {
 	s := newGuests(Limits{Connections: 6, PerAgent: 2, PerPerson: 3})
-	enter := func(g *Guest) (old []*Guest, ok bool) { t.Helper(); return s.enter(g) }
-	first, second := guest(auth.RoleAgent, "n1"), guest(auth.RoleAgent, "n1")
+	enter := func(g *Guest) (old []*Guest, ok bool) {
+		t.Helper()
+		return s.enter(g)
+	}
+	first := guest(auth.RoleAgent, "n1")
+	second := guest(auth.RoleAgent, "n1")
 	enter(first)
 	enter(second)
 	if old, ok := enter(guest(auth.RoleAgent, "n1")); !ok || len(old) != 1 || old[0] != first {
@@ -56,7 +62,8 @@ func TestPeersOwnEndIsNoReason(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	g := guest(auth.RoleViewer, "ann")
-	g.conn, g.Leaf = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13}), &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
+	g.conn, g.Leaf = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13}),
+		&x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	let := make(chan error, 1)
 	go func() { let <- d.let(g) }()
@@ -68,7 +75,8 @@ func TestPeersOwnEndIsNoReason(t *testing.T) {
 	defer stop()
 	_ = c.Close()
 	<-ctx.Done()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) || d.guests.len() != 0 {
+	cause := context.Cause(ctx)
+	if !errors.Is(cause, context.Canceled) || d.guests.len() != 0 {
 		t.Errorf("%v, %d guests", cause, d.guests.len())
 	}
 }
@@ -94,7 +102,10 @@ func TestStreamsEndForTheirReasons(t *testing.T) {
 				g.cancel(c.end)
 			}
 			<-ctx.Done()
-			if after := time.Since(from); !errors.Is(context.Cause(ctx), c.want) || after < c.from || after > c.to {
+			after := time.Since(from)
+			if !errors.Is(context.Cause(ctx), c.want) ||
+				after < c.from ||
+				after > c.to {
 				t.Errorf("%s: %v after %v", what, context.Cause(ctx), after)
 			}
 		})

@@ -79,9 +79,15 @@ func (g *Guest) Refused() {
 // Stream derives the context of one stream of the guest: it ends with the
 // guest, when the certificate expires, and when the stream has become as old
 // as most, less up to a tenth, so that a fleet does not come back as one.
-func (g *Guest) Stream(ctx context.Context, most time.Duration, now time.Time) (context.Context, context.CancelFunc) {
+func (g *Guest) Stream(
+	ctx context.Context,
+	most time.Duration,
+	now time.Time,
+) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
+	stop := context.AfterFunc(g.ctx, func() {
+		cancel(context.Cause(g.ctx))
+	})
 	age := time.AfterFunc(jitter(most), func() { cancel(ErrAge) })
 	expiry := time.AfterFunc(g.Leaf.NotAfter.Sub(now), func() { cancel(ErrExpired) })
 	return ctx, func() {

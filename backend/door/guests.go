@@ -22,9 +22,13 @@ type whose struct {
 	name string
 }
 
-func (g *Guest) whose() whose { return whose{g.Identity.Role, g.Identity.Name} }
+func (g *Guest) whose() whose {
+	return whose{g.Identity.Role, g.Identity.Name}
+}
 
-func newGuests(l Limits) *guests { return &guests{limits: l, open: map[whose][]*Guest{}} }
+func newGuests(l Limits) *guests {
+	return &guests{limits: l, open: map[whose][]*Guest{}}
+}
 
 // enter counts a guest and returns those that must go for it: the oldest of
 // the same identity, as a peer that lost its connection opens another before

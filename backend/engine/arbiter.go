@@ -73,16 +73,25 @@ func (u jobUse) testForbidden() string {
 }
 
 // mayStandStill reports whether the job may stand still for a reason that is known.
-func (u jobUse) mayStandStill() bool { return u.holding || u.mayHold || u.heavy || u.restart }
+func (u jobUse) mayStandStill() bool {
+	return u.holding || u.mayHold || u.heavy || u.restart
+}
 
 // changing reports whether the job's processes are being changed: what a
 // process claims of its rank can't be judged meanwhile.
-func (u jobUse) changing() bool { return u.recovery || u.adopting || u.restart }
+func (u jobUse) changing() bool {
+	return u.recovery || u.adopting || u.restart
+}
 
 // nothingDone reports whether nothing is being done with the job that a pause of the
 // engine would delay.
 func (u jobUse) nothingDone() bool {
-	return !u.recovery && !u.proposed && !u.adopting && !u.restart && !u.holding && !u.heavy
+	return !u.recovery &&
+		!u.proposed &&
+		!u.adopting &&
+		!u.restart &&
+		!u.holding &&
+		!u.heavy
 }
 
 // arbiter gathers who uses the job.
@@ -98,11 +107,18 @@ type arbiter struct {
 func (a *arbiter) present(now time.Time) jobUse {
 	v, _ := a.validations.machine.View()
 	u := jobUse{
-		jobEpoch: a.state.job.Epoch, frozen: a.state.policy.Policy.Frozen, untested: a.state.policy.Policy.Tests == falcon.ApprovalNever,
-		recovery: a.cluster.recovering() != nil, proposed: a.state.current() != nil, adopting: a.cluster.unadopted() != nil,
-		restart: a.state.restart.Active(),
-		holding: a.validations.machine.Active(), mayHold: a.validations.machine.MayHold(now), requested: a.validations.request != nil,
-		heavy: a.orders.heavy(), profiling: a.cluster.profiling(now, a.outbox),
+		jobEpoch:  a.state.job.Epoch,
+		frozen:    a.state.policy.Policy.Frozen,
+		untested:  a.state.policy.Policy.Tests == falcon.ApprovalNever,
+		recovery:  a.cluster.recovering() != nil,
+		proposed:  a.state.current() != nil,
+		adopting:  a.cluster.unadopted() != nil,
+		restart:   a.state.restart.Active(),
+		holding:   a.validations.machine.Active(),
+		mayHold:   a.validations.machine.MayHold(now),
+		requested: a.validations.request != nil,
+		heavy:     a.orders.heavy(),
+		profiling: a.cluster.profiling(now, a.outbox),
 	}
 	if u.holding || !a.validations.machine.Ready().Empty() {
 		u.testing = fmt.Sprintf("%s is in progress (%s)", v.ID, v.State)
@@ -118,7 +134,8 @@ func (a *arbiter) present(now time.Time) jobUse {
 func (a *arbiter) testObstacle(now time.Time, p pendingAsk) (why string, passing bool) {
 	use := a.present(now)
 	if p.epoch != use.jobEpoch {
-		return fmt.Sprintf("it was asked for in job epoch %d and this is epoch %d", p.epoch, use.jobEpoch), false
+		return fmt.Sprintf("it was asked for in job epoch %d and this is epoch %d",
+			p.epoch, use.jobEpoch), false
 	}
 	if why = use.testForbidden(); why != "" {
 		return why, false
@@ -142,7 +159,10 @@ func (a *arbiter) unready(now time.Time) (string, bool) {
 	case falcon.JobFinished, falcon.JobLost:
 		return "the job is " + string(state), false
 	}
-	if !a.describer.described || !a.job.complete() || a.job.dirty || a.describer.recheck {
+	if !a.describer.described ||
+		!a.job.complete() ||
+		a.job.dirty ||
+		a.describer.recheck {
 		return "the job's description still changes", true
 	}
 	if r := a.cluster.unsettledRank(); r >= 0 {
@@ -156,8 +176,10 @@ func (a *arbiter) unready(now time.Time) (string, bool) {
 	if at := a.det.Steady().Iteration; at < ripeIterations {
 		return "the job is not steady: it has not done four iterations yet", true
 	}
-	if still := a.status.standstill(); !a.intake.lastData.IsZero() && now.Sub(a.intake.lastData) > still {
-		return fmt.Sprintf("the job is not steady: no iteration has ended for %s", now.Sub(a.intake.lastData).Round(time.Second)), true
+	still := a.status.standstill()
+	if !a.intake.lastData.IsZero() && now.Sub(a.intake.lastData) > still {
+		return fmt.Sprintf("the job is not steady: no iteration has ended for %s",
+			now.Sub(a.intake.lastData).Round(time.Second)), true
 	}
 	return "", false
 }

@@ -22,12 +22,18 @@ type pendingAsk struct {
 func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *decidedRound) {
 	ask.By = "engine"
 	if why := vq.barred(); why != "" {
-		vq.oplog.logf("validation", 1, ask.Incident, "a test is advised (%s), and %s; to hold the job for it: %s", ask.Why, why, commandFor(ask))
-		r.steps = append(r.steps, func() { vq.declined(now, ask, falcon.BarPolicy, why) })
+		vq.oplog.logf("validation", 1, ask.Incident,
+			"a test is advised (%s), and %s; to hold the job for it: %s",
+			ask.Why, why, commandFor(ask))
+		r.steps = append(r.steps, func() {
+			vq.declined(now, ask, falcon.BarPolicy, why)
+		})
 		return
 	}
 	if len(vq.asks) >= asksMax {
-		r.steps = append(r.steps, func() { vq.declined(now, ask, falcon.BarNone, "other validations wait already") })
+		r.steps = append(r.steps, func() {
+			vq.declined(now, ask, falcon.BarNone, "other validations wait already")
+		})
 		return
 	}
 	vq.asks = append(vq.asks, pendingAsk{ask, now, vq.state.job.Epoch})
@@ -44,7 +50,8 @@ func commandFor(ask falcon.ValidationAsk) string {
 	for _, p := range ask.Pairs {
 		ranks = append(ranks, p[:]...)
 	}
-	s := "falcon validate --ranks " + strings.ReplaceAll(ranksText(slices.Compact(slices.Sorted(slices.Values(ranks)))), " ", "")
+	s := "falcon validate --ranks " +
+		strings.ReplaceAll(ranksText(slices.Compact(slices.Sorted(slices.Values(ranks)))), " ", "")
 	if len(ask.GEMM) > 0 {
 		s += " --gemm"
 	}
@@ -80,7 +87,12 @@ const (
 // nothing is kept but the line in the log.
 func (vq *validationQueue) declined(now time.Time, ask falcon.ValidationAsk, bar falcon.TestBar, why string) {
 	vq.det.Step(now, detect.Validated{Validation: falcon.Validation{
-		Ask: ask, State: falcon.ValidationRefused, Bar: bar, Reason: why, Iteration: falcon.NoIteration, AtNs: now.UnixNano(),
+		Ask:       ask,
+		State:     falcon.ValidationRefused,
+		Bar:       bar,
+		Reason:    why,
+		Iteration: falcon.NoIteration,
+		AtNs:      now.UnixNano(),
 	}})
 }
 
@@ -123,7 +135,10 @@ func (c *clusterView) unfitFor(ask falcon.ValidationAsk) string {
 			return fmt.Sprintf("rank %d runs NCCL without the hook: start it with falcon-agent run", r)
 		}
 		if byPlugin(c.job.ranks[falcon.Rank(r)].state) {
-			return fmt.Sprintf("rank %d is only watched, by NCCL's profiler plug-in: start it with falcon-agent run without --monitor", r)
+			return fmt.Sprintf(
+				"rank %d is only watched, by NCCL's profiler plug-in: start it with falcon-agent run without --monitor",
+				r,
+			)
 		}
 	}
 	for _, r := range testedRanks(ask) {
@@ -132,7 +147,10 @@ func (c *clusterView) unfitFor(ask falcon.ValidationAsk) string {
 		}
 	}
 	if r, ok := c.withoutMemory(ask); ok {
-		return fmt.Sprintf("rank %d has reserved no memory for tests: start it with falcon-agent run, without --test-mb 0 (FALCON_TEST_MB)", r)
+		return fmt.Sprintf(
+			"rank %d has reserved no memory for tests: start it with falcon-agent run, without --test-mb 0 (FALCON_TEST_MB)",
+			r,
+		)
 	}
 	return ""
 }
@@ -168,7 +186,11 @@ func (vq *validationQueue) barOf(ask falcon.ValidationAsk) falcon.TestBar {
 }
 
 func testedRanks(ask falcon.ValidationAsk) []falcon.Rank {
-	out := slices.Concat(ask.GEMM, slices.Concat(ask.Rings...), slices.Concat(ask.Trees...))
+	out := slices.Concat(
+		ask.GEMM,
+		slices.Concat(ask.Rings...),
+		slices.Concat(ask.Trees...),
+	)
 	for _, p := range ask.Pairs {
 		out = append(out, p[:]...)
 	}
@@ -177,11 +199,14 @@ func testedRanks(ask falcon.ValidationAsk) []falcon.Rank {
 
 // tooOften bounds what happens without a person.
 func (vq *validationQueue) tooOften(now time.Time) (string, bool) {
-	most, apart := orElse(vq.cfg.Validation.PerHour, PerHourDefault), orElse(vq.cfg.Validation.CoolDown, CoolDownDefault)
-	recent, newest := 0, falcon.NoIteration
+	most := orElse(vq.cfg.Validation.PerHour, PerHourDefault)
+	apart := orElse(vq.cfg.Validation.CoolDown, CoolDownDefault)
+	recent := 0
+	newest := falcon.NoIteration
 	for _, t := range vq.state.tests {
 		age := time.Duration(now.UnixNano() - t.Validation.AtNs)
-		if t.Role != itself.Role || age.Abs() > time.Hour { // one of the future was begun by a clock that was wrong
+		// one of the future was begun by a clock that was wrong
+		if t.Role != itself.Role || age.Abs() > time.Hour {
 			continue
 		}
 		recent++
@@ -190,10 +215,14 @@ func (vq *validationQueue) tooOften(now time.Time) (string, bool) {
 		}
 	}
 	if recent >= most {
-		return fmt.Sprintf("%d validations were done by themselves in the last hour, and more need an operator", recent), false
+		return fmt.Sprintf(
+			"%d validations were done by themselves in the last hour, and more need an operator",
+			recent,
+		), false
 	}
 	if at := vq.det.Steady().Iteration; newest != falcon.NoIteration && at < newest+apart {
-		return fmt.Sprintf("the last one was %d iterations ago and %d must lie between", at-newest, apart), true
+		return fmt.Sprintf("the last one was %d iterations ago and %d must lie between",
+			at-newest, apart), true
 	}
 	return "", false
 }
@@ -209,8 +238,18 @@ type request struct {
 
 // takeRequest promises a validation. The promise is durable before the operator
 // is answered.
-func (vq *validationQueue) takeRequest(now time.Time, ask falcon.ValidationAsk, who Actor, why string) string {
-	q := &request{pendingAsk: pendingAsk{ask, now, vq.state.job.Epoch}, id: vq.nextID(), who: who, why: why}
+func (vq *validationQueue) takeRequest(
+	now time.Time,
+	ask falcon.ValidationAsk,
+	who Actor,
+	why string,
+) string {
+	q := &request{
+		pendingAsk: pendingAsk{ask, now, vq.state.job.Epoch},
+		id:         vq.nextID(),
+		who:        who,
+		why:        why,
+	}
 	vq.request = q
 	vq.batch.addRecords(record(now, kindValidation, vq.requestRecord(q)))
 	vq.oplog.logf("validation", 0, q.id, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
@@ -219,15 +258,24 @@ func (vq *validationQueue) takeRequest(now time.Time, ask falcon.ValidationAsk, 
 
 func (vq *validationQueue) requestRecord(q *request) validationRecord {
 	return validationRecord{
-		Validation: vq.requestView(q), JobEpoch: q.epoch, Asked: vq.det.Steady().Iteration,
-		By: q.who.Name, Role: q.who.Role, From: q.who.From,
+		Validation: vq.requestView(q),
+		JobEpoch:   q.epoch,
+		Asked:      vq.det.Steady().Iteration,
+		By:         q.who.Name,
+		Role:       q.who.Role,
+		From:       q.who.From,
 	}
 }
 
 func (vq *validationQueue) requestView(q *request) falcon.Validation {
 	return falcon.Validation{
-		ID: q.id, Ask: q.ask, State: falcon.ValidationSurveying, Reason: "waits: " + q.why, Iteration: falcon.NoIteration,
-		Emulated: vq.job.emulated, AtNs: q.since.UnixNano(),
+		ID:        q.id,
+		Ask:       q.ask,
+		State:     falcon.ValidationSurveying,
+		Reason:    "waits: " + q.why,
+		Iteration: falcon.NoIteration,
+		Emulated:  vq.job.emulated,
+		AtNs:      q.since.UnixNano(),
 	}
 }
 
@@ -266,8 +314,10 @@ func (vq *validationQueue) endRequest(now time.Time, why string) {
 
 // refused ends a validation for which nothing was held.
 func (vq *validationQueue) refused(now time.Time, rec validationRecord, why string) {
-	rec.Validation.State, rec.Validation.Reason = falcon.ValidationRefused, why
+	rec.Validation.State = falcon.ValidationRefused
+	rec.Validation.Reason = why
 	vq.batch.addRecords(record(now, kindValidation, rec))
-	vq.oplog.logf("validation", 1, rec.Validation.ID, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
+	vq.oplog.logf("validation", 1, rec.Validation.ID, "%s: refused, nothing was held: %s",
+		rec.Validation.ID, why)
 	vq.det.Step(now, detect.Validated{Validation: rec.Validation})
 }

@@ -29,7 +29,10 @@ func (b *bench) window() {
 		a.noWindow = true
 	}
 	b.inLoop(func() {
-		b.det.ready.Requests = append(b.det.ready.Requests, detect.ProfileRequest{Window: 9, Iterations: 2})
+		b.det.ready.Requests = append(b.det.ready.Requests, detect.ProfileRequest{
+			Window:     9,
+			Iterations: 2,
+		})
 	})
 	b.turn()
 }
@@ -39,7 +42,9 @@ func (b *bench) answerWindows() {
 	for _, it := range b.engine.outbox.Items(windowCommand) {
 		for _, a := range b.job.agents {
 			a.noWindow = false
-			a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: it.ID}}})
+			a.send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: it.ID}},
+			})
 		}
 	}
 	synctest.Wait()
@@ -51,13 +56,17 @@ func (b *bench) waits() string {
 	b.until(6)
 	b.window()
 	v, err := b.validate(allTests)
-	if err != nil || v.GetState() != string(falcon.ValidationSurveying) || v.GetReason() != "waits: a profile window is in progress" || v.GetBy() != "tester" {
+	if err != nil ||
+		v.GetState() != string(falcon.ValidationSurveying) ||
+		v.GetReason() != "waits: a profile window is in progress" ||
+		v.GetBy() != "tester" {
 		b.t.Fatalf("%v, %v", v, err)
 	}
 	for range 5 {
 		b.turn()
 	}
-	if now := b.newest(); now.GetId() != v.GetId() || now.GetReason() != v.GetReason() {
+	now := b.newest()
+	if now.GetId() != v.GetId() || now.GetReason() != v.GetReason() {
 		b.t.Fatalf("the snapshot shows %v", now)
 	}
 	if len(b.job.agents[0].hold.phases) > 0 {
@@ -73,16 +82,24 @@ func TestRequestWaitsForItsMoment(t *testing.T) {
 		b.start()
 		id := b.waits()
 		b.inLoop(func() {
-			b.det.ready.Requests = append(b.det.ready.Requests, detect.ProfileRequest{Window: 10, Iterations: 2})
+			b.det.ready.Requests = append(b.det.ready.Requests, detect.ProfileRequest{
+				Window:     10,
+				Iterations: 2,
+			})
 		})
 		b.turn()
-		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), id+", which tester asked for, waits already") {
+		_, err := b.validate(allTests)
+		if !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), id+", which tester asked for, waits already") {
 			t.Errorf("a second request: %v", err)
 		}
 		before := b.job.agents[0].profiled
 		b.answerWindows()
 		v := b.settleTests()
-		if v.GetId() != id || v.GetState() != string(falcon.ValidationDone) || v.GetReason() != "" || len(v.GetLinks()) != 8 {
+		if v.GetId() != id ||
+			v.GetState() != string(falcon.ValidationDone) ||
+			v.GetReason() != "" ||
+			len(v.GetLinks()) != 8 {
 			t.Errorf("%v", v)
 		}
 		if b.job.agents[0].profiled == before {
@@ -103,10 +120,15 @@ func TestRequestWaitsForTheAutomaticOne(t *testing.T) {
 			b.turn()
 		}
 		v, err := b.validate(allTests)
-		if err != nil || v.GetId() != "VAL-0002" || v.GetReason() != "waits: VAL-0001 is in progress (testing)" {
+		if err != nil ||
+			v.GetId() != "VAL-0002" ||
+			v.GetReason() != "waits: VAL-0001 is in progress (testing)" {
 			t.Fatalf("%v, %v", v, err)
 		}
-		b.inLoop(func() { b.det.ready.Asks = append(b.det.ready.Asks, *gemmAsk()) }) // and the detector wants another one
+		// and the detector wants another one
+		b.inLoop(func() {
+			b.det.ready.Asks = append(b.det.ready.Asks, *gemmAsk())
+		})
 		b.turn()
 		b.job.agents[1].hold.obey()
 		if _, err := b.validate(&falconv1.ValidateRequest{Cancel: "VAL-0001"}); err != nil {
@@ -119,7 +141,11 @@ func TestRequestWaitsForTheAutomaticOne(t *testing.T) {
 		for _, v := range b.det.tests {
 			ids = append(ids, v.ID+" "+v.Ask.By)
 		}
-		if want := []string{"VAL-0001 engine", "VAL-0002 tester", "VAL-0003 engine"}; !slices.Equal(ids, want) {
+		if want := []string{
+			"VAL-0001 engine",
+			"VAL-0002 tester",
+			"VAL-0003 engine",
+		}; !slices.Equal(ids, want) {
 			t.Errorf("the detector was sent %v, want %v", ids, want)
 		}
 		b.free()
@@ -133,14 +159,23 @@ func TestRequestThatCannotBegin(t *testing.T) {
 		turns int
 		say   string
 	}{
-		"too long": {func(*bench, string) {}, int(askPatience/(100*time.Millisecond)) + 2, "it could not begin within 10s: a profile window is in progress"},
+		"too long": {
+			func(*bench, string) {},
+			int(askPatience/(100*time.Millisecond)) + 2,
+			"it could not begin within 10s: a profile window is in progress",
+		},
 		"frozen": {func(b *bench, _ string) {
-			if _, err := b.engine.SetPolicy(context.Background(), tester, true, &falconv1.Policy{Mode: "approve", Frozen: true, Version: 1}); err != nil {
+			if _, err := b.engine.SetPolicy(context.Background(), tester, true, &falconv1.Policy{
+				Mode:    "approve",
+				Frozen:  true,
+				Version: 1,
+			}); err != nil {
 				b.t.Fatal(err)
 			}
 		}, 2, "frozen"},
 		"ended": {func(b *bench, id string) {
-			if v, err := b.validate(&falconv1.ValidateRequest{Cancel: id}); err != nil || v.GetState() != string(falcon.ValidationRefused) {
+			v, err := b.validate(&falconv1.ValidateRequest{Cancel: id})
+			if err != nil || v.GetState() != string(falcon.ValidationRefused) {
 				b.t.Errorf("%v, %v", v, err)
 			}
 		}, 0, "ended by tester"},
@@ -153,7 +188,9 @@ func TestRequestThatCannotBegin(t *testing.T) {
 			}
 		}, 30, "asked for in job epoch 1 and this is epoch 2"},
 		"a rank gone": {func(b *bench, _ string) {
-			b.rankWith(func(s *falconv1.RankState) { s.Alive, s.Exit = false, "killed" })
+			b.rankWith(func(s *falconv1.RankState) {
+				s.Alive, s.Exit = false, "killed"
+			})
 		}, 2, "lost"},
 		"restart": {func(b *bench, _ string) {
 			if err := b.halt(); err != nil {
@@ -171,7 +208,9 @@ func TestRequestThatCannotBegin(t *testing.T) {
 					b.turn()
 				}
 				v := b.newest()
-				if v.GetId() != id || v.GetState() != string(falcon.ValidationRefused) || !strings.Contains(v.GetReason(), c.say) {
+				if v.GetId() != id ||
+					v.GetState() != string(falcon.ValidationRefused) ||
+					!strings.Contains(v.GetReason(), c.say) {
 					t.Errorf("%v", v)
 				}
 				synctest.Wait()
@@ -200,7 +239,8 @@ func TestResultIsKeptWhereTheNextFollowsAtOnce(t *testing.T) {
 		b.start()
 		states[falcon.ValidationResuming](&b.job.agents[1].hold)
 		b.until(10)
-		for b.engine.validations.machine.Ends().IsZero() || time.Until(b.engine.validations.machine.Ends()) > 5*time.Second {
+		for b.engine.validations.machine.Ends().IsZero() ||
+			time.Until(b.engine.validations.machine.Ends()) > 5*time.Second {
 			b.turn()
 		}
 		b.job.agents[1].expire()
@@ -209,18 +249,23 @@ func TestResultIsKeptWhereTheNextFollowsAtOnce(t *testing.T) {
 		}
 		for range 80 {
 			b.turn()
-			if now := b.engine.validations.machine.Active(); now && len(b.det.tests) == 1 {
+			now := b.engine.validations.machine.Active()
+			if now && len(b.det.tests) == 1 {
 				b.job.agents[1].hold.obey()
 			}
 		}
-		if len(b.det.tests) != 2 || b.det.tests[0].ID != "VAL-0001" || b.det.tests[0].State != falcon.ValidationDone || b.det.tests[1].ID != "VAL-0002" {
+		if len(b.det.tests) != 2 ||
+			b.det.tests[0].ID != "VAL-0001" ||
+			b.det.tests[0].State != falcon.ValidationDone ||
+			b.det.tests[1].ID != "VAL-0002" {
 			t.Errorf("the detector was sent %+v", b.det.tests)
 		}
 		if err := b.halt(); err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range b.records()[kindValidation] {
-			if body := string(r.Body); strings.Contains(body, "VAL-0001") && strings.Contains(body, `"done"`) {
+			body := string(r.Body)
+			if strings.Contains(body, "VAL-0001") && strings.Contains(body, `"done"`) {
 				return
 			}
 		}

@@ -28,7 +28,13 @@ func (d *auditEntry) proto() *falconv1.Audit {
 		return nil
 	}
 	return &falconv1.Audit{
-		Actor: d.Actor, Role: d.Role, From: d.From, Verb: d.Verb, About: d.About, PlanHash: d.PlanHash, Reason: d.Reason,
+		Actor:    d.Actor,
+		Role:     d.Role,
+		From:     d.From,
+		Verb:     d.Verb,
+		About:    d.About,
+		PlanHash: d.PlanHash,
+		Reason:   d.Reason,
 	}
 }
 

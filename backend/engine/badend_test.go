@@ -13,16 +13,39 @@ import (
 // Nobody has failed of whom no end is told: a kernel that tells no status makes a stop look like that.
 func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 	at := func(s int, e *falconv1.RankState) *process {
-		return &process{rank: 1, node: "n0", endedAt: time.Unix(int64(s), 0), state: e}
+		return &process{
+			rank:    1,
+			node:    "n0",
+			endedAt: time.Unix(int64(s), 0),
+			state:   e,
+		}
 	}
 	for name, c := range map[string]struct {
 		ranks []*process
 		want  statements.Kind
 	}{
-		"nothing is told": {[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{})}, statements.Gone},
-		"one has failed":  {[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{Exit: falconv1.ExitStatus(1)})}, statements.Failed},
-		"one has raised":  {[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{Raised: &falconv1.Raised{Kind: "ValueError"}})}, statements.Failed},
-		"all by SIGTERM":  {[]*process{at(1, &falconv1.RankState{Exit: falconv1.ExitSignal(15, "terminated")})}, statements.Stopped},
+		"nothing is told": {
+			[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{})},
+			statements.Gone,
+		},
+		"one has failed": {
+			[]*process{
+				at(1, &falconv1.RankState{}),
+				at(2, &falconv1.RankState{Exit: falconv1.ExitStatus(1)}),
+			},
+			statements.Failed,
+		},
+		"one has raised": {
+			[]*process{
+				at(1, &falconv1.RankState{}),
+				at(2, &falconv1.RankState{Raised: &falconv1.Raised{Kind: "ValueError"}}),
+			},
+			statements.Failed,
+		},
+		"all by SIGTERM": {
+			[]*process{at(1, &falconv1.RankState{Exit: falconv1.ExitSignal(15, "terminated")})},
+			statements.Stopped,
+		},
 	} {
 		j := &job{ranks: map[falcon.Rank]*process{}}
 		for i, p := range c.ranks {
@@ -33,7 +56,9 @@ func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 		if out.GetHow() != string(c.want) {
 			t.Errorf("%s: %v", name, &out)
 		}
-		if c.want == statements.Failed && strings.Contains(out.GetWhy(), "nobody knows") && name == "one has failed" {
+		if c.want == statements.Failed &&
+			strings.Contains(out.GetWhy(), "nobody knows") &&
+			name == "one has failed" {
 			t.Errorf("%s: the first that is told counts: %v", name, &out)
 		}
 	}
@@ -43,7 +68,16 @@ func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 // end: an engine that has lost the records of the recovery knows that from the processes.
 func TestADismissedJobHasNotFinished(t *testing.T) {
 	at := func(r falcon.Rank, park *falconv1.Park, rejoined uint64) *process {
-		return &process{rank: r, node: "n0", endedAt: time.Unix(1, 0), state: &falconv1.RankState{Exit: falconv1.ExitedNormally, Park: park, RejoinedGeneration: rejoined}}
+		return &process{
+			rank:    r,
+			node:    "n0",
+			endedAt: time.Unix(1, 0),
+			state: &falconv1.RankState{
+				Exit:               falconv1.ExitedNormally,
+				Park:               park,
+				RejoinedGeneration: rejoined,
+			},
+		}
 	}
 	for name, c := range map[string]struct {
 		ranks []*process
@@ -55,7 +89,8 @@ func TestADismissedJobHasNotFinished(t *testing.T) {
 	} {
 		j := newJob()
 		for _, p := range c.ranks {
-			j.ranks[p.rank], j.dead = p, j.dead+1
+			j.ranks[p.rank] = p
+			j.dead++
 		}
 		if got := j.wasDismissed(); got != c.want || !j.finishedWell() {
 			t.Errorf("%s: %t, all ended with success %t", name, got, j.finishedWell())

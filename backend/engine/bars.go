@@ -20,7 +20,11 @@ const (
 // bar keeps a node or device from being used as a spare, or ends that. Ranks that are on it stay.
 func (rd *recoveryDemands) bar(now time.Time, who Actor, q *falconv1.RecoverRequest, reason string) error {
 	e := bars.Entry{
-		Name: q.GetNode(), Lift: q.GetVerb() == verbUnbar, Reason: reason, By: clean(who.Name), AtNs: now.UnixNano(),
+		Name:    q.GetNode(),
+		Lift:    q.GetVerb() == verbUnbar,
+		Reason:  reason,
+		By:      clean(who.Name),
+		AtNs:    now.UnixNano(),
 		UntilNs: now.Add(time.Duration(q.GetForNs())).UnixNano(),
 	}
 	if err := rd.state.bars.Check(now, e); err != nil {
@@ -35,7 +39,11 @@ func (rd *recoveryDemands) bar(now time.Time, who Actor, q *falconv1.RecoverRequ
 		}
 	}
 	rd.batch.addRecords(record(now, kindBar, e))
-	rd.oplog.audit(now, who, auditEntry{Verb: q.GetVerb(), About: e.Name, Reason: barReason(now, e)})
+	rd.oplog.audit(now, who, auditEntry{
+		Verb:   q.GetVerb(),
+		About:  e.Name,
+		Reason: barReason(now, e),
+	})
 	rd.describer.recheck = true
 	return nil
 }
@@ -57,10 +65,13 @@ func barReason(now time.Time, e bars.Entry) string {
 // knownName refuses names that mean nothing: a mistyped bar would keep nothing out.
 func (rd *recoveryDemands) knownName(e bars.Entry) error {
 	node := barredNode(e.Name)
-	if e.Lift || rd.nodes.Node(node) != nil || slices.Contains(rd.cluster.jobNodes(), node) {
+	if e.Lift ||
+		rd.nodes.Node(node) != nil ||
+		slices.Contains(rd.cluster.jobNodes(), node) {
 		return nil
 	}
-	return fmt.Errorf("%w: no agent of a node %q has been seen, and the job has no rank there", ErrNotFound, clean(string(node)))
+	return fmt.Errorf("%w: no agent of a node %q has been seen, and the job has no rank there",
+		ErrNotFound, clean(string(node)))
 }
 
 // barredNode is the node of a bar's name.
@@ -75,7 +86,10 @@ func barredNode(name string) falcon.Node {
 func (rd *recoveryDemands) leavesShort(now time.Time, e bars.Entry) error {
 	spares := rd.cluster.launchMeans().spares
 	if n := barredNode(e.Name); len(spares) == 1 && spares[0] == n {
-		return fmt.Errorf("%w: %s is the last spare: a node that fails could not be replaced while it is barred; ask for it anyway if that is meant", ErrRefused, n)
+		return fmt.Errorf(
+			"%w: %s is the last spare: a node that fails could not be replaced while it is barred; ask for it anyway if that is meant",
+			ErrRefused, n,
+		)
 	}
 	return nil
 }
@@ -99,13 +113,20 @@ func (c *clusterView) barredSpare(n falcon.Node) string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("%s is barred by %s until %s: %s", b.Name, b.By, clockText(now, b.UntilNs), b.Reason)
+	return fmt.Sprintf("%s is barred by %s until %s: %s",
+		b.Name, b.By, clockText(now, b.UntilNs), b.Reason)
 }
 
 func (m *journalState) barViews(now time.Time) []*falconv1.Bar {
 	var out []*falconv1.Bar
 	for _, b := range m.bars.At(now) {
-		out = append(out, &falconv1.Bar{Name: b.Name, Reason: b.Reason, By: b.By, SinceUnixNs: b.SinceNs, UntilUnixNs: b.UntilNs})
+		out = append(out, &falconv1.Bar{
+			Name:        b.Name,
+			Reason:      b.Reason,
+			By:          b.By,
+			SinceUnixNs: b.SinceNs,
+			UntilUnixNs: b.UntilNs,
+		})
 	}
 	return out
 }

@@ -29,7 +29,11 @@ type pendingRecord struct {
 }
 
 func newBatch(state *journalState) *batch {
-	return &batch{state: state, nextID: max(state.Reserved, 1), promised: state.Reserved}
+	return &batch{
+		state:    state,
+		nextID:   max(state.Reserved, 1),
+		promised: state.Reserved,
+	}
 }
 
 // addRecords adds records that are applied to the journal's state when the turn's
@@ -54,13 +58,19 @@ func (b *batch) applyNow(r journal.Record) error {
 	return b.state.apply(r)
 }
 
-func (b *batch) empty() bool { return len(b.records) == 0 && len(b.sends) == 0 }
+func (b *batch) empty() bool {
+	return len(b.records) == 0 && len(b.sends) == 0
+}
 
 // whenDurableDo runs f when the batch, and all that follows from it in this turn, is durable.
-func (b *batch) whenDurableDo(f func(error)) { b.whenDurable = append(b.whenDurable, f) }
+func (b *batch) whenDurableDo(f func(error)) {
+	b.whenDurable = append(b.whenDurable, f)
+}
 
 // sendDurable runs f once the batch is durable, however long the disk refuses it.
-func (b *batch) sendDurable(f func()) { b.sends = append(b.sends, f) }
+func (b *batch) sendDurable(f func()) {
+	b.sends = append(b.sends, f)
+}
 
 // take empties the batch.
 func (b *batch) take() (records []pendingRecord, sends []func()) {
@@ -70,7 +80,9 @@ func (b *batch) take() (records []pendingRecord, sends []func()) {
 }
 
 // written notes that all records taken so far are durable.
-func (b *batch) written(reserved uint64) { b.durable = reserved }
+func (b *batch) written(reserved uint64) {
+	b.durable = reserved
+}
 
 // settled runs what waits for durability; err is why the disk refused.
 func (b *batch) settled(err error) {

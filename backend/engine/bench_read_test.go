@@ -49,13 +49,18 @@ func (b *bench) records() map[journal.Kind][]journal.Record {
 	}
 	defer j.Close()
 	out := map[journal.Kind][]journal.Record{}
-	if err := j.Each(func(r journal.Record) error { out[r.Kind] = append(out[r.Kind], r); return nil }); err != nil {
+	if err := j.Each(func(r journal.Record) error {
+		out[r.Kind] = append(out[r.Kind], r)
+		return nil
+	}); err != nil {
 		b.t.Fatal(err)
 	}
 	return out
 }
 
-func kinds(m map[journal.Kind][]journal.Record) []journal.Kind { return slices.Sorted(maps.Keys(m)) }
+func kinds(m map[journal.Kind][]journal.Record) []journal.Kind {
+	return slices.Sorted(maps.Keys(m))
+}
 
 // turn lets one iteration pass and everything that follows from it.
 func (b *bench) turn() {

@@ -33,7 +33,8 @@ func TestBriefIsWhatTheWholePictureSays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, beside := convert.Brief(s.Reply), b.brief()
+		whole := convert.Brief(s.Reply)
+		beside := b.brief()
 		if beside.GetRole() != dana.Role || beside.GetActor() != dana.Name {
 			t.Errorf("role %q, actor %q", beside.GetRole(), beside.GetActor())
 		}
@@ -45,7 +46,9 @@ func TestBriefIsWhatTheWholePictureSays(t *testing.T) {
 		if !proto.Equal(whole, alone) {
 			t.Errorf("without one:\n%v\n%v", whole, alone)
 		}
-		if alone.GetLadder().GetProposal().GetId() != a.GetId() || alone.GetBrief().GetWaiting() != 1 || alone.GetBrief().GetLossPerMinuteGpuHours() <= 0 {
+		if alone.GetLadder().GetProposal().GetId() != a.GetId() ||
+			alone.GetBrief().GetWaiting() != 1 ||
+			alone.GetBrief().GetLossPerMinuteGpuHours() <= 0 {
 			t.Errorf("nothing is proposed: %v", alone)
 		}
 	})

@@ -43,7 +43,9 @@ func (b *budget) admit(now time.Time) (ok bool, leftOut int) {
 		} else {
 			b.period = min(2*b.period, linesPeriodMax)
 		}
-		b.since, b.admitted, b.leftOut = now, 0, 0
+		b.since = now
+		b.admitted = 0
+		b.leftOut = 0
 	}
 	if b.admitted >= b.burst {
 		b.leftOut++
@@ -54,7 +56,9 @@ func (b *budget) admit(now time.Time) (ok bool, leftOut int) {
 }
 
 // lapsed reports whether nothing would be lost with it.
-func (b *budget) lapsed(now time.Time) bool { return b.leftOut == 0 && now.Sub(b.since) >= b.period }
+func (b *budget) lapsed(now time.Time) bool {
+	return b.leftOut == 0 && now.Sub(b.since) >= b.period
+}
 
 // source is what a budget is of: a kind of line, of one node or of all ("").
 type source struct {
@@ -71,14 +75,19 @@ type budgets struct {
 }
 
 func newBudgets() *budgets {
-	return &budgets{lines: map[source]*budget{}, devices: map[falcon.Node]*deviceReports{}}
+	return &budgets{
+		lines:   map[source]*budget{},
+		devices: map[falcon.Node]*deviceReports{},
+	}
 }
 
 func (b *budgets) budgetOf(s source, burst int, now time.Time) *budget {
 	got := b.lines[s]
 	if got == nil {
 		if len(b.lines) >= budgetsMost {
-			maps.DeleteFunc(b.lines, func(_ source, v *budget) bool { return v.lapsed(now) })
+			maps.DeleteFunc(b.lines, func(_ source, v *budget) bool {
+				return v.lapsed(now)
+			})
 		}
 		got = &budget{burst: burst}
 		b.lines[s] = got
@@ -113,7 +122,10 @@ const repeatAfter = recovery.EventLife / 2
 func (b *budgets) report(node falcon.Node, d recovery.Device, now time.Time) (ok bool, again int) {
 	r := b.devices[node]
 	if r == nil {
-		r = &deviceReports{pace: budget{burst: reportsBurst}, recent: map[reported]*repeats{}}
+		r = &deviceReports{
+			pace:   budget{burst: reportsBurst},
+			recent: map[reported]*repeats{},
+		}
 		b.devices[node] = r
 	}
 	key := reported{d.Device, d.Code, d.Fatal}
@@ -127,7 +139,9 @@ func (b *budgets) report(node falcon.Node, d recovery.Device, now time.Time) (ok
 	if ok, _ = r.pace.admit(now); !ok {
 		return false, 0
 	}
-	maps.DeleteFunc(r.recent, func(_ reported, v *repeats) bool { return now.Sub(v.since) >= repeatAfter })
+	maps.DeleteFunc(r.recent, func(_ reported, v *repeats) bool {
+		return now.Sub(v.since) >= repeatAfter
+	})
 	r.recent[key] = &repeats{since: now}
 	return true, again
 }

@@ -44,7 +44,15 @@ func TestDeviceReportsAreBounded(t *testing.T) {
 	b := newBudgets()
 	now := time.Unix(0, 0)
 	report := func(node falcon.Node, code int) (bool, int) {
-		return b.report(node, recovery.Device{Device: falcon.NewDevice(node, 0), Code: code, Fatal: true}, now)
+		return b.report(
+			node,
+			recovery.Device{
+				Device: falcon.NewDevice(node, 0),
+				Code:   code,
+				Fatal:  true,
+			},
+			now,
+		)
 	}
 	for i := range 1000 {
 		if ok, _ := report("n1", 79); ok != (i == 0) {
@@ -77,11 +85,20 @@ func TestFloodOfDeviceReportsIsBounded(t *testing.T) {
 		b.start()
 		b.turn()
 		for i := range 5000 {
-			b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
-				Device: "n1.g0", Fatal: i%2 == 0, Code: int32(i / 4), Text: strings.Repeat("x", 200),
-			}}})
+			b.job.agents[1].send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
+					Device: "n1.g0",
+					Fatal:  i%2 == 0,
+					Code:   int32(i / 4),
+					Text:   strings.Repeat("x", 200),
+				}},
+			})
 		}
-		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{Device: "n0.g0", Fatal: true, Code: 48}}})
+		b.job.agents[0].send(&falconv1.AgentFrame{
+			Body: &falconv1.AgentFrame_Device{
+				Device: &falconv1.DeviceEvent{Device: "n0.g0", Fatal: true, Code: 48},
+			},
+		})
 		b.turn()
 		if err := b.halt(); err != nil {
 			t.Fatal(err)
@@ -90,7 +107,9 @@ func TestFloodOfDeviceReportsIsBounded(t *testing.T) {
 		if n := len(devices); n > reportsBurst+1 {
 			t.Errorf("%d records of devices", n)
 		}
-		if !slices.ContainsFunc(devices, func(r journal.Record) bool { return strings.Contains(string(r.Body), "n0.g0") }) {
+		if !slices.ContainsFunc(devices, func(r journal.Record) bool {
+			return strings.Contains(string(r.Body), "n0.g0")
+		}) {
 			t.Error("the other node's report is missing")
 		}
 		if n := len(b.records()[kindEvent]); n > 2*linesBurst {
@@ -128,7 +147,12 @@ func TestLinesOfOneNodeAreItsOwn(t *testing.T) {
 }
 
 func described(rank, world int32) *falconv1.RankState {
-	return &falconv1.RankState{Rank: rank, World: world, Pid: 100 + rank, Alive: true}
+	return &falconv1.RankState{
+		Rank:  rank,
+		World: world,
+		Pid:   100 + rank,
+		Alive: true,
+	}
 }
 
 // One node that claims many ranks and a large world does not hide the job of
@@ -150,7 +174,15 @@ func TestClaimsOfOneNodeDoNotHideTheJob(t *testing.T) {
 	if !j.complete() || j.world() != 4 || j.alive != 4 {
 		t.Errorf("the job of two nodes: complete %v, world %d, alive %d", j.complete(), j.world(), j.alive)
 	}
-	if s := described(3, 4); !j.setState("n1", s) || j.setState("n1", &falconv1.RankState{Rank: 3, World: 4, Pid: 103, Alive: true, Comms: make([]*falconv1.Comm, commsMost+1)}) {
+	s := described(3, 4)
+	if !j.setState("n1", s) ||
+		j.setState("n1", &falconv1.RankState{
+			Rank:  3,
+			World: 4,
+			Pid:   103,
+			Alive: true,
+			Comms: make([]*falconv1.Comm, commsMost+1),
+		}) {
 		t.Error("a rank with too many communicators was taken")
 	}
 	for r := range int32(4) {
@@ -188,7 +220,8 @@ func TestWatchesAreSharedByTheirCallers(t *testing.T) {
 	for range 1000 {
 		watch("eve")
 	}
-	if _, _, err := first.Next(t.Context()); !errors.Is(err, ErrCrowded) || watchers(e.hub)["eve"] != WatchersEach {
+	if _, _, err := first.Next(t.Context()); !errors.Is(err, ErrCrowded) ||
+		watchers(e.hub)["eve"] != WatchersEach {
 		t.Errorf("the first: %v; %v", err, watchers(e.hub))
 	}
 	ann := watch("ann")

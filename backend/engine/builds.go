@@ -23,7 +23,12 @@ func agentCame(h *falconv1.Hello, own string) newsKind {
 	default:
 		return k.ofJob(h.GetJob(), own)
 	}
-	advice = fmt.Sprintf(advice, h.GetProtocol(), version.Own(), uint32(falconv1.ProtocolRevision))
+	advice = fmt.Sprintf(
+		advice,
+		h.GetProtocol(),
+		version.Own(),
+		uint32(falconv1.ProtocolRevision),
+	)
 	advice = ": " + strings.ReplaceAll(advice, "%", "%%")
 	return newsKind{1, k.one + advice, k.many + advice}
 }
@@ -33,21 +38,32 @@ func (k newsKind) ofJob(job, own string) newsKind {
 	if !followsOther(job, own) {
 		return k
 	}
-	advice := fmt.Sprintf(": follows job %q, and this engine's is %q: make job: the same in agent.yaml and falcon.yaml", clean(job), own)
+	advice := fmt.Sprintf(
+		": follows job %q, and this engine's is %q: make job: the same in agent.yaml and falcon.yaml",
+		clean(job), own,
+	)
 	advice = strings.ReplaceAll(advice, "%", "%%")
 	return newsKind{1, k.one + advice, k.many + advice}
 }
 
 // ownBuild is what this engine tells consoles of itself.
 func ownBuild() *falconv1.Build {
-	return &falconv1.Build{Version: version.Own(), Agents: falconv1.ProtocolRevision, Consoles: falconv1.ConsoleRevision}
+	return &falconv1.Build{
+		Version:  version.Own(),
+		Agents:   falconv1.ProtocolRevision,
+		Consoles: falconv1.ConsoleRevision,
+	}
 }
 
 // formatViews are an agent's formats as it names them.
 func formatViews(h *falconv1.Hello) []*falconv1.Format {
 	var out []*falconv1.Format
 	for _, f := range h.GetFormats()[:min(formatsMost, len(h.GetFormats()))] {
-		out = append(out, &falconv1.Format{Name: clean(f.GetName()), Number: f.GetNumber(), Oldest: f.GetOldest()})
+		out = append(out, &falconv1.Format{
+			Name:   clean(f.GetName()),
+			Number: f.GetNumber(),
+			Oldest: f.GetOldest(),
+		})
 	}
 	return out
 }

@@ -20,7 +20,9 @@ func TestAgentOfAnotherRevisionIsNamed(t *testing.T) {
 		{falconv1.ProtocolRevision, 0, "(version 1%%2\\)"},
 	} {
 		k := agentCame(&falconv1.Hello{Version: "1%2\\\x1b", Protocol: c.protocol}, "job")
-		if k.severity != c.severity || !strings.Contains(k.one, c.says) || !strings.Contains(k.many, "(version 1%%2") {
+		if k.severity != c.severity ||
+			!strings.Contains(k.one, c.says) ||
+			!strings.Contains(k.many, "(version 1%%2") {
 			t.Errorf("%d: %+v", c.protocol, k)
 		}
 		if strings.Count(k.one, "%s") != 1 || strings.Count(k.many, "%s") != 1 {
@@ -35,7 +37,9 @@ func TestFormatsOfAnAgentAreBounded(t *testing.T) {
 		h.Formats = append(h.Formats, &falconv1.Format{Name: "hook\x1b[2J", Number: 6})
 	}
 	views := formatViews(h)
-	if len(views) != formatsMost || views[0].GetName() != "hook[2J" || views[0].GetNumber() != 6 {
+	if len(views) != formatsMost ||
+		views[0].GetName() != "hook[2J" ||
+		views[0].GetNumber() != 6 {
 		t.Errorf("%d formats, the first %v", len(views), views[0])
 	}
 }

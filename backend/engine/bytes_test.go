@@ -19,7 +19,12 @@ const ranksPerNode = 8
 // largeJob describes a job of many nodes.
 func largeJob(nodes int) jobRecord {
 	world := nodes * ranksPerNode
-	v := jobRecord{Epoch: 1, Layout: falcon.Layout{TP: ranksPerNode, DP: nodes, PP: 1}, Generation: 1, Can: falcon.Can{Declared: true, Park: true}}
+	v := jobRecord{
+		Epoch:      1,
+		Layout:     falcon.Layout{TP: ranksPerNode, DP: nodes, PP: 1},
+		Generation: 1,
+		Can:        falcon.Can{Declared: true, Park: true},
+	}
 	for r := range world {
 		node := fmt.Sprintf("node-%05d", r/ranksPerNode)
 		v.Processes = append(v.Processes, fmt.Sprintf("%s/%d/g1", node, 100_000+r%50_000))
@@ -31,21 +36,37 @@ func largeJob(nodes int) jobRecord {
 // nodeDies are the states of a recovery in which a spare takes over a node's
 // ranks, and the job that it leads to.
 func nodeDies(job jobRecord, number int) ([]falcon.Recovery, jobRecord) {
-	dead, spare := falcon.Node(fmt.Sprintf("node-%05d", number%(len(job.Placement)/ranksPerNode))), falcon.Node(fmt.Sprintf("spare-%05d", number))
+	dead := falcon.Node(fmt.Sprintf("node-%05d", number%(len(job.Placement)/ranksPerNode)))
+	spare := falcon.Node(fmt.Sprintf("spare-%05d", number))
 	v := falcon.Recovery{
-		ID: fmt.Sprintf("REC-%04d", number), JobEpoch: job.Epoch,
+		ID:       fmt.Sprintf("REC-%04d", number),
+		JobEpoch: job.Epoch,
 		RecoveryPlan: falcon.RecoveryPlan{
-			PlanHash: "8bf27c3661fa", Fenced: []falcon.Node{dead}, Placement: slices.Clone(job.Placement), Replaced: map[falcon.Rank]falcon.Device{}, Resume: falcon.NoIteration,
+			PlanHash:  "8bf27c3661fa",
+			Fenced:    []falcon.Node{dead},
+			Placement: slices.Clone(job.Placement),
+			Replaced:  map[falcon.Rank]falcon.Device{},
+			Resume:    falcon.NoIteration,
 		},
 		RecoveryDecision:  falcon.RecoveryDecision{DecidedBy: "policy"},
 		RecoveryExecution: falcon.RecoveryExecution{Generation: job.Generation + 1, Attempts: 1},
 		RecoveryOutcome: falcon.RecoveryOutcome{
-			PhaseMs:   map[string]float64{"detect": 6000},
-			PredictMs: map[string]float64{"suspend": 500, "replace": 60000, "ranktable": 500, "collect": 10, "groups": 5000, "restore": 5000},
+			PhaseMs: map[string]float64{"detect": 6000},
+			PredictMs: map[string]float64{
+				"suspend":   500,
+				"replace":   60000,
+				"ranktable": 500,
+				"collect":   10,
+				"groups":    5000,
+				"restore":   5000,
+			},
 		},
 	}
 	next := job
-	next.Epoch, next.Rejoined, next.Placement, next.Processes = job.Epoch+1, v.Generation, v.Placement, slices.Clone(job.Processes)
+	next.Epoch = job.Epoch + 1
+	next.Rejoined = v.Generation
+	next.Placement = v.Placement
+	next.Processes = slices.Clone(job.Processes)
 	for r, d := range job.Placement {
 		if d.Node() != dead {
 			v.Survivors = append(v.Survivors, falcon.Rank(r))
@@ -53,13 +74,26 @@ func nodeDies(job jobRecord, number int) ([]falcon.Recovery, jobRecord) {
 		}
 		device := falcon.NewDevice(spare, d.Index())
 		v.Replaced[falcon.Rank(r)], v.Placement[r] = device, device
-		v.Moves = append(v.Moves, falcon.ShardMove{Rank: falcon.Rank(r), From: falcon.Rank((r + ranksPerNode) % len(job.Placement)), Why: "same shard"})
+		v.Moves = append(v.Moves, falcon.ShardMove{
+			Rank: falcon.Rank(r),
+			From: falcon.Rank((r + ranksPerNode) % len(job.Placement)),
+			Why:  "same shard",
+		})
 		next.Processes[r] = fmt.Sprintf("%s/%d/g%d", spare, 7000+r%ranksPerNode, v.Generation)
 	}
-	v.Faults = []falcon.Fault{{Kind: falcon.FaultNode, Node: dead, Ranks: slices.Collect(maps.Keys(v.Replaced)), Evidence: []string{"the agent of the node is silent", "its ranks' peers stand"}}}
+	v.Faults = []falcon.Fault{{
+		Kind:     falcon.FaultNode,
+		Node:     dead,
+		Ranks:    slices.Collect(maps.Keys(v.Replaced)),
+		Evidence: []string{"the agent of the node is silent", "its ranks' peers stand"},
+	}}
 	var states []falcon.Recovery
-	for i, s := range []falcon.RecoveryState{falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect, falcon.RecoveryRejoin, falcon.RecoveryResumed} {
-		v.State, v.DeadlineNs = s, int64(i)*1e9
+	for i, s := range []falcon.RecoveryState{
+		falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable,
+		falcon.RecoveryCollect, falcon.RecoveryRejoin, falcon.RecoveryResumed,
+	} {
+		v.State = s
+		v.DeadlineNs = int64(i) * 1e9
 		v.PhaseMs = maps.Clone(v.PhaseMs)
 		v.PhaseMs[string(s)] = float64(100 * i)
 		states = append(states, v)
@@ -80,7 +114,13 @@ func promisesOf(v falcon.Recovery, job jobRecord) (out []sentRecord) {
 		pids[r] = 7000
 	}
 	for i, kind := range []string{suspendKind, launchKind, tableKind, rejoinKind} {
-		s := sentRecord{Generation: v.Generation, Kind: kind, Hash: "8bf27c3661fa", First: uint64(i) * 20_000, Nodes: nodes}
+		s := sentRecord{
+			Generation: v.Generation,
+			Kind:       kind,
+			Hash:       "8bf27c3661fa",
+			First:      uint64(i) * 20_000,
+			Nodes:      nodes,
+		}
 		switch kind {
 		case suspendKind:
 			s.Nodes = difference(old, v.Fenced)
@@ -118,8 +158,11 @@ func TestBytesOfARecovery(t *testing.T) {
 			add(v, w.recoveryRecord(t0, m.job, v))
 		}
 		add(next, record(t0, kindJob, jobDelta(m.job, next)))
-		t.Logf("%6d nodes, %6d ranks: %9d bytes a recovery whole, %6d by what changes; %8.1f and %5.1f MB a day with two an hour",
-			nodes, nodes*ranksPerNode, whole, now, float64(perDay*whole)/1e6, float64(perDay*now)/1e6)
+		t.Logf(
+			"%6d nodes, %6d ranks: %9d bytes a recovery whole, %6d by what changes; %8.1f and %5.1f MB a day with two an hour",
+			nodes, nodes*ranksPerNode, whole, now, float64(perDay*whole)/1e6,
+			float64(perDay*now)/1e6,
+		)
 		if now*100 > whole {
 			t.Errorf("%d nodes: %d bytes, and %d if everything is written", nodes, now, whole)
 		}
@@ -147,15 +190,36 @@ func largeMemory(t testing.TB, nodes int) *journalState {
 		job.Generation = uint64(n + 2)
 		add(record(t0, kindJob, jobDelta(m.job, job)))
 	}
-	add(record(t0, kindRestart, restart.State{Phase: restart.Over, Home: job.Placement, Launch: &falcon.Launch{Generation: 2, Placement: job.Placement}}))
+	add(record(t0, kindRestart, restart.State{
+		Phase:  restart.Over,
+		Home:   job.Placement,
+		Launch: &falcon.Launch{Generation: 2, Placement: job.Placement},
+	}))
 	for n := range incidentsKept {
 		id := fmt.Sprintf("INC-%04d", n+1)
-		add(record(t0, kindIncident, falcon.Incident{ID: id, State: falcon.IncidentClosed, Verdict: falcon.Verdict{Devices: []falcon.Device{"node-00001.g0"}}}))
-		add(record(t0, kindAction, falcon.Action{ID: id + "/S2", Incident: id, Rung: falcon.RungS2, State: falcon.ActionReverted}))
-		add(record(t0, kindDecision, DecisionRecord{Action: id + "/S2", Incident: id, By: "maria"}))
+		add(record(t0, kindIncident, falcon.Incident{
+			ID:      id,
+			State:   falcon.IncidentClosed,
+			Verdict: falcon.Verdict{Devices: []falcon.Device{"node-00001.g0"}},
+		}))
+		add(record(t0, kindAction, falcon.Action{
+			ID:       id + "/S2",
+			Incident: id,
+			Rung:     falcon.RungS2,
+			State:    falcon.ActionReverted,
+		}))
+		add(record(t0, kindDecision, DecisionRecord{
+			Action:   id + "/S2",
+			Incident: id,
+			By:       "maria",
+		}))
 	}
 	for n := range 2 * EventsMax {
-		add(record(t0, kindEvent, eventRecord{Iteration: int64(n), Kind: "agent", Text: "the agent of node node-00001 is here (version 1.0)"}))
+		add(record(t0, kindEvent, eventRecord{
+			Iteration: int64(n),
+			Kind:      "agent",
+			Text:      "the agent of node node-00001 is here (version 1.0)",
+		}))
 	}
 	return m
 }
@@ -174,7 +238,11 @@ func BenchmarkStartAt100000Ranks(b *testing.B) {
 	}
 	var tail []journal.Record
 	for range 20_000 {
-		tail = append(tail, record(t0, kindEvent, eventRecord{Iteration: 7, Kind: "jitter", Text: "iteration 7 of rank 12345 was slow and the next one is not"}))
+		tail = append(tail, record(t0, kindEvent, eventRecord{
+			Iteration: 7,
+			Kind:      "jitter",
+			Text:      "iteration 7 of rank 12345 was slow and the next one is not",
+		}))
 	}
 	if err := j.Append(tail); err != nil {
 		b.Fatal(err)

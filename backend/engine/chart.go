@@ -23,7 +23,12 @@ type paceKeeper struct {
 }
 
 func (k *paceKeeper) add(it mitigate.Iteration, now time.Time) {
-	k.recorder.Add(pace.Iteration{Index: it.Index, Ms: it.Ms, AtNs: now.UnixNano(), Epoch: k.state.job.Epoch})
+	k.recorder.Add(pace.Iteration{
+		Index: it.Index,
+		Ms:    it.Ms,
+		AtNs:  now.UnixNano(),
+		Epoch: k.state.job.Epoch,
+	})
 }
 
 // usualMs is the median time of the newest iterations that are kept, over restarts; 0 = none is.
@@ -76,8 +81,12 @@ const rowsMin = 2
 func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series {
 	status, _ := sv.det.Rank(r)
 	out := &falconv1.Series{
-		Rank: int32(r), RunLengths: int32(rows), Threshold: sv.cfg.threshold(), Window: sv.cfg.window(), BaselineMs: status.BaselineMs,
-		OfJob: true,
+		Rank:       int32(r),
+		RunLengths: int32(rows),
+		Threshold:  sv.cfg.threshold(),
+		Window:     sv.cfg.window(),
+		BaselineMs: status.BaselineMs,
+		OfJob:      true,
 	}
 	cols := sv.det.Series(r, columns, max(rows, rowsMin))
 	end := int64(math.MaxInt64)
@@ -85,12 +94,19 @@ func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series 
 		end = cols[0].Iteration
 	}
 	past := sv.paces.recorder.Before(end, columns-len(cols), &sv.state.pace)
-	c := chart{out: out, most: columns, rows: rows, recorder: &sv.paces.recorder}
+	c := chart{
+		out:      out,
+		most:     columns,
+		rows:     rows,
+		recorder: &sv.paces.recorder,
+	}
 	c.draw(past, cols, sv.state.job.Epoch)
 	if len(out.Ms) > 0 {
 		out.Decisions = decisionsFrom(sv.det.Decisions(), out.FirstIteration)
 		out.Marks = append(out.Marks, sv.marks(out.FirstIteration)...)
-		slices.SortStableFunc(out.Marks, func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
+		slices.SortStableFunc(out.Marks, func(a, b *falconv1.Mark) int {
+			return cmp.Compare(a.Iteration, b.Iteration)
+		})
 	}
 	return out
 }
@@ -128,7 +144,9 @@ func (c *chart) draw(past []pace.Iteration, cols []detect.Column, epoch uint64) 
 	default:
 		return
 	}
-	c.out.FirstIteration, c.next, c.timed = first, first, falcon.NoIteration
+	c.out.FirstIteration = first
+	c.next = first
+	c.timed = falcon.NoIteration
 	for i, it := range past {
 		if i > 0 {
 			c.markBreak(past[i-1], it)
@@ -136,7 +154,10 @@ func (c *chart) draw(past []pace.Iteration, cols []detect.Column, epoch uint64) 
 		c.put(detect.Column{Iteration: it.Index, Ms: it.Ms}, it.AtNs)
 	}
 	if len(past) > 0 && len(cols) > 0 {
-		c.markBreak(past[len(past)-1], pace.Iteration{Index: cols[0].Iteration, Epoch: epoch})
+		c.markBreak(past[len(past)-1], pace.Iteration{
+			Index: cols[0].Iteration,
+			Epoch: epoch,
+		})
 	}
 	for _, x := range cols {
 		c.put(x, c.recorder.TimeOf(x.Iteration))
@@ -147,9 +168,15 @@ func (c *chart) draw(past []pace.Iteration, cols []detect.Column, epoch uint64) 
 func (c *chart) markBreak(before, it pace.Iteration) {
 	switch {
 	case before.Epoch != it.Epoch:
-		c.out.Marks = append(c.out.Marks, &falconv1.Mark{Iteration: it.Index, Kind: "epoch"})
+		c.out.Marks = append(c.out.Marks, &falconv1.Mark{
+			Iteration: it.Index,
+			Kind:      "epoch",
+		})
 	case before.Old && !it.Old:
-		c.out.Marks = append(c.out.Marks, &falconv1.Mark{Iteration: it.Index, Kind: "engine"})
+		c.out.Marks = append(c.out.Marks, &falconv1.Mark{
+			Iteration: it.Index,
+			Kind:      "engine",
+		})
 	}
 }
 
@@ -163,7 +190,10 @@ func (c *chart) put(x detect.Column, atNs int64) {
 	}
 	if atNs > 0 && (c.timed < 0 || x.Iteration-c.timed >= momentEvery) {
 		c.timed = x.Iteration
-		c.out.Moments = append(c.out.Moments, &falconv1.Moment{Iteration: x.Iteration, UnixNs: atNs})
+		c.out.Moments = append(c.out.Moments, &falconv1.Moment{
+			Iteration: x.Iteration,
+			UnixNs:    atNs,
+		})
 	}
 }
 

@@ -66,14 +66,23 @@ func (c *clusterView) nodeAtIteration(r falcon.Rank, iteration int64) falcon.Nod
 
 // rankNodes are the nodes that hold ranks, in the order of their lowest ranks. The list must not be
 // changed.
-func (c *clusterView) rankNodes() []falcon.Node { return c.holdersNow().byRank }
+func (c *clusterView) rankNodes() []falcon.Node {
+	return c.holdersNow().byRank
+}
 
 // jobNodes are the nodes that hold ranks, sorted. The list must not be changed.
-func (c *clusterView) jobNodes() []falcon.Node { return c.holdersNow().sorted }
+func (c *clusterView) jobNodes() []falcon.Node {
+	return c.holdersNow().sorted
+}
 
 // holdersNow finds the nodes that hold ranks, where they are not known.
 func (c *clusterView) holdersNow() *holders {
-	of, h := holdersOf{changes: c.job.changes, world: c.state.job.Layout.World(), described: firstSeat(c.state.job.Placement)}, &c.holders
+	of, h := holdersOf{
+		changes:   c.job.changes,
+		world:     c.state.job.Layout.World(),
+		described: firstSeat(c.state.job.Placement),
+	},
+		&c.holders
 	if v := c.recovering(); v != nil {
 		of.moved = firstSeat(v.Placement)
 	}
@@ -141,17 +150,23 @@ func otherJobs(all []*fleet.Node, name string) string {
 	other := ""
 	for _, n := range all {
 		if job := n.Hello.GetJob(); n.Connected() && followsOther(job, name) {
-			nodes, other = append(nodes, n.Name), job
+			nodes = append(nodes, n.Name)
+			other = job
 		}
 	}
 	if len(nodes) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("agents follow job %q and this engine's is %q: make job: the same in agent.yaml and falcon.yaml (%s)", clean(other), name, cleanNodes(nodes))
+	return fmt.Sprintf(
+		"agents follow job %q and this engine's is %q: make job: the same in agent.yaml and falcon.yaml (%s)",
+		clean(other), name, cleanNodes(nodes),
+	)
 }
 
 // followsOther reports whether an agent follows another job than the engine's, where both name one.
-func followsOther(job, name string) bool { return job != "" && name != "" && job != name }
+func followsOther(job, name string) bool {
+	return job != "" && name != "" && job != name
+}
 
 // launchSlots is how many processes a node can start now.
 func (c *clusterView) launchSlots(name falcon.Node) int {
@@ -176,7 +191,8 @@ func (c *clusterView) send(list []outbox.Message) {
 // uses since the newest placement; -1 when there is none.
 func (c *clusterView) unsettledRank() falcon.Rank {
 	for r := range c.job.world() {
-		if p := c.job.ranks[falcon.Rank(r)]; p == nil || !p.settled() || p.next != nil {
+		p := c.job.ranks[falcon.Rank(r)]
+		if p == nil || !p.settled() || p.next != nil {
 			return falcon.Rank(r)
 		}
 	}
@@ -199,7 +215,9 @@ func (c *clusterView) unadopted() *falcon.Recovery {
 		return nil
 	}
 	v := &c.state.recoveries[n-1]
-	if v.State == falcon.RecoveryResumed && v.Generation > c.state.job.Rejoined && v.JobEpoch == c.state.job.Epoch {
+	if v.State == falcon.RecoveryResumed &&
+		v.Generation > c.state.job.Rejoined &&
+		v.JobEpoch == c.state.job.Epoch {
 		return v
 	}
 	return nil
@@ -271,7 +289,10 @@ func (c *clusterView) endedRank(now time.Time) string {
 // another one claims it.
 func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
 	v := c.recovering()
-	return v != nil && r >= 0 && int(r) < len(v.Placement) && v.Placement[r].Node() == node
+	return v != nil &&
+		r >= 0 &&
+		int(r) < len(v.Placement) &&
+		v.Placement[r].Node() == node
 }
 
 // ownAcks leaves only acknowledgements of ranks that live on the node, cleaned. A
@@ -279,7 +300,8 @@ func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
 func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
 	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
 		p := c.job.ranks[falcon.Rank(a.GetRank())]
-		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.state.fences.processFenced(p.name)
+		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name ||
+			p != nil && c.state.fences.processFenced(p.name)
 	})
 	for _, a := range in.Ranks {
 		for i, ms := range a.StepMs {

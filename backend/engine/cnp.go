@@ -25,7 +25,11 @@ type cnpRate struct {
 // count from zero measures nothing.
 func cnpAfter(old, now falcon.NICReading) float64 {
 	seconds := float64(now.AtNs-old.AtNs) / 1e9
-	if seconds <= 0 || now.CNPSent < old.CNPSent || now.CNPHandled < old.CNPHandled || !cnpCounted(old) || !cnpCounted(now) {
+	if seconds <= 0 ||
+		now.CNPSent < old.CNPSent ||
+		now.CNPHandled < old.CNPHandled ||
+		!cnpCounted(old) ||
+		!cnpCounted(now) {
 		return cnpUnmeasured
 	}
 	return (float64(now.CNPSent-old.CNPSent) + float64(now.CNPHandled-old.CNPHandled)) / seconds
@@ -34,5 +38,7 @@ func cnpAfter(old, now falcon.NICReading) float64 {
 // cnpCounted distinguishes a reading with counters from a failed one; drivers
 // that lack some counter say so beside those that they have.
 func cnpCounted(r falcon.NICReading) bool {
-	return r.Err == "" || r.Active || r.CNPSent|r.CNPHandled|r.XmitBytes|r.RcvBytes > 0
+	return r.Err == "" ||
+		r.Active ||
+		r.CNPSent|r.CNPHandled|r.XmitBytes|r.RcvBytes > 0
 }

@@ -11,7 +11,12 @@ import (
 
 func TestCNPRateBetweenTwoLooks(t *testing.T) {
 	look := func(s float64, sent, handled uint64, err string) falcon.NICReading {
-		return falcon.NICReading{AtNs: int64(s * 1e9), CNPSent: sent, CNPHandled: handled, Err: err}
+		return falcon.NICReading{
+			AtNs:       int64(s * 1e9),
+			CNPSent:    sent,
+			CNPHandled: handled,
+			Err:        err,
+		}
 	}
 	for name, x := range map[string]struct {
 		old, now falcon.NICReading
@@ -23,7 +28,11 @@ func TestCNPRateBetweenTwoLooks(t *testing.T) {
 		"backwards":       {look(2, 1, 0, ""), look(1, 9, 0, ""), cnpUnmeasured},
 		"failed before":   {look(1, 0, 0, "gone"), look(2, 9, 0, ""), cnpUnmeasured},
 		"fails now":       {look(1, 0, 0, ""), look(2, 0, 0, "gone"), cnpUnmeasured},
-		"lacks a counter": {look(1, 4, 0, "not offered: symbol_error"), look(2, 6, 0, "not offered: symbol_error"), 2},
+		"lacks a counter": {
+			look(1, 4, 0, "not offered: symbol_error"),
+			look(2, 6, 0, "not offered: symbol_error"),
+			2,
+		},
 	} {
 		if got := cnpAfter(x.old, x.now); got != x.want {
 			t.Errorf("%s: %g a second, want %g", name, got, x.want)
@@ -38,9 +47,16 @@ func TestRanksShowTheirPortsRate(t *testing.T) {
 		b.start()
 		b.until(3)
 		report := func(at int64, cnp uint64) {
-			b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
-				Nics: []*falconv1.Nic{{Name: "n1.nic0", AtUnixNs: at * 1e9, CnpHandled: cnp, Active: true}},
-			}}})
+			b.job.agents[1].send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
+					Nics: []*falconv1.Nic{{
+						Name:       "n1.nic0",
+						AtUnixNs:   at * 1e9,
+						CnpHandled: cnp,
+						Active:     true,
+					}},
+				}},
+			})
 			b.turn()
 		}
 		rates := func() (some, none int) {

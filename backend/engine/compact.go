@@ -12,7 +12,8 @@ import (
 // Retention says how much of the past the journal keeps. Zero values mean the
 // defaults below.
 type Retention struct {
-	SnapshotBytes int64         // of records since the newest snapshot, before the next; at least four times that one's size
+	// of records since the newest snapshot, before the next; at least four times that one's size
+	SnapshotBytes int64
 	AuditAge      time.Duration // how long decisions, policies, fences and audit lines stay
 	AuditRecords  int           // how many of them at most
 }
@@ -33,7 +34,12 @@ func (r Retention) snapshotBytes() int64 {
 // auditKept says what stays for the audit.
 func (r Retention) auditKept(now time.Time) journal.Keep {
 	oldest := now.Add(-orElse(r.AuditAge, AuditAgeDefault)).UnixNano()
-	return journal.Keep{Most: orElse(r.AuditRecords, AuditRecordsDefault), Record: func(r journal.Record) bool { return r.AtNs >= oldest && ofAudit(r) }}
+	return journal.Keep{
+		Most: orElse(r.AuditRecords, AuditRecordsDefault),
+		Record: func(r journal.Record) bool {
+			return r.AtNs >= oldest && ofAudit(r)
+		},
+	}
 }
 
 // ofAudit reports whether a record says who decided what.
@@ -56,18 +62,31 @@ func (jw *journalWriter) compact(now time.Time, limit int64) {
 		return
 	}
 	jw.unmade = 0
-	if err := jw.cfg.Journal.Compact(now.UnixNano(), jw.state.snapshot(), jw.cfg.Retention.auditKept(now)); err != nil {
+	if err := jw.cfg.Journal.Compact(
+		now.UnixNano(),
+		jw.state.snapshot(),
+		jw.cfg.Retention.auditKept(now),
+	); err != nil {
 		jw.unmade = at.Since + limit/8
 		jw.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
-		jw.oplog.logf("journal", 2, "", "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
+		jw.oplog.logf("journal", 2, "",
+			"no snapshot of the journal could be made; it is tried again when the journal has grown: %s",
+			err)
 		return
 	}
-	jw.log.Info("the journal is compacted", slog.Int64("bytes", at.Since), slog.Int64("snapshot", jw.cfg.Journal.Report().Snapshot), slog.Duration("took", jw.cfg.Now().Sub(now)))
+	jw.log.Info(
+		"the journal is compacted",
+		slog.Int64("bytes", at.Since),
+		slog.Int64("snapshot", jw.cfg.Journal.Report().Snapshot),
+		slog.Duration("took", jw.cfg.Now().Sub(now)),
+	)
 }
 
 // atWork reports whether the job is being worked on, or a batch is under way.
 func (jw *journalWriter) atWork(now time.Time) bool {
-	return !jw.arbiter.present(now).nothingDone() || jw.held.round != nil || !jw.batch.empty()
+	return !jw.arbiter.present(now).nothingDone() ||
+		jw.held.round != nil ||
+		!jw.batch.empty()
 }
 
 // orElse is v where it is set to something positive.

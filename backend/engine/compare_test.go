@@ -14,7 +14,9 @@ func TestComparedBesideTheLoop(t *testing.T) {
 		b := newBench(t)
 		b.start()
 		b.until(6)
-		b.inLoop(func() { b.det.ready.Compare = &detect.Comparison{Window: 9} })
+		b.inLoop(func() {
+			b.det.ready.Compare = &detect.Comparison{Window: 9}
+		})
 		b.turn()
 		synctest.Wait()
 		b.turn()

@@ -31,7 +31,8 @@ func (e *Engine) Latest(ctx context.Context) (*State, error) {
 		return s, nil
 	}
 	err := e.readInLoop(ctx, func() { // others may have asked just before
-		if now := e.cfg.Now(); e.views.snapshot.Load() == nil || now.Sub(e.views.built) >= e.views.buildPeriod() {
+		now := e.cfg.Now()
+		if e.views.snapshot.Load() == nil || now.Sub(e.views.built) >= e.views.buildPeriod() {
 			e.views.build(now)
 		}
 	})
@@ -40,7 +41,8 @@ func (e *Engine) Latest(ctx context.Context) (*State, error) {
 
 // Series is the chart of one rank; rank −1 is the one to look at.
 func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int) (*falconv1.Series, error) {
-	columns, rows = min(columns, ColumnsMax), min(max(rows, 0), RunLengthsMax)
+	columns = min(columns, ColumnsMax)
+	rows = min(max(rows, 0), RunLengthsMax)
 	var out *falconv1.Series
 	err := e.readInLoop(ctx, func() {
 		if rank >= 0 && int(rank) < e.state.job.Layout.World() {
@@ -87,7 +89,8 @@ type actionDecisions struct {
 
 // unknown refuses what names an incident that there is not.
 func (ad *actionDecisions) unknown(q *falconv1.DecideRequest) error {
-	if _, known := ad.state.incident(q.GetIncident()); !known && q.GetAction() == "" {
+	_, known := ad.state.incident(q.GetIncident())
+	if !known && q.GetAction() == "" {
 		return noIncident(q.GetIncident())
 	}
 	return nil
@@ -98,7 +101,9 @@ func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string,
 	if q.GetUndo() {
 		return ad.undo(now, who, q)
 	}
-	if q.GetRung() != "" && q.GetAction() == "" && !ad.proposes(q.GetIncident(), falcon.Rung(q.GetRung()), q.GetApprove()) {
+	if q.GetRung() != "" &&
+		q.GetAction() == "" &&
+		!ad.proposes(q.GetIncident(), falcon.Rung(q.GetRung()), q.GetApprove()) {
 		return ad.stepUp(now, who, q)
 	}
 	a, err := ad.decidable(q)
@@ -106,8 +111,13 @@ func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string,
 		return "", err
 	}
 	d := mitigate.Decision{
-		Action: a.ID, PlanHash: a.PlanHash, Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
-		From: who.From, AtUnixNs: now.UnixNano(),
+		Action:   a.ID,
+		PlanHash: a.PlanHash,
+		Approve:  q.GetApprove(),
+		By:       who.Name,
+		Reason:   clean(q.GetReason()),
+		From:     who.From,
+		AtUnixNs: now.UnixNano(),
 	}
 	if err := ad.plan.Check(d); err != nil {
 		return "", refused(err)
@@ -122,7 +132,10 @@ func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string,
 // step behind.
 func (ad *actionDecisions) planned(a falcon.Action) falcon.Action {
 	l, _ := ad.plan.Ladder(a.Incident)
-	if i := slices.IndexFunc(l.Actions, func(x falcon.Action) bool { return x.ID == a.ID }); i >= 0 {
+	i := slices.IndexFunc(l.Actions, func(x falcon.Action) bool {
+		return x.ID == a.ID
+	})
+	if i >= 0 {
 		return l.Actions[i]
 	}
 	return a
@@ -162,13 +175,32 @@ func openTo(a falcon.Action, approve bool) bool {
 }
 
 // record writes the decision down, in the batch that holds what it leads to.
-func (ad *actionDecisions) record(now time.Time, who Actor, a falcon.Action, d mitigate.Decision, verb string) {
+func (ad *actionDecisions) record(
+	now time.Time,
+	who Actor,
+	a falcon.Action,
+	d mitigate.Decision,
+	verb string,
+) {
 	ad.batch.addRecords(record(now, kindDecision, DecisionRecord{
-		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: ad.state.job.Epoch,
-		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
-		Rung: a.Rung, Variant: a.Variant,
+		Action:   a.ID,
+		Incident: a.Incident,
+		PlanHash: a.PlanHash,
+		JobEpoch: ad.state.job.Epoch,
+		Approve:  d.Approve,
+		Reason:   d.Reason,
+		By:       who.Name,
+		Role:     who.Role,
+		From:     who.From,
+		Rung:     a.Rung,
+		Variant:  a.Variant,
 	}))
-	ad.oplog.audit(now, who, auditEntry{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
+	ad.oplog.audit(now, who, auditEntry{
+		Verb:     verb,
+		About:    a.ID,
+		PlanHash: a.PlanHash,
+		Reason:   d.Reason,
+	})
 }
 
 // byPolicy is who decides where no person does.
@@ -177,12 +209,23 @@ const byPolicy = "policy"
 // recordByPolicy writes down what policy has decided by itself: the same line as
 // a person's.
 func (ad *actionDecisions) recordByPolicy(now time.Time, a falcon.Action) {
-	if d := ad.state.decisions[a.ID]; d.By == byPolicy || a.DecidedBy != byPolicy {
+	d := ad.state.decisions[a.ID]
+	if d.By == byPolicy || a.DecidedBy != byPolicy {
 		return
 	}
-	who := Actor{Name: byPolicy, Role: itself.Role, From: ad.state.policy.source()}
+	who := Actor{
+		Name: byPolicy,
+		Role: itself.Role,
+		From: ad.state.policy.source(),
+	}
 	approve := a.State != falcon.ActionVetoed
-	ad.record(now, who, a, mitigate.Decision{Approve: approve, Reason: a.Reason}, verbOf(approve))
+	ad.record(
+		now,
+		who,
+		a,
+		mitigate.Decision{Approve: approve, Reason: a.Reason},
+		verbOf(approve),
+	)
 }
 
 // stepUp takes a rung that is not proposed yet. The planner makes the plan in
@@ -195,9 +238,15 @@ func (ad *actionDecisions) stepUp(now time.Time, who Actor, q *falconv1.DecideRe
 		return "", noIncident(q.GetIncident())
 	}
 	d := mitigate.Decision{
-		Incident: q.GetIncident(), Rung: falcon.Rung(q.GetRung()), PlanHash: q.GetPlanHash(),
-		Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
-		Variant: falcon.Variant(q.GetVariant()), From: who.From, AtUnixNs: now.UnixNano(),
+		Incident: q.GetIncident(),
+		Rung:     falcon.Rung(q.GetRung()),
+		PlanHash: q.GetPlanHash(),
+		Approve:  q.GetApprove(),
+		By:       who.Name,
+		Reason:   clean(q.GetReason()),
+		Variant:  falcon.Variant(q.GetVariant()),
+		From:     who.From,
+		AtUnixNs: now.UnixNano(),
 	}
 	if err := ad.plan.Check(d); err != nil {
 		return "", refused(err)
@@ -208,13 +257,20 @@ func (ad *actionDecisions) stepUp(now time.Time, who Actor, q *falconv1.DecideRe
 		return "", fmt.Errorf("%w: nothing came of rung %s for %s", ErrStale, d.Rung, d.Incident)
 	}
 	a := l.Actions[len(l.Actions)-1]
-	ad.record(now, who, a, d, verbFor(falcon.Action{State: falcon.ActionProposed}, a, true))
+	ad.record(
+		now,
+		who,
+		a,
+		d,
+		verbFor(falcon.Action{State: falcon.ActionProposed}, a, true),
+	)
 	return a.ID, nil
 }
 
 func (ad *actionDecisions) sameEpoch(q *falconv1.DecideRequest) error {
 	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != ad.state.job.Epoch {
-		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, ad.state.job.Epoch)
+		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again",
+			ErrStale, epoch, ad.state.job.Epoch)
 	}
 	return nil
 }
@@ -230,7 +286,10 @@ func (ad *actionDecisions) decidable(q *falconv1.DecideRequest) (falcon.Action, 
 	}
 	i := ad.state.actionIndex(q.GetAction())
 	if i < 0 || (q.GetIncident() != "" && ad.state.actions[i].Incident != q.GetIncident()) {
-		return falcon.Action{}, fmt.Errorf("%w: no action %q of incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetAction()), clean(q.GetIncident()))
+		return falcon.Action{}, fmt.Errorf(
+			"%w: no action %q of incident %q; list them with: falcon incident list",
+			ErrNotFound, clean(q.GetAction()), clean(q.GetIncident()),
+		)
 	}
 	a := ad.state.actions[i]
 	if !openTo(a, q.GetApprove()) {
@@ -260,7 +319,8 @@ func (ad *actionDecisions) proposal(q *falconv1.DecideRequest) (falcon.Action, e
 
 func samePlan(a falcon.Action, hash string) error {
 	if hash != a.PlanHash {
-		return fmt.Errorf("%w: you saw plan %q of %s and it is plan %q now (%s); look again", ErrStale, clean(hash), a.ID, a.PlanHash, planText(a))
+		return fmt.Errorf("%w: you saw plan %q of %s and it is plan %q now (%s); look again",
+			ErrStale, clean(hash), a.ID, a.PlanHash, planText(a))
 	}
 	return nil
 }
@@ -269,9 +329,11 @@ func samePlan(a falcon.Action, hash string) error {
 func planText(a falcon.Action) string {
 	switch p := a.Preview; {
 	case p != nil && len(p.Swaps) > 0:
-		return fmt.Sprintf("%d pairs of nodes change places, the first %s with %s", len(p.Swaps), p.Swaps[0][0], p.Swaps[0][1])
+		return fmt.Sprintf("%d pairs of nodes change places, the first %s with %s",
+			len(p.Swaps), p.Swaps[0][0], p.Swaps[0][1])
 	case p != nil && len(p.Groups) > 0:
-		return fmt.Sprintf("%d pairs of GPUs change ranks, the first %s with %s", len(p.Groups), p.Groups[0][0], p.Groups[0][1])
+		return fmt.Sprintf("%d pairs of GPUs change ranks, the first %s with %s",
+			len(p.Groups), p.Groups[0][0], p.Groups[0][1])
 	case a.Variant != "":
 		return fmt.Sprintf("%s over %d ranks", a.Variant, len(a.Placement))
 	}
@@ -282,14 +344,16 @@ func planText(a falcon.Action) string {
 func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	d, ok := ad.state.decisions[a.ID]
 	if !ok {
-		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, cmp.Or(a.DecidedBy, "nobody"))
+		return fmt.Errorf("%w: %s is %s (decided by %s)",
+			ErrStale, a.ID, a.State, cmp.Or(a.DecidedBy, "nobody"))
 	}
 	verdict := "vetoed"
 	if d.Approve {
 		verdict = "approved"
 	}
 	at := time.Unix(0, ad.state.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
-	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, verdict, d.By, at, a.State)
+	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now",
+		ErrStale, a.ID, verdict, d.By, at, a.State)
 }
 
 func noIncident(id string) error {
@@ -325,10 +389,29 @@ func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply {
 	r := s.Reply
 	return &falconv1.SnapshotReply{
-		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
-		Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
-		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
-		Recurring: r.Recurring, Recovery: r.Recovery, Hang: r.Hang, Culprits: r.Culprits, Triage: r.Triage, Bars: r.Bars, Fenced: r.Fenced, Engine: r.Engine,
+		Version:    r.Version,
+		Job:        r.Job,
+		Policy:     r.Policy,
+		Role:       who.Role,
+		Actor:      who.Name,
+		Series:     series,
+		Incidents:  r.Incidents,
+		Ladder:     r.Ladder,
+		Others:     r.Others,
+		Events:     r.Events,
+		Nodes:      r.Nodes,
+		EngineId:   r.EngineId,
+		AtUnixNs:   r.AtUnixNs,
+		Validation: r.Validation,
+		Nics:       r.Nics,
+		Recurring:  r.Recurring,
+		Recovery:   r.Recovery,
+		Hang:       r.Hang,
+		Culprits:   r.Culprits,
+		Triage:     r.Triage,
+		Bars:       r.Bars,
+		Fenced:     r.Fenced,
+		Engine:     r.Engine,
 	}
 }
 
@@ -337,7 +420,12 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 func (s *State) Own(who Actor, series *falconv1.Series) *falconv1.SnapshotReply {
 	r := s.Reply
 	return &falconv1.SnapshotReply{
-		Version: r.Version, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Role: who.Role, Actor: who.Name, Series: series,
+		Version:  r.Version,
+		EngineId: r.EngineId,
+		AtUnixNs: r.AtUnixNs,
+		Role:     who.Role,
+		Actor:    who.Name,
+		Series:   series,
 	}
 }
 

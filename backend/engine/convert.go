@@ -49,8 +49,14 @@ func finite(v, most float64) float64 {
 
 // plausibleProfile refuses what no profile can hold.
 func plausibleProfile(p *falconv1.RankProfile) bool {
-	counts := p.GetIterations() >= 0 && p.GetIterations() <= countMost && p.GetMicroBatches() >= 0 && p.GetMicroBatches() <= countMost
-	return counts && convert.ValidColumns(p.GetColumns()) && p.GetSelfMs() >= 0 && p.GetSelfMs() < msMost
+	counts := p.GetIterations() >= 0 &&
+		p.GetIterations() <= countMost &&
+		p.GetMicroBatches() >= 0 &&
+		p.GetMicroBatches() <= countMost
+	return counts &&
+		convert.ValidColumns(p.GetColumns()) &&
+		p.GetSelfMs() >= 0 &&
+		p.GetSelfMs() < msMost
 }
 
 // profileFrom is a profile that plausibleProfile took.
@@ -67,18 +73,23 @@ func profileFrom(window uint64, p *falconv1.RankProfile) falcon.RankProfile {
 
 func gpuFrom(node falcon.Node, g *falconv1.Gpu) falcon.GPUReading {
 	out := convert.GPUFromProto(g)
-	out.Device, out.Err, out.Model = deviceOn(node, g.GetDevice()), clean(out.Err), clean(out.Model)
+	out.Device = deviceOn(node, g.GetDevice())
+	out.Err = clean(out.Err)
+	out.Model = clean(out.Model)
 	return out
 }
 
 func hostFrom(node falcon.Node, h *falconv1.Host) falcon.HostReading {
 	out := convert.HostFromProto(node, h)
-	out.LoadPerCPU, out.StealShare, out.Err = finite(out.LoadPerCPU, 1e6), min(finite(out.StealShare, msMost), 1), clean(out.Err)
+	out.LoadPerCPU, out.StealShare, out.Err = finite(out.LoadPerCPU, 1e6),
+		min(finite(out.StealShare, msMost), 1),
+		clean(out.Err)
 	return out
 }
 
 func nicFrom(node falcon.Node, x *falconv1.Nic) (falcon.NICReading, bool) {
-	out, ok := convert.NICFromProto(x), false
+	out := convert.NICFromProto(x)
+	ok := false
 	out.NIC, ok = nicOn(node, x.GetName())
 	out.Err = clean(out.Err)
 	return out, ok

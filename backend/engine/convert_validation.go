@@ -27,7 +27,12 @@ const (
 // its own ranks, once each, with counts in range. What can't be true of a rank
 // is turned into a refusal of that rank, so that it is named.
 func (c *clusterView) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
-	out := &falconv1.CommandResult{Epoch: in.GetEpoch(), Id: in.GetId(), Status: in.GetStatus(), Detail: clean(in.GetDetail())}
+	out := &falconv1.CommandResult{
+		Epoch:  in.GetEpoch(),
+		Id:     in.GetId(),
+		Status: in.GetStatus(),
+		Detail: clean(in.GetDetail()),
+	}
 	seen := map[int32]bool{}
 	for _, p := range in.GetPauses() {
 		if c.nodeOf(falcon.Rank(p.GetRank())) == n.Name && !seen[p.GetRank()] {
@@ -47,16 +52,24 @@ func (c *clusterView) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *fa
 
 func cleanPause(p *falconv1.RankPause) *falconv1.RankPause {
 	p.Reason, p.RunAhead = clean(p.GetReason()), min(max(p.GetRunAhead(), 0), countMost)
-	p.HeldMs, p.QuietMs, p.IterationMs = finite(p.GetHeldMs(), heldMost), finite(p.GetQuietMs(), heldMost), finite(p.GetIterationMs(), msMost)
+	p.HeldMs, p.QuietMs, p.IterationMs = finite(p.GetHeldMs(), heldMost),
+		finite(p.GetQuietMs(), heldMost),
+		finite(p.GetIterationMs(), msMost)
 	if why := impossible(p); why != "" {
-		p.State, p.Reason, p.ReasonCode, p.Counts = falconv1.PauseState_PAUSE_STATE_REFUSED, why, falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED, nil
+		p.State = falconv1.PauseState_PAUSE_STATE_REFUSED
+		p.Reason = why
+		p.ReasonCode = falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
+		p.Counts = nil
 	}
 	return p
 }
 
 // impossible says what no process can have counted.
 func impossible(p *falconv1.RankPause) string {
-	if p.GetNewest() < -1 || p.GetNewest() >= iterationMost || p.GetBoundary() < -1 || p.GetNewest()-p.GetBoundary() > countMost {
+	if p.GetNewest() < -1 ||
+		p.GetNewest() >= iterationMost ||
+		p.GetBoundary() < -1 ||
+		p.GetNewest()-p.GetBoundary() > countMost {
 		return "its agent names iterations that can't be"
 	}
 	if len(p.GetCounts()) > commsMost {
@@ -71,16 +84,24 @@ func impossible(p *falconv1.RankPause) string {
 }
 
 func plausibleCount(c *falconv1.CommCount) bool {
-	ok := c.GetCalls() < callsMost && c.GetCollectives() <= c.GetCalls() && c.GetPerIteration() <= perIterMost &&
-		c.GetCollectivesPerIteration() <= c.GetPerIteration() && len(c.GetPeers()) <= peersMost
+	ok := c.GetCalls() < callsMost &&
+		c.GetCollectives() <= c.GetCalls() &&
+		c.GetPerIteration() <= perIterMost &&
+		c.GetCollectivesPerIteration() <= c.GetPerIteration() &&
+		len(c.GetPeers()) <= peersMost
 	return ok && !slices.ContainsFunc(c.GetPeers(), func(p *falconv1.PeerCount) bool {
-		return p.GetSends() >= callsMost || p.GetRecvs() >= callsMost || p.GetSendsPerIteration() > perIterMost || p.GetRecvsPerIteration() > perIterMost
+		return p.GetSends() >= callsMost ||
+			p.GetRecvs() >= callsMost ||
+			p.GetSendsPerIteration() > perIterMost ||
+			p.GetRecvsPerIteration() > perIterMost
 	})
 }
 
 func cleanTest(t *falconv1.TestResult) *falconv1.TestResult {
 	t.Reason, t.Bytes, t.Repeats = clean(t.GetReason()), max(t.GetBytes(), 0), max(t.GetRepeats(), 0)
-	t.MedianMs, t.BestMs, t.SetupMs = finite(t.GetMedianMs(), msMost), finite(t.GetBestMs(), msMost), finite(t.GetSetupMs(), msMost)
+	t.MedianMs, t.BestMs, t.SetupMs = finite(t.GetMedianMs(), msMost),
+		finite(t.GetBestMs(), msMost),
+		finite(t.GetSetupMs(), msMost)
 	if len(t.GetForwardId()) != uniqueID || len(t.GetBackwardId()) != uniqueID {
 		t.ForwardId, t.BackwardId = nil, nil
 	}
@@ -104,7 +125,11 @@ func (sv *stateViews) recurrenceViews() []*falconv1.Recurrence {
 			break
 		}
 		v := &falconv1.Recurrence{
-			Device: string(r.Device), Times: int32(r.Times), Jobs: int32(r.Jobs), FirstUnixNs: r.First.UnixNano(), LastUnixNs: r.Last.UnixNano(),
+			Device:      string(r.Device),
+			Times:       int32(r.Times),
+			Jobs:        int32(r.Jobs),
+			FirstUnixNs: r.First.UnixNano(),
+			LastUnixNs:  r.Last.UnixNano(),
 		}
 		if r.Device == "" {
 			v.Link = r.Link.String()
@@ -119,10 +144,16 @@ const nowMost = 256
 
 func protoNow(n validate.Now) *falconv1.ValidationNow {
 	out := &falconv1.ValidationNow{
-		Step: n.Step, Pass: int32(n.Pass), Again: n.Again, Ranks: convert.Ranks(n.Awaited[:min(nowMost, len(n.Awaited))]),
+		Step:  n.Step,
+		Pass:  int32(n.Pass),
+		Again: n.Again,
+		Ranks: convert.Ranks(n.Awaited[:min(nowMost, len(n.Awaited))]),
 	}
 	for _, p := range n.Pairs[:min(nowMost, len(n.Pairs))] {
-		out.Pairs = append(out.Pairs, &falconv1.RankPair{A: int32(p[0]), B: int32(p[1])})
+		out.Pairs = append(out.Pairs, &falconv1.RankPair{
+			A: int32(p[0]),
+			B: int32(p[1]),
+		})
 	}
 	if !n.Held.IsZero() {
 		out.HeldUnixNs = n.Held.UnixNano()

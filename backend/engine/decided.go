@@ -23,9 +23,20 @@ func decisionsFrom(all []*detect.Decision, first int64) []*falconv1.ChangeDecisi
 
 func decisionToProto(d *detect.Decision) *falconv1.ChangeDecision {
 	out := &falconv1.ChangeDecision{
-		By: string(d.By), Kind: string(d.Kind), Rank: int32(d.Rank), Iteration: d.Iteration, DecidedIteration: d.DecidedAt,
-		BeforeMs: d.BeforeMs, AfterMs: d.AfterMs, Points: int32(d.Points), Drift: d.Drift, Opened: d.Opened, Onset: d.Onset,
-		Window: d.Window, Ranks: ranksToProto(d.Ranks), Confirming: d.Confirming,
+		By:               string(d.By),
+		Kind:             string(d.Kind),
+		Rank:             int32(d.Rank),
+		Iteration:        d.Iteration,
+		DecidedIteration: d.DecidedAt,
+		BeforeMs:         d.BeforeMs,
+		AfterMs:          d.AfterMs,
+		Points:           int32(d.Points),
+		Drift:            d.Drift,
+		Opened:           d.Opened,
+		Onset:            d.Onset,
+		Window:           d.Window,
+		Ranks:            ranksToProto(d.Ranks),
+		Confirming:       d.Confirming,
 	}
 	if f := d.Filter; f != nil {
 		out.Filter = filterToProto(f)
@@ -42,14 +53,25 @@ func ranksToProto(all []falcon.Rank) (out []int32) {
 
 func filterToProto(f *detect.FilterState) *falconv1.FilterState {
 	out := &falconv1.FilterState{
-		Probability: f.PRecent, MapRunLength: int32(f.MAP), MapProbability: f.PMAP, Alarm: f.Alarm,
-		CentreMs: f.CentreMs, ScaleMs: f.ScaleMs, From: f.From, Seen: int32(f.Seen),
+		Probability:    f.PRecent,
+		MapRunLength:   int32(f.MAP),
+		MapProbability: f.PMAP,
+		Alarm:          f.Alarm,
+		CentreMs:       f.CentreMs,
+		ScaleMs:        f.ScaleMs,
+		From:           f.From,
+		Seen:           int32(f.Seen),
 	}
 	for _, r := range f.Runs {
-		out.RunLengths, out.Chances = append(out.RunLengths, int32(r.Length)), append(out.Chances, r.P)
+		out.RunLengths = append(out.RunLengths, int32(r.Length))
+		out.Chances = append(out.Chances, r.P)
 	}
 	for _, r := range f.Removed {
-		out.Removed = append(out.Removed, &falconv1.RemovedIteration{Iteration: r.Iteration, Ms: r.Ms, AsMs: r.As})
+		out.Removed = append(out.Removed, &falconv1.RemovedIteration{
+			Iteration: r.Iteration,
+			Ms:        r.Ms,
+			AsMs:      r.As,
+		})
 	}
 	return out
 }

@@ -12,7 +12,8 @@ import (
 // unknown for all, as half a sum would be taken for the whole.
 func (j *job) declare(in *mitigate.Job) {
 	world := in.Layout.World()
-	state, states := make([]float64, world), 0
+	state := make([]float64, world)
+	states := 0
 	for r := range world {
 		p := j.ranks[falcon.Rank(r)]
 		if p == nil || !p.state.GetAlive() {

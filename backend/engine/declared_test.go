@@ -23,13 +23,20 @@ func TestPlannerHearsWhatAdaptersDeclare(t *testing.T) {
 		{StateBytes: 6e6},
 	}
 	want := mitigate.Job{
-		Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, StateMB: []float64{4, 4, 5, 6}, CopyMBs: 700,
-		MicroMin: []int32{2, 1}, MicroMax: []int32{9, 0}, MicroMultiple: []int32{1, 2},
+		Layout:        falcon.Layout{TP: 1, DP: 2, PP: 2},
+		StateMB:       []float64{4, 4, 5, 6},
+		CopyMBs:       700,
+		MicroMin:      []int32{2, 1},
+		MicroMax:      []int32{9, 0},
+		MicroMultiple: []int32{1, 2},
 	}
 	got := func() mitigate.Job {
 		j := newJob()
 		for r, s := range said {
-			s.Rank, s.Pid, s.Alive, s.World = int32(r), int32(10+r), true, 4
+			s.Rank = int32(r)
+			s.Pid = int32(10 + r)
+			s.Alive = true
+			s.World = 4
 			j.setState("n0", s)
 		}
 		in := mitigate.Job{Layout: want.Layout}
@@ -65,7 +72,10 @@ func TestWhoParks(t *testing.T) {
 		e.state.job.Can = falcon.Can{Declared: c.inform, Park: c.inform}
 		for r := range 2 {
 			s := proto.CloneOf(c.state)
-			s.Rank, s.Pid, s.World, s.Alive = int32(r), int32(100+r), 2, true
+			s.Rank = int32(r)
+			s.Pid = int32(100 + r)
+			s.World = 2
+			s.Alive = true
 			e.job.setState(falcon.Node(fmt.Sprint("n", r)), s)
 		}
 		if got := e.cluster.recoveryJob().Parks; got != c.parks {

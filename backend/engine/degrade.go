@@ -32,16 +32,33 @@ type heldRound struct {
 
 // text is the state for people.
 func (w *heldRound) text(now time.Time) string {
-	return fmt.Sprintf("the journal can't be written since %s: nothing is decided or sent; %s", now.Sub(w.since).Round(time.Second), clean(w.err.Error()))
+	return fmt.Sprintf("the journal can't be written since %s: nothing is decided or sent; %s",
+		now.Sub(w.since).Round(time.Second), clean(w.err.Error()))
 }
 
 // holdRound keeps a batch, and answers those who wait for it: what they asked for is
 // in it.
 func (e *Engine) holdRound(now time.Time, r *decidedRound, err error) {
-	e.writer.held = heldRound{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
-	e.log.Error("the journal can't be written; the engine reads and shows, and tries again", slog.Any("err", err), slog.Int("records", len(r.records)))
-	e.writer.publishUnrecorded(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
-	e.batch.settled(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
+	e.writer.held = heldRound{
+		round: r,
+		err:   err,
+		since: now,
+		next:  now.Add(retryFirst),
+		pause: retryFirst,
+	}
+	e.log.Error(
+		"the journal can't be written; the engine reads and shows, and tries again",
+		slog.Any("err", err),
+		slog.Int("records", len(r.records)),
+	)
+	e.writer.publishUnrecorded(now, 3, fmt.Sprintf(
+		"the journal can't be written: nothing is decided or sent until it can; %s",
+		err,
+	))
+	e.batch.settled(fmt.Errorf(
+		"%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w",
+		ErrDisk, err,
+	))
 	e.views.dirty = true
 }
 
@@ -84,7 +101,8 @@ func (e *Engine) retry(now time.Time) error {
 	err := e.writer.persist(w.round.records)
 	if journal.Transient(err) {
 		w.pause = min(2*w.pause, retryMost)
-		w.err, w.next = err, now.Add(w.pause)
+		w.err = err
+		w.next = now.Add(w.pause)
 		return nil
 	}
 	if err != nil {
@@ -103,7 +121,9 @@ func (e *Engine) continueHeld(now time.Time) error {
 	if err := e.carryOut(*w.round); err != nil {
 		return err
 	}
-	e.oplog.append(e.det.Steady().Iteration, "journal", 2, "", "the journal could not be written for %s (%s); %d records waited and are stored now", now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
+	e.oplog.append(e.det.Steady().Iteration, "journal", 2, "",
+		"the journal could not be written for %s (%s); %d records waited and are stored now",
+		now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
 	for range arrivalsMax / batchMax {
 		e.drain()
 	}

@@ -55,7 +55,14 @@ func (d *flaky) count() int {
 
 // broken is a disk's error as the journal names it.
 func broken(errno syscall.Errno) error {
-	return errors.Join(map[syscall.Errno]error{syscall.ENOSPC: journal.ErrFull, syscall.EIO: journal.ErrIO, syscall.EROFS: journal.ErrReadOnly}[errno], errno)
+	return errors.Join(
+		map[syscall.Errno]error{
+			syscall.ENOSPC: journal.ErrFull,
+			syscall.EIO:    journal.ErrIO,
+			syscall.EROFS:  journal.ErrReadOnly,
+		}[errno],
+		errno,
+	)
 }
 
 // The disk fails at every batch of a story in turn, for a minute each: the
@@ -117,10 +124,13 @@ func TestFullDiskIsSaid(t *testing.T) {
 		frozen := &falconv1.Policy{Mode: "approve", Frozen: true, Version: 1}
 		began := time.Now()
 		_, err := b.engine.SetPolicy(ctx, tester, true, frozen) // what finds the disk full
-		if !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "not stored yet") || !strings.Contains(err.Error(), "no space left") {
+		if !errors.Is(err, ErrDisk) ||
+			!strings.Contains(err.Error(), "not stored yet") ||
+			!strings.Contains(err.Error(), "no space left") {
 			t.Errorf("the first decision: %v", err)
 		}
-		if _, err := b.engine.SetPolicy(ctx, tester, true, frozen); !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "nothing can be decided") {
+		if _, err := b.engine.SetPolicy(ctx, tester, true, frozen); !errors.Is(err, ErrDisk) ||
+			!strings.Contains(err.Error(), "nothing can be decided") {
 			t.Errorf("the second: %v", err)
 		}
 		if waited := time.Since(began); waited > time.Second {
@@ -143,7 +153,8 @@ func TestFullDiskIsSaid(t *testing.T) {
 		for range 30 {
 			b.turn()
 		}
-		if s, err := b.engine.Latest(ctx); err != nil || !strings.Contains(s.Reply.GetJob().GetAlarm(), "the journal can't be written") {
+		if s, err := b.engine.Latest(ctx); err != nil ||
+			!strings.Contains(s.Reply.GetJob().GetAlarm(), "the journal can't be written") {
 			t.Errorf("the picture says %q, %v", s.Reply.GetJob().GetAlarm(), err)
 		}
 		spooled := len(b.job.agents[0].spool)
@@ -240,7 +251,11 @@ func fill(t *testing.T, name string) {
 // The journal is compacted all the time, and the engine killed at every point
 // of that: the story ends as without.
 func TestKilledAtEveryPointOfACompaction(t *testing.T) {
-	for _, point := range []string{journal.PointBeforeCompact, journal.PointCompacted, journal.PointReplaced} {
+	for _, point := range []string{
+		journal.PointBeforeCompact,
+		journal.PointCompacted,
+		journal.PointReplaced,
+	} {
 		t.Run(point, func(t *testing.T) {
 			struck := true
 			for nth := 1; struck; nth++ {
@@ -294,8 +309,14 @@ func compactedStory(b *bench, point string, nth int) (struck bool) {
 		b.t.Fatal(err)
 	}
 	b.onceEach()
-	if len(b.job.commits) != 2 || len(v.incidents) != 1 || v.incidents[0].State != falcon.IncidentClosed || len(v.actions) != 1 || v.actions[0].State != falcon.ActionReverted || len(v.orders) != 0 {
-		b.t.Errorf("commits %v, incidents %+v, actions %+v, orders %+v", b.job.commits, v.incidents, v.actions, v.orders)
+	if len(b.job.commits) != 2 ||
+		len(v.incidents) != 1 ||
+		v.incidents[0].State != falcon.IncidentClosed ||
+		len(v.actions) != 1 ||
+		v.actions[0].State != falcon.ActionReverted ||
+		len(v.orders) != 0 {
+		b.t.Errorf("commits %v, incidents %+v, actions %+v, orders %+v",
+			b.job.commits, v.incidents, v.actions, v.orders)
 	}
 	report, err := journal.Verify(b.path)
 	if err != nil || report.From.Seq == 0 || report.Kept < 2 {

@@ -46,9 +46,17 @@ type window uint64
 // addWindow puts a profile window into the outbox. Its life begins when it is sent.
 func (pd *planDelivery) addWindow(now time.Time, id uint64, q detect.ProfileRequest) {
 	pd.outbox.Put(outbox.Item{
-		Class: windowCommand, ID: id, Deadline: now.Add(WindowLife), Life: WindowLife, About: window(q.Window),
+		Class:    windowCommand,
+		ID:       id,
+		Deadline: now.Add(WindowLife),
+		Life:     WindowLife,
+		About:    window(q.Window),
 		Body: func(falcon.Node) *falconv1.Command {
-			return &falconv1.Command{Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{Window: id, Iterations: int32(q.Iterations), Columns: true}}}
+			return &falconv1.Command{Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{
+				Window:     id,
+				Iterations: int32(q.Iterations),
+				Columns:    true,
+			}}}
 		},
 	})
 	pd.outbox.Trim(windowCommand, windowsMax)
@@ -71,7 +79,9 @@ func (pd *planDelivery) wantedBy(now time.Time, n falcon.Node, it *outbox.Item) 
 	case restart.NodeCommand:
 		return !pd.validations.machine.Active() && pd.cluster.restartWants(it.Class)
 	case *order: // nodes without ranks would refuse it
-		return !pd.validations.machine.Active() && slices.Contains(pd.cluster.jobNodes(), n) && it.Sent()
+		return !pd.validations.machine.Active() &&
+			slices.Contains(pd.cluster.jobNodes(), n) &&
+			it.Sent()
 	case window:
 		return !pd.validations.machine.Active() && it.Sent() && !it.Expired(now)
 	}
@@ -106,16 +116,22 @@ func (pd *planDelivery) makeWay(now time.Time, id string) {
 	for _, it := range pd.outbox.Items(windowCommand) {
 		if !it.Sent() || !it.Expired(now) {
 			it.Expire(now)
-			pd.det.Step(now, detect.Profiled{Window: uint64(it.About.(window)), Refused: why})
+			pd.det.Step(now, detect.Profiled{
+				Window:  uint64(it.About.(window)),
+				Refused: why,
+			})
 		}
 	}
-	pd.outbox.Remove(func(it *outbox.Item) bool { return it.Class == windowCommand && !it.Sent() })
+	pd.outbox.Remove(func(it *outbox.Item) bool {
+		return it.Class == windowCommand && !it.Sent()
+	})
 }
 
 // orderDeadline leaves an order its life beyond what holds it back.
 func (pd *planDelivery) orderDeadline(now time.Time, o falcon.Order) time.Time {
 	at := pd.afterHold(now)
-	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && pd.cluster.profiling(now, pd.outbox) {
+	if (&order{orderRecord: orderRecord{Order: o}}).heavy() &&
+		pd.cluster.profiling(now, pd.outbox) {
 		at = at.Add(WindowLife)
 	}
 	return at.Add(OrderLife)
@@ -123,7 +139,8 @@ func (pd *planDelivery) orderDeadline(now time.Time, o falcon.Order) time.Time {
 
 // afterHold is when an order that is made now can go out at the latest.
 func (pd *planDelivery) afterHold(now time.Time) time.Time {
-	if ends := pd.validations.machine.Ends(); pd.validations.machine.Active() && ends.After(now) {
+	ends := pd.validations.machine.Ends()
+	if pd.validations.machine.Active() && ends.After(now) {
 		return ends
 	}
 	return now

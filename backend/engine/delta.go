@@ -29,7 +29,8 @@ const ofJob = "job"
 
 // delta is a record by what it changes.
 type delta struct {
-	Of     string                     `json:"of"` // ofJob, or a recovery's id; the first field, by which it is known
+	// ofJob, or a recovery's id; the first field, by which it is known
+	Of     string                     `json:"of"`
 	Set    map[string]json.RawMessage `json:"set,omitempty"`
 	Gone   []string                   `json:"gone,omitempty"`
 	Lists  map[string]map[int]string  `json:"lists,omitempty"`  // entries by index
@@ -37,7 +38,9 @@ type delta struct {
 	Sum    uint32                     `json:"sum"`              // over the lists as they are to be
 }
 
-func isDelta(body []byte) bool { return bytes.HasPrefix(body, []byte(`{"of":`)) }
+func isDelta(body []byte) bool {
+	return bytes.HasPrefix(body, []byte(`{"of":`))
+}
 
 // fieldsOf are the encoded fields of a struct, but for those that are written
 // as lists.
@@ -133,7 +136,8 @@ func sumOf[T ~string](sum uint32, in []T) uint32 {
 	b := append(make([]byte, 0, most+256), '|')
 	for _, v := range in {
 		if b = append(append(b, v...), 0); len(b) >= most {
-			sum, b = crc32.Update(sum, castagnoli, b), b[:0]
+			sum = crc32.Update(sum, castagnoli, b)
+			b = b[:0]
 		}
 	}
 	return crc32.Update(sum, castagnoli, b)
@@ -213,7 +217,9 @@ func jobDelta(was, is jobRecord) any {
 
 // jobFields are a job's, without what is listed by rank.
 func jobFields(r jobRecord) map[string]json.RawMessage {
-	r.Processes, r.Placement, r.Before = nil, nil, nil
+	r.Processes = nil
+	r.Placement = nil
+	r.Before = nil
 	return fieldsOf(r, "processes", "placement", "placement_before")
 }
 
@@ -228,7 +234,8 @@ func (d *delta) jobAfter(was jobRecord) (is jobRecord, err error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return is, err
 	}
-	if sum := sumOf(sumOf(sumOf(0, is.Processes), is.Placement), is.Before); sum != d.Sum {
+	sum := sumOf(sumOf(sumOf(0, is.Processes), is.Placement), is.Before)
+	if sum != d.Sum {
 		return is, fmt.Errorf("%w: the job's ranks come to another sum", errDelta)
 	}
 	return is, nil
@@ -236,7 +243,9 @@ func (d *delta) jobAfter(was jobRecord) (is jobRecord, err error) {
 
 // foldJob folds a record of the job in.
 func (m *journalState) foldJob(r journal.Record) error {
-	is, err := foldDelta(r.Body, func(d delta) (jobRecord, error) { return d.jobAfter(m.job) })
+	is, err := foldDelta(r.Body, func(d delta) (jobRecord, error) {
+		return d.jobAfter(m.job)
+	})
 	if err == nil {
 		m.setJob(is)
 	}
@@ -267,7 +276,10 @@ func (w *written) recoveryRecord(now time.Time, job jobRecord, is falcon.Recover
 // recoveryDelta is a recovery by what it changes of an earlier state of it, or
 // of a job.
 func recoveryDelta(job jobRecord, was *falcon.Recovery, is falcon.Recovery) delta {
-	d, before, placement, survivors := delta{Of: ofJob}, map[string]json.RawMessage(nil), job.Placement, []falcon.Rank(nil)
+	d := delta{Of: ofJob}
+	before := map[string]json.RawMessage(nil)
+	placement := job.Placement
+	survivors := []falcon.Rank(nil)
 	same := was != nil && was.ID == is.ID
 	if same {
 		d.Of, before, placement, survivors = was.ID, recoveryFields(*was), was.Placement, was.Survivors
@@ -275,9 +287,14 @@ func recoveryDelta(job jobRecord, was *falcon.Recovery, is falcon.Recovery) delt
 	d.change(before, recoveryFields(is))
 	diffList(&d, "placement", placement, is.Placement)
 	switch {
-	case same && slices.Equal(survivors, is.Survivors) && (survivors == nil) == (is.Survivors == nil):
+	case same &&
+		slices.Equal(survivors, is.Survivors) &&
+		(survivors == nil) == (is.Survivors == nil):
 	case len(is.Survivors) == 0:
-		d.Set["survivors"] = map[bool]json.RawMessage{true: json.RawMessage("null"), false: json.RawMessage("[]")}[is.Survivors == nil]
+		d.Set["survivors"] = map[bool]json.RawMessage{
+			true:  json.RawMessage("null"),
+			false: json.RawMessage("[]"),
+		}[is.Survivors == nil]
 	default:
 		d.Ranges = map[string]string{"survivors": rangesText(is.Survivors)}
 	}
@@ -320,7 +337,9 @@ func (d *delta) recovery(m *journalState) (is falcon.Recovery, err error) {
 
 // foldRecovery folds a record of a recovery in.
 func (m *journalState) foldRecovery(r journal.Record) error {
-	is, err := foldDelta(r.Body, func(d delta) (falcon.Recovery, error) { return d.recovery(m) })
+	is, err := foldDelta(r.Body, func(d delta) (falcon.Recovery, error) {
+		return d.recovery(m)
+	})
 	if err == nil {
 		m.setRecovery(is)
 	}

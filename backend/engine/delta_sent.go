@@ -34,8 +34,10 @@ func (m *journalState) sentDelta(v sentRecord) any {
 	}
 	out := sentDelta{Of: ofJob, Sent: v}
 	out.Sent.Nodes, out.Sent.Pids = nil, nil
-	out.Without, out.With = difference(m.jobNodes, v.Nodes), difference(v.Nodes, m.jobNodes)
-	if len(out.Without)+len(out.With) >= len(v.Nodes) || len(v.Nodes) != len(m.jobNodes)-len(out.Without)+len(out.With) {
+	out.Without = difference(m.jobNodes, v.Nodes)
+	out.With = difference(v.Nodes, m.jobNodes)
+	if len(out.Without)+len(out.With) >= len(v.Nodes) ||
+		len(v.Nodes) != len(m.jobNodes)-len(out.Without)+len(out.With) {
 		return v
 	}
 	var same []falcon.Rank

@@ -12,7 +12,9 @@ import (
 	"github.com/failslow/falcon/recovery/epoch"
 )
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
 
 // describe announces the job to the machines once all its ranks are known, and
 // again when something in it has changed. Other processes than before are
@@ -21,7 +23,8 @@ func (e *Engine) describe(now time.Time) {
 	e.job.dirty, e.describer.recheck = false, false
 	switch {
 	case !e.describer.described:
-	case e.cluster.descriptionFrozen() && now.Sub(e.describer.recoveryAt) < tickPeriod: // thousands of ranks report at once
+	case e.cluster.descriptionFrozen() && now.Sub(e.describer.recoveryAt) < tickPeriod:
+		// thousands of ranks report at once
 		e.describer.recheck = true
 	default:
 		e.describer.announceToRecovery(now) // what the adapters say may be new
@@ -40,7 +43,8 @@ func (e *Engine) describe(now time.Time) {
 	if d.Doubt != "" {
 		e.oplog.logf("rank", 2, "", "%s", d.Doubt)
 	}
-	rec, fresh := d.Job, d.Kind == epoch.Begin
+	rec := d.Job
+	fresh := d.Kind == epoch.Begin
 	if fresh {
 		e.job.outlived = 0
 		e.beginEpoch(now, rec)
@@ -61,7 +65,8 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.recoveries.forgetCommands(math.MaxUint64, false)
 	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
-	e.oplog.logf("rank", 0, "", "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
+	e.oplog.logf("rank", 0, "", "job epoch %d: %d ranks, %s",
+		rec.Epoch, rec.Layout.World(), rec.Layout)
 }
 
 // means are what a restart of the job can be carried out with.
@@ -75,14 +80,22 @@ type means struct {
 }
 
 func (m means) equal(o means) bool {
-	return m.launch == o.launch && m.parks == o.parks && slices.Equal(m.spares, o.spares) && slices.Equal(m.barred, o.barred) && slices.Equal(m.onlyCopies, o.onlyCopies)
+	return m.launch == o.launch &&
+		m.parks == o.parks &&
+		slices.Equal(m.spares, o.spares) &&
+		slices.Equal(m.barred, o.barred) &&
+		slices.Equal(m.onlyCopies, o.onlyCopies)
 }
 
 // planMeans are the means for the planner. They are looked at every second: who alone holds a shard
 // is found again only where the placement has changed.
 func (d *jobDescriber) planMeans() means {
-	out, job := d.cluster.launchMeans(), d.cluster.recoveryJob()
-	if k := &d.copiesFor; job.Layout != k.Layout || job.ZeRO != k.ZeRO || !slices.Equal(job.Placement, k.Placement) {
+	out := d.cluster.launchMeans()
+	job := d.cluster.recoveryJob()
+	k := &d.copiesFor
+	if job.Layout != k.Layout ||
+		job.ZeRO != k.ZeRO ||
+		!slices.Equal(job.Placement, k.Placement) {
 		d.copiesFor, d.onlyCopies = job, onlyCopies(job)
 	}
 	out.parks, out.onlyCopies = job.Parks, d.onlyCopies
@@ -92,7 +105,8 @@ func (d *jobDescriber) planMeans() means {
 // launchMeans looks at the agents: a spare is here, can start as many processes as
 // a node of the job holds, and holds none.
 func (c *clusterView) launchMeans() means {
-	held, most := map[falcon.Node]int{}, 0
+	held := map[falcon.Node]int{}
+	most := 0
 	for _, d := range c.state.job.Placement {
 		held[d.Node()]++
 		most = max(most, held[d.Node()])
@@ -102,7 +116,11 @@ func (c *clusterView) launchMeans() means {
 		out.launch = out.launch && c.launchSlots(name) >= n
 	}
 	for _, n := range c.nodes.Nodes() {
-		if held[n.Name] == 0 && most > 0 && c.launchSlots(n.Name) >= most && !c.job.livesOn(n.Name) && !c.state.fences.nodeFenced(n.Name) {
+		if held[n.Name] == 0 &&
+			most > 0 &&
+			c.launchSlots(n.Name) >= most &&
+			!c.job.livesOn(n.Name) &&
+			!c.state.fences.nodeFenced(n.Name) {
 			if why := c.barredSpare(n.Name); why != "" {
 				out.barred = append(out.barred, why)
 				continue

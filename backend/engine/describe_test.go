@@ -14,18 +14,29 @@ func TestAgreedSplitOutlivesOlderReports(t *testing.T) {
 	now := time.Unix(1000, 0)
 	e := bareEngine(newJournalState())
 	for r := range int32(4) {
-		e.job.setState("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4, Tp: 1, Dp: 2, Pp: 2, MicroBatches: 2})
+		e.job.setState("n0", &falconv1.RankState{
+			Rank:         r,
+			Pid:          10 + r,
+			Alive:        true,
+			World:        4,
+			Tp:           1,
+			Dp:           2,
+			Pp:           2,
+			MicroBatches: 2,
+		})
 	}
 	view := e.describer.view()
 	old := view.Candidate()
 	e.state.setJob(old)
 	e.describer.machine.Committed(now.Add(-time.Hour), old) // so it was all the time
-	agreed, want := old, []int32{3, 1}
+	agreed := old
+	want := []int32{3, 1}
 	agreed.MicroBatches = want
 	e.describer.record(now, agreed)
 	e.describe(now.Add(time.Second)) // another report of a rank came
 	if !slices.Equal(e.state.job.MicroBatches, want) || !e.describer.recheck {
-		t.Errorf("micro-batches %v, want %v until the ranks have had time to report; looks again: %v", e.state.job.MicroBatches, want, e.describer.recheck)
+		t.Errorf("micro-batches %v, want %v until the ranks have had time to report; looks again: %v",
+			e.state.job.MicroBatches, want, e.describer.recheck)
 	}
 }
 
@@ -34,7 +45,17 @@ func TestAgreedSplitOutlivesOlderReports(t *testing.T) {
 func TestWhatIsToldAgainIsNoChange(t *testing.T) {
 	j := newJob()
 	state := func(r int32) *falconv1.RankState {
-		return &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4, Tp: 1, Dp: 2, Pp: 2, MicroBatches: 2, Comms: []*falconv1.Comm{{Id: 7}}}
+		return &falconv1.RankState{
+			Rank:         r,
+			Pid:          10 + r,
+			Alive:        true,
+			World:        4,
+			Tp:           1,
+			Dp:           2,
+			Pp:           2,
+			MicroBatches: 2,
+			Comms:        []*falconv1.Comm{{Id: 7}},
+		}
 	}
 	for r := range int32(4) {
 		j.setState("n0", state(r))

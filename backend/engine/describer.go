@@ -44,7 +44,11 @@ type jobDescriber struct {
 
 // view is what is seen of the job now.
 func (d *jobDescriber) view() epoch.View {
-	v := epoch.View{Job: d.state.job, Frozen: d.cluster.descriptionFrozen(), Configured: d.configuredLayout()}
+	v := epoch.View{
+		Job:        d.state.job,
+		Frozen:     d.cluster.descriptionFrozen(),
+		Configured: d.configuredLayout(),
+	}
 	v.Ended = !v.Frozen && d.job.diedUndescribed()
 	if v.Frozen || !d.job.complete() && !v.Ended {
 		return v
@@ -52,9 +56,14 @@ func (d *jobDescriber) view() epoch.View {
 	if v.Configured == (falcon.Layout{}) && d.job.needsInference(v.Job) {
 		v.Inferred, v.Unsure = d.job.inferredLayout()
 	}
-	v.Ranks, v.Unsettled = d.job.ranksView(d.job.world()), len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
+	v.Ranks, v.Unsettled = d.job.ranksView(d.job.world()),
+		len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
 	if r := d.cluster.unadopted(); r != nil {
-		v.Recovered = &epoch.Recovered{Generation: r.Generation, EndedNs: r.EndedNs, Replaced: d.cluster.replacedSince(v.Job.Epoch)}
+		v.Recovered = &epoch.Recovered{
+			Generation: r.Generation,
+			EndedNs:    r.EndedNs,
+			Replaced:   d.cluster.replacedSince(v.Job.Epoch),
+		}
 	}
 	return v
 }
@@ -111,7 +120,8 @@ func (d *jobDescriber) noteSpares(now means) {
 		d.noSpare = ""
 	case len(was) > 0:
 		d.noSpare = falcon.NodesText(was)
-		d.oplog.logf("agent", 2, "", "no spare is left (%s): a node that is lost now can't be replaced", clean(d.noSpare))
+		d.oplog.logf("agent", 2, "", "no spare is left (%s): a node that is lost now can't be replaced",
+			clean(d.noSpare))
 	}
 }
 
@@ -126,11 +136,19 @@ func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 		d.comms, d.choicesAt = d.job.comms(rec.Layout), d.job.choices
 	}
 	d.det.Step(now, detect.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: d.comms,
-		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: d.job.emulated, Outside: d.outside == rec.Epoch,
+		Epoch:        rec.Epoch,
+		Layout:       rec.Layout,
+		Placement:    rec.Placement,
+		Comms:        d.comms,
+		MicroBatches: slices.Clone(rec.MicroBatches),
+		Emulated:     d.job.emulated,
+		Outside:      d.outside == rec.Epoch,
 	})
 	if keep > 0 {
-		d.det.Step(now, detect.Restored{Baseline: keep, NextID: d.state.NextIncident})
+		d.det.Step(now, detect.Restored{
+			Baseline: keep,
+			NextID:   d.state.NextIncident,
+		})
 	}
 }
 
@@ -144,10 +162,21 @@ func (d *jobDescriber) announceToPlanner(now time.Time) {
 	rec := d.state.job
 	d.noteSpares(d.planMeans())
 	in := mitigate.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Unknown: cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)), MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
-		Placement: slices.Clone(rec.Placement), Spares: d.means.spares, Barred: d.means.barred, CanLaunch: d.means.launch, Can: rec.Can,
-		Parks: d.means.parks, OnlyCopies: d.means.onlyCopies, RecoveryMs: d.rec.PredictMs(),
-		Recovered: rec.Rejoined != 0, Generation: d.cluster.newestGeneration(),
+		Epoch:        rec.Epoch,
+		Layout:       rec.Layout,
+		Unknown:      cmp.Or(rec.Doubt(), d.job.contradiction(rec.Layout)),
+		MicroBatches: slices.Clone(rec.MicroBatches),
+		GPUs:         len(rec.Placement),
+		Placement:    slices.Clone(rec.Placement),
+		Spares:       d.means.spares,
+		Barred:       d.means.barred,
+		CanLaunch:    d.means.launch,
+		Can:          rec.Can,
+		Parks:        d.means.parks,
+		OnlyCopies:   d.means.onlyCopies,
+		RecoveryMs:   d.rec.PredictMs(),
+		Recovered:    rec.Rejoined != 0,
+		Generation:   d.cluster.newestGeneration(),
 	}
 	d.job.declare(&in)
 	d.plan.Step(now, in)
@@ -186,7 +215,8 @@ func (d *jobDescriber) announceToRecovery(now time.Time) {
 	d.recoveryAt = now
 	in := d.cluster.recoveryJob()
 	in.Unbegun = in.Epoch == d.unbegun
-	fresh := in.Epoch != d.recoveryKnows.Epoch || !slices.Equal(in.Placement, d.recoveryKnows.Placement)
+	fresh := in.Epoch != d.recoveryKnows.Epoch ||
+		!slices.Equal(in.Placement, d.recoveryKnows.Placement)
 	if !fresh && sameRecoveryJob(in, d.recoveryKnows) {
 		return
 	}
@@ -218,9 +248,17 @@ func (d *jobDescriber) announceProcess(now time.Time, p *process) {
 	}
 	s, leaving := p.state, d.leaving()
 	d.rec.Step(now, recovery.Process{
-		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
-		Normal: falconv1.ExitedWell(s.GetExit()) || leaving, Finished: falconv1.ExitedWell(s.GetExit()) && !leaving, Exit: clean(s.GetExit()), Park: d.parkFrom(s.GetPark()),
-		Rejoined: min(s.GetRejoinedGeneration(), d.cluster.newestGeneration()), Ending: endingOf(s),
+		Rank:       p.rank,
+		Node:       p.node,
+		Pid:        int(s.GetPid()),
+		Generation: s.GetGeneration(),
+		Alive:      s.GetAlive(),
+		Normal:     falconv1.ExitedWell(s.GetExit()) || leaving,
+		Finished:   falconv1.ExitedWell(s.GetExit()) && !leaving,
+		Exit:       clean(s.GetExit()),
+		Park:       d.parkFrom(s.GetPark()),
+		Rejoined:   min(s.GetRejoinedGeneration(), d.cluster.newestGeneration()),
+		Ending:     endingOf(s),
 	})
 }
 
@@ -241,16 +279,22 @@ func endingOf(s *falconv1.RankState) falcon.Ending {
 // record of both. It says false for one that does not fit the job.
 func (d *jobDescriber) place(now time.Time, id uint64, iteration int64, perm []falcon.Rank) bool {
 	rec := d.state.job
-	if len(perm) != len(rec.Processes) || len(perm) != len(rec.Placement) || id <= rec.PlacementOrder {
+	if len(perm) != len(rec.Processes) ||
+		len(perm) != len(rec.Placement) ||
+		id <= rec.PlacementOrder {
 		return false
 	}
-	rec.Before, rec.PlacedIteration, rec.PlacementOrder = rec.Placement, iteration, id
-	rec.Processes, rec.Placement = moved(rec.Processes, perm), moved(rec.Placement, perm)
+	rec.Before = rec.Placement
+	rec.PlacedIteration = iteration
+	rec.PlacementOrder = id
+	rec.Processes = moved(rec.Processes, perm)
+	rec.Placement = moved(rec.Placement, perm)
 	d.job.applyPlacement(perm, id)
 	d.detectorLater = true // the detector gets the action first
 	d.record(now, rec)
 	d.batch.addRecords(d.followSpeeds(now, perm)...)
-	d.announceToRecovery(now) // one in progress follows it in the same write: after a start neither is known alone
+	// one in progress follows it in the same write: after a start neither is known alone
+	d.announceToRecovery(now)
 	return true
 }
 

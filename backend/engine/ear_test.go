@@ -29,7 +29,9 @@ type heeds struct {
 	in []recovery.Input
 }
 
-func (h *heeds) Step(_ time.Time, in recovery.Input) { h.in = append(h.in, in) }
+func (h *heeds) Step(_ time.Time, in recovery.Input) {
+	h.in = append(h.in, in)
+}
 
 // listener is an engine whose recovery machine only records.
 func listener(t *testing.T) (*Engine, *heeds) {
@@ -40,7 +42,11 @@ func listener(t *testing.T) (*Engine, *heeds) {
 	}
 	t.Cleanup(func() { _ = j.Close() })
 	h := &heeds{}
-	e, err := New(Config{Journal: j, Recoverer: h, Now: func() time.Time { return t0 }})
+	e, err := New(Config{
+		Journal:   j,
+		Recoverer: h,
+		Now:       func() time.Time { return t0 },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +84,15 @@ func (e *Engine) lines(t *testing.T) string {
 }
 
 func goodbye() *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}}}
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}},
+	}
 }
 
 func beatAt(at time.Time) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: at.UnixNano()}}}
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: at.UnixNano()}},
+	}
 }
 
 // How a stream ended is distinguished, and only a goodbye is no warning.
@@ -96,9 +106,23 @@ func TestEndsOfStreams(t *testing.T) {
 		line    string
 	}{
 		{"goodbye", true, io.EOF, 0, recovery.Goodbye, "0 the agent of node n0 stopped in order"},
-		{"reset", false, status.Error(codes.Unavailable, "connection reset"), time.Second, recovery.Reset, "2 the agent of node n0 is gone"},
+		{
+			"reset",
+			false,
+			status.Error(codes.Unavailable, "connection reset"),
+			time.Second,
+			recovery.Reset,
+			"2 the agent of node n0 is gone",
+		},
 		{"end of stream", false, io.EOF, time.Second, recovery.Reset, "2 the agent of node n0 is gone"},
-		{"silent before", false, io.EOF, 5 * time.Second, recovery.TimedOut, "2 the agent of node n0 is gone"},
+		{
+			"silent before",
+			false,
+			io.EOF,
+			5 * time.Second,
+			recovery.TimedOut,
+			"2 the agent of node n0 is gone",
+		},
 		{"ended here", false, fleet.ErrSlow, 0, recovery.Closed, "2 the agent of node n0 is gone"},
 	}
 	for _, c := range cases {
@@ -135,7 +159,8 @@ func TestGoodbyeEndsWithItsStream(t *testing.T) {
 		s.End(errors.New("broken"))
 		e.handleArrival(arrival{session: s, what: arriveDetach}, t0)
 	}
-	if last := h.in[len(h.in)-1].(recovery.Node); last.How == recovery.Goodbye {
+	last := h.in[len(h.in)-1].(recovery.Node)
+	if last.How == recovery.Goodbye {
 		t.Error("the second stream ended without a goodbye and is reported as one")
 	}
 }
@@ -153,7 +178,15 @@ func TestEngineKnowsThatItIsLate(t *testing.T) {
 	}
 	at := t0.Add(3 * time.Second)
 	for range 10 {
-		e.handleArrival(arrival{session: s, what: arriveFrame, frame: beatAt(t0), at: at.Add(-600 * time.Millisecond)}, at)
+		e.handleArrival(
+			arrival{
+				session: s,
+				what:    arriveFrame,
+				frame:   beatAt(t0),
+				at:      at.Add(-600 * time.Millisecond),
+			},
+			at,
+		)
 	}
 	if n := count[recovery.Late](h); n != 1 {
 		t.Errorf("ten late frames of one moment are reported %d times", n)
@@ -173,7 +206,15 @@ func TestSkewIsMeasured(t *testing.T) {
 		s := fleet.NewSession(context.Background(), hello("n0").GetHello())
 		e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
 		say := func(skew, travels time.Duration) {
-			e.handleArrival(arrival{session: s, what: arriveFrame, frame: beatAt(t0.Add(skew)), at: t0.Add(travels)}, t0.Add(travels))
+			e.handleArrival(
+				arrival{
+					session: s,
+					what:    arriveFrame,
+					frame:   beatAt(t0.Add(skew)),
+					at:      t0.Add(travels),
+				},
+				t0.Add(travels),
+			)
 		}
 		for range 3 { // beats that were held on their way are no skew
 			say(0, 3*time.Second)
@@ -192,7 +233,8 @@ func TestSkewIsMeasured(t *testing.T) {
 			say(0, 0)
 		}
 		text := e.lines(t)
-		if strings.Count(text, "1 the clock of node n0 is 600.0 s") != 1 || strings.Count(text, "agrees with the console's again") != 1 {
+		if strings.Count(text, "1 the clock of node n0 is 600.0 s") != 1 ||
+			strings.Count(text, "agrees with the console's again") != 1 {
 			t.Errorf("the lines are:\n%s", text)
 		}
 		if got := e.views.nodeViews(t0)[0].GetSkewMs(); got != 0 {
@@ -209,9 +251,19 @@ func TestBeatsSayWhatRanksWaitFor(t *testing.T) {
 	j := newFakeJob(t)
 	e.handleArrival(arrival{session: s, what: arriveFrame, frame: j.rankState("n0", 1)}, t0)
 	for _, ms := range []float64{2500, -1, 1e300} {
-		f := &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{Ranks: []*falconv1.RankBeat{
-			{Rank: 1, Pid: j.pidOf("n0", 1), Iteration: 3, StepTag: 3, Calls: 77, WaitingMs: ms, WaitingKnown: true},
-		}}}}
+		f := &falconv1.AgentFrame{
+			Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{Ranks: []*falconv1.RankBeat{
+				{
+					Rank:         1,
+					Pid:          j.pidOf("n0", 1),
+					Iteration:    3,
+					StepTag:      3,
+					Calls:        77,
+					WaitingMs:    ms,
+					WaitingKnown: true,
+				},
+			}}},
+		}
 		e.handleArrival(arrival{session: s, what: arriveFrame, frame: f}, t0)
 	}
 	var got []float64
@@ -326,7 +378,12 @@ func TestFinishedJobStaysFinished(t *testing.T) {
 				if list := b.recoveries(); len(list) > 0 {
 					t.Fatalf("a finished job is recovered: %+v", list)
 				}
-				_, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Verb: "fence", Node: "n1", Rank: -1, Reason: "test"})
+				_, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{
+					Verb:   "fence",
+					Node:   "n1",
+					Rank:   -1,
+					Reason: "test",
+				})
 				if err == nil || !strings.Contains(err.Error(), "the job has finished") {
 					t.Errorf("a demand for a finished job: %v", err)
 				}
@@ -366,7 +423,10 @@ func TestAllAgentsRestartInARecovery(t *testing.T) {
 					}
 					b.playTurns(300)
 					list := b.recoveries()
-					if len(list) != 1 || list[0].State != falcon.RecoveryResumed || len(list[0].Fenced) > 0 || list[0].Whole {
+					if len(list) != 1 ||
+						list[0].State != falcon.RecoveryResumed ||
+						len(list[0].Fenced) > 0 ||
+						list[0].Whole {
 						t.Errorf("recoveries %+v", list)
 					}
 					b.onceEach()

@@ -13,21 +13,31 @@ import (
 // while something is at work that starts processes again.
 func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 	switch {
-	case s.cluster.recovering() != nil || s.cluster.unadopted() != nil || s.state.restart.Active():
+	case s.cluster.recovering() != nil ||
+		s.cluster.unadopted() != nil ||
+		s.state.restart.Active():
 		return nil
 	case len(s.job.ranks) == 0 && s.cluster.finishedBefore():
-		return &falconv1.JobEnd{How: string(statements.Finished), Ranks: int32(len(s.state.job.Placement))}
+		return &falconv1.JobEnd{
+			How:   string(statements.Finished),
+			Ranks: int32(len(s.state.job.Placement)),
+		}
 	case !s.job.ended() || s.job.someUntold(now):
 		return nil
 	}
-	out := &falconv1.JobEnd{Ranks: int32(len(s.job.ranks)), AtUnixNs: s.job.lastEnd().UnixNano()}
+	out := &falconv1.JobEnd{
+		Ranks:    int32(len(s.job.ranks)),
+		AtUnixNs: s.job.lastEnd().UnixNano(),
+	}
 	switch r := s.endedByRecovery(); {
 	case r != nil:
 		out.How, out.By, out.Why = string(statements.Ended), r.ID, fmt.Sprintf("%s: %s", r.State, r.Reason)
 	case s.state.restart.ToldToLeave(s.state.job.Epoch):
-		out.How, out.Why = string(statements.Ended), "its processes were told to write a checkpoint and leave, and nothing was started again"
+		out.How = string(statements.Ended)
+		out.Why = "its processes were told to write a checkpoint and leave, and nothing was started again"
 	case s.job.wasDismissed():
-		out.How, out.Why = string(statements.Ended), "its processes were told to end while they waited for a recovery, of which this engine knows nothing more"
+		out.How = string(statements.Ended)
+		out.Why = "its processes were told to end while they waited for a recovery, of which this engine knows nothing more"
 	case s.job.finishedWell():
 		out.How = string(statements.Finished)
 	default:
@@ -52,7 +62,9 @@ func (s *jobStatus) endedByRecovery() *falcon.Recovery {
 // someUntold reports whether of a process that has just ended it is not known how.
 func (j *job) someUntold(now time.Time) bool {
 	for _, p := range j.ranks {
-		if !p.state.GetAlive() && p.state.GetExit() == "" && now.Sub(p.endedAt) < exitWait {
+		if !p.state.GetAlive() &&
+			p.state.GetExit() == "" &&
+			now.Sub(p.endedAt) < exitWait {
 			return true
 		}
 	}
@@ -91,13 +103,16 @@ func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 	}
 	how := statements.Failed
 	if first == nil && untold != nil {
-		first, how = untold, statements.Gone
+		first = untold
+		how = statements.Gone
 	}
 	if first == nil {
-		out.How, out.Why = string(statements.Stopped), fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
+		out.How, out.Why = string(statements.Stopped),
+			fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
 		return
 	}
-	why := fmt.Sprintf("rank %d on %s %s", first.rank, first.node, orElse(clean(first.state.GetExit()), "ended, nobody knows how"))
+	why := fmt.Sprintf("rank %d on %s %s",
+		first.rank, first.node, orElse(clean(first.state.GetExit()), "ended, nobody knows how"))
 	if words := endingOf(first.state).Words(); words != "" {
 		why += ": " + words
 	}
@@ -106,7 +121,9 @@ func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 
 // earlier is the process of two that ended first, the lower rank of equals.
 func earlier(a, b *process) *process {
-	if a == nil || b.endedAt.Before(a.endedAt) || b.endedAt.Equal(a.endedAt) && b.rank < a.rank {
+	if a == nil ||
+		b.endedAt.Before(a.endedAt) ||
+		b.endedAt.Equal(a.endedAt) && b.rank < a.rank {
 		return b
 	}
 	return a

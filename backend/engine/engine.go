@@ -37,12 +37,15 @@ var (
 
 // Bounds of the loop.
 const (
-	arrivalsMax  = 4096                 // frames that wait for the engine; agents feel the rest
-	requestsMax  = 256                  // console calls that wait
-	batchMax     = 512                  // arrivals taken into one batch
-	batchFor     = 5 * time.Millisecond // how long further arrivals are taken into it: profiles come by the thousand
-	compareAside = 1000                 // ranks from which a window's profiles are compared aside: some 10 ms of the loop
-	settleMax    = 32                   // rounds of Ready in one turn of the loop; more is a defect of a machine
+	arrivalsMax = 4096 // frames that wait for the engine; agents feel the rest
+	requestsMax = 256  // console calls that wait
+	batchMax    = 512  // arrivals taken into one batch
+	// how long further arrivals are taken into it: profiles come by the thousand
+	batchFor = 5 * time.Millisecond
+	// ranks from which a window's profiles are compared aside: some 10 ms of the loop
+	compareAside = 1000
+	// rounds of Ready in one turn of the loop; more is a defect of a machine
+	settleMax    = 32
 	tickPeriod   = 100 * time.Millisecond
 	earlySamples = 1 << 16 // kept while the job is not yet described
 	reserveBlock = 1024    // command ids promised in one record
@@ -191,13 +194,27 @@ type shared struct {
 
 func newShared(cfg Config, mem *journalState) *shared {
 	s := &shared{
-		cfg: cfg, log: cfg.Log, state: mem, job: newJob(), nodes: fleet.NewRegistry(),
-		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem),
+		cfg:    cfg,
+		log:    cfg.Log,
+		state:  mem,
+		job:    newJob(),
+		nodes:  fleet.NewRegistry(),
+		det:    cfg.Detector,
+		plan:   cfg.Planner,
+		rec:    cfg.Recoverer,
+		batch:  newBatch(mem),
 		outbox: &outbox.Box{},
 	}
 	s.learner = &learner{shared: s}
 	s.orders = newOrderBook(s.outbox, mem.orders, mem.lostOrders)
-	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}, left: leftovers{}}
+	s.cluster = &clusterView{
+		cfg:      &s.cfg,
+		state:    mem,
+		job:      s.job,
+		nodes:    s.nodes,
+		attached: map[falcon.Node]time.Time{},
+		left:     leftovers{},
+	}
 	s.oplog = newOperatorLog(&s.cfg, s.det, s.batch)
 	s.job.remember(mem.job)
 	return s
@@ -206,7 +223,8 @@ func newShared(cfg Config, mem *journalState) *shared {
 func assemble(cfg Config, mem *journalState) *Engine {
 	s := newShared(cfg, mem)
 	e := &Engine{
-		shared: s, id: cmp.Or(cfg.ID, newID()),
+		shared:   s,
+		id:       cmp.Or(cfg.ID, newID()),
 		arrivals: make(chan arrival, arrivalsMax),
 		requests: make(chan func(), requestsMax),
 		done:     make(chan struct{}),
@@ -226,16 +244,42 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.kernel = newKernelNotes(s)
 	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
-		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
+		shared: s,
+		machine: validate.New(cfg.Validation.machine(), func() uint64 {
+			return s.batch.commandID(cfg.Now())
+		}),
 	}
-	e.arbiter = &arbiter{shared: s, validations: e.validations, describer: e.describer, status: e.status, intake: e.intake}
+	e.arbiter = &arbiter{
+		shared:      s,
+		validations: e.validations,
+		describer:   e.describer,
+		status:      e.status,
+		intake:      e.intake,
+	}
 	e.hangs = newHangWatch(s, e.arbiter, e.status)
 	e.writer = &journalWriter{shared: s, arbiter: e.arbiter, hub: e.hub}
-	e.measured = &measurements{shared: s, readings: e.readings, silicon: newSiliconWatch(s)}
+	e.measured = &measurements{
+		shared:   s,
+		readings: e.readings,
+		silicon:  newSiliconWatch(s),
+	}
 	e.views = &stateViews{
-		shared: s, id: e.id, status: e.status, intake: e.intake, readings: e.readings, describer: e.describer,
-		validations: e.validations, links: e.links, hangs: e.hangs, kernel: e.kernel, silicon: e.measured.silicon, paces: e.paces, waits: &e.writer.held, dirty: true,
-		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
+		shared:      s,
+		id:          e.id,
+		status:      e.status,
+		intake:      e.intake,
+		readings:    e.readings,
+		describer:   e.describer,
+		validations: e.validations,
+		links:       e.links,
+		hangs:       e.hangs,
+		kernel:      e.kernel,
+		silicon:     e.measured.silicon,
+		paces:       e.paces,
+		waits:       &e.writer.held,
+		dirty:       true,
+		// a console must not take a new engine's snapshot for an old one's
+		version: uint64(cfg.Now().UnixMilli()),
 	}
 	e.assembleDrivers()
 	e.validations.obstacle, e.validations.released = e.arbiter.testObstacle, e.delivery.resume
@@ -250,18 +294,40 @@ func assemble(cfg Config, mem *journalState) *Engine {
 func (e *Engine) assembleDrivers() {
 	e.decisions = &actionDecisions{shared: e.shared}
 	e.fencer = &nodeFencer{shared: e.shared}
-	e.demands = &recoveryDemands{shared: e.shared, status: e.status, describer: e.describer}
+	e.demands = &recoveryDemands{
+		shared:    e.shared,
+		status:    e.status,
+		describer: e.describer,
+	}
 	e.policies = &policyKeeper{shared: e.shared}
 	e.restart = &restartDriver{
-		shared: e.shared, describer: e.describer, views: e.views, beginEpoch: e.beginEpoch,
-		machine: restart.New(e.cfg.Restart, e.state.restart, func() uint64 { return e.batch.commandID(e.cfg.Now()) }),
+		shared:     e.shared,
+		describer:  e.describer,
+		views:      e.views,
+		beginEpoch: e.beginEpoch,
+		machine: restart.New(e.cfg.Restart, e.state.restart, func() uint64 {
+			return e.batch.commandID(e.cfg.Now())
+		}),
 	}
 	e.delivery = &planDelivery{
-		shared: e.shared, arbiter: e.arbiter, describer: e.describer, validations: e.validations, views: e.views, left: e.restart.processesLeave,
+		shared:      e.shared,
+		arbiter:     e.arbiter,
+		describer:   e.describer,
+		validations: e.validations,
+		views:       e.views,
+		left:        e.restart.processesLeave,
 	}
 	e.recoveries = &recoveryDriver{
-		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart, hangs: e.hangs,
-		rejoinAcks: map[falcon.Rank]rejoinAck{}, loggedOnce: map[string]bool{}, back: comebacks{}, tables: newTableBook(),
+		shared:     e.shared,
+		arbiter:    e.arbiter,
+		intake:     e.intake,
+		links:      e.links,
+		restart:    e.restart,
+		hangs:      e.hangs,
+		rejoinAcks: map[falcon.Rank]rejoinAck{},
+		loggedOnce: map[string]bool{},
+		back:       comebacks{},
+		tables:     newTableBook(),
 	}
 	e.views.rejoinAcks = e.recoveries.rejoinAcks
 }
@@ -298,13 +364,24 @@ func (e *Engine) restoreMachines(now time.Time) {
 	if len(e.state.job.Placement) > 0 {
 		e.describer.announce(now, e.state.job)
 	}
-	if open := e.state.unfinished(); len(open) > 0 || e.state.baseline.Ms > 0 || e.state.NextIncident > 1 {
-		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.state.baseline.Ms, NextID: e.state.NextIncident})
+	open := e.state.unfinished()
+	if len(open) > 0 || e.state.baseline.Ms > 0 || e.state.NextIncident > 1 {
+		e.det.Step(now, detect.Restored{
+			Incidents: open,
+			Baseline:  e.state.baseline.Ms,
+			NextID:    e.state.NextIncident,
+		})
 	}
-	e.plan.Step(now, mitigate.SetPolicy{Policy: e.state.policy.Policy}) // first: nothing below may act against it
-	if len(e.state.actions) > 0 || e.state.NextOrder > 1 || len(e.state.impacts) > 0 {
+	// first: nothing below may act against it
+	e.plan.Step(now, mitigate.SetPolicy{Policy: e.state.policy.Policy})
+	if len(e.state.actions) > 0 ||
+		e.state.NextOrder > 1 ||
+		len(e.state.impacts) > 0 {
 		e.plan.Step(now, mitigate.Restored{
-			Actions: e.state.actions, NextOrder: e.state.NextOrder, OverheadsMs: e.state.overheads, Impacts: e.state.impactList(),
+			Actions:     e.state.actions,
+			NextOrder:   e.state.NextOrder,
+			OverheadsMs: e.state.overheads,
+			Impacts:     e.state.impactList(),
 		})
 	}
 	for _, v := range e.state.incidents {
@@ -325,10 +402,16 @@ func (e *Engine) restoreMachines(now time.Time) {
 // restoreActed gives the detector what the planner's actions did to the job: it
 // may have been lost between the journal and the detector.
 func (e *Engine) restoreActed(now time.Time, a falcon.Action) {
-	if v, known := e.state.incident(a.Incident); !known || v.State == falcon.IncidentClosed {
+	v, known := e.state.incident(a.Incident)
+	if !known || v.State == falcon.IncidentClosed {
 		return
 	}
-	acted := detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches}
+	acted := detect.Acted{
+		Incident:     a.Incident,
+		Rung:         a.Rung,
+		Iteration:    a.AppliedIteration,
+		MicroBatches: a.MicroBatches,
+	}
 	if a.Rung == falcon.RungS3 || a.Rung == falcon.RungS4 {
 		acted.Placement = slices.Clone(e.state.job.Placement) // the newest: older ones are superseded
 	}
@@ -336,7 +419,9 @@ func (e *Engine) restoreActed(now time.Time, a falcon.Action) {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 		e.det.Step(now, acted)
 	case falcon.ActionReverted:
-		acted.Iteration, acted.Reverted, acted.MicroBatches = a.RevertedIteration, true, e.state.job.MicroBatches
+		acted.Iteration = a.RevertedIteration
+		acted.Reverted = true
+		acted.MicroBatches = e.state.job.MicroBatches
 		e.det.Step(now, acted)
 	}
 }
@@ -424,7 +509,9 @@ func (e *Engine) onTick(now time.Time) {
 
 // readInLoop runs f in the loop and waits until what it led to is durable. It is for
 // what reads: it is answered also while nothing can be made durable.
-func (e *Engine) readInLoop(ctx context.Context, f func()) error { return e.inTurn(ctx, f, false) }
+func (e *Engine) readInLoop(ctx context.Context, f func()) error {
+	return e.inTurn(ctx, f, false)
+}
 
 // decideInLoop is readInLoop for what decides: it is refused while the journal can't
 // be written, and otherwise returns f's own refusal.
@@ -469,5 +556,8 @@ func (c Config) threshold() float64 {
 
 // window is w of P(r ≤ w), iterations.
 func (c Config) window() int32 {
-	return int32(min(orElse(c.Detect.Tracker.Filter.Window, detect.DefaultConfig().Tracker.Filter.Window), 1<<20))
+	return int32(min(
+		orElse(c.Detect.Tracker.Filter.Window, detect.DefaultConfig().Tracker.Filter.Window),
+		1<<20,
+	))
 }

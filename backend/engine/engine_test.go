@@ -21,7 +21,11 @@ func approveIfProposed(b *bench) bool {
 		return false
 	}
 	_, err := b.engine.Decide(context.Background(), tester, &falconv1.DecideRequest{
-		Incident: a.GetIncident(), Action: a.GetId(), PlanHash: a.GetPlanHash(), Approve: true, Reason: "go",
+		Incident: a.GetIncident(),
+		Action:   a.GetId(),
+		PlanHash: a.GetPlanHash(),
+		Approve:  true,
+		Reason:   "go",
 	})
 	return err == nil
 }
@@ -38,11 +42,15 @@ func TestTheWholeLoop(t *testing.T) {
 			}
 		}
 		r := b.incidents()
-		if len(r.GetIncidents()) != 1 || r.GetIncidents()[0].GetState() != string(falcon.IncidentClosed) {
+		if len(r.GetIncidents()) != 1 ||
+			r.GetIncidents()[0].GetState() != string(falcon.IncidentClosed) {
 			t.Fatalf("incidents %v", r.GetIncidents())
 		}
 		a := b.action()
-		if a.GetState() != string(falcon.ActionReverted) || a.GetDecidedBy() != "tester" || a.GetAppliedIteration() <= slowFrom || a.GetMeasuredMs() >= 192 {
+		if a.GetState() != string(falcon.ActionReverted) ||
+			a.GetDecidedBy() != "tester" ||
+			a.GetAppliedIteration() <= slowFrom ||
+			a.GetMeasuredMs() >= 192 {
 			t.Errorf("action %v", a)
 		}
 		if !slices.Equal(b.job.micro, []int32{8, 8, 8, 8}) || len(b.job.commits) != 2 {
@@ -63,10 +71,16 @@ func TestTheWholeLoop(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec := b.records()
-		if len(rec[kindDecision]) != 1 || len(rec[kindOrder]) != 2 || len(rec[kindOutcome]) != 2 {
-			t.Errorf("records: %d decisions, %d orders, %d outcomes (kinds %v)", len(rec[kindDecision]), len(rec[kindOrder]), len(rec[kindOutcome]), kinds(rec))
+		if len(rec[kindDecision]) != 1 ||
+			len(rec[kindOrder]) != 2 ||
+			len(rec[kindOutcome]) != 2 {
+			t.Errorf("records: %d decisions, %d orders, %d outcomes (kinds %v)",
+				len(rec[kindDecision]), len(rec[kindOrder]), len(rec[kindOutcome]), kinds(rec))
 		}
-		if body := string(rec[kindDecision][0].Body); !strings.Contains(body, `"by":"tester"`) || !strings.Contains(body, a.GetPlanHash()) || !strings.Contains(body, `"from":"test"`) {
+		body := string(rec[kindDecision][0].Body)
+		if !strings.Contains(body, `"by":"tester"`) ||
+			!strings.Contains(body, a.GetPlanHash()) ||
+			!strings.Contains(body, `"from":"test"`) {
 			t.Errorf("decision record %s", body)
 		}
 		var lines []string
@@ -75,7 +89,10 @@ func TestTheWholeLoop(t *testing.T) {
 				lines = append(lines, string(x.Body))
 			}
 		}
-		if len(lines) != 1 || !strings.Contains(lines[0], `"actor":"tester"`) || !strings.Contains(lines[0], `"from":"test","verb":"approve","about":"`+a.GetId()) || !strings.Contains(lines[0], a.GetPlanHash()) {
+		if len(lines) != 1 ||
+			!strings.Contains(lines[0], `"actor":"tester"`) ||
+			!strings.Contains(lines[0], `"from":"test","verb":"approve","about":"`+a.GetId()) ||
+			!strings.Contains(lines[0], a.GetPlanHash()) {
 			t.Errorf("audit lines %v", lines)
 		}
 	})
@@ -89,7 +106,8 @@ func TestOrderReachesAnAgentThatComesBack(t *testing.T) {
 		approved := false
 		for b.job.iteration < 60 && !approved {
 			b.turn()
-			if a := b.action(); a != nil && a.GetState() == string(falcon.ActionProposed) {
+			a := b.action()
+			if a != nil && a.GetState() == string(falcon.ActionProposed) {
 				b.job.agents[1].stream.cancel()
 				b.job.agents[1].stream = nil
 				approved = approveIfProposed(b)
@@ -129,7 +147,8 @@ func TestOrderThatNobodyTakes(t *testing.T) {
 		}
 		time.Sleep(OrderLife + vote.Wait + time.Second)
 		synctest.Wait()
-		if a := b.action(); a.GetState() != string(falcon.ActionFailed) || !strings.Contains(a.GetReason(), "deadline") {
+		if a := b.action(); a.GetState() != string(falcon.ActionFailed) ||
+			!strings.Contains(a.GetReason(), "deadline") {
 			t.Errorf("action %v", a)
 		}
 		for _, a := range b.job.agents {
@@ -163,7 +182,8 @@ func TestRestartedJobIsANewEpoch(t *testing.T) {
 		if err != nil || s.Reply.GetJob().GetEpoch() != 2 {
 			t.Fatalf("job %v, %v", s.Reply.GetJob(), err)
 		}
-		if a := b.action(); a.GetState() != string(falcon.ActionFailed) || !strings.Contains(a.GetReason(), "epoch") {
+		if a := b.action(); a.GetState() != string(falcon.ActionFailed) ||
+			!strings.Contains(a.GetReason(), "epoch") {
 			t.Errorf("action %v", a)
 		}
 		if err := b.halt(); err != nil {
@@ -190,25 +210,53 @@ func TestDecisionsOnStaleOrDecidedPlans(t *testing.T) {
 			want error
 			say  string
 		}{
-			"other plan":       {&falconv1.DecideRequest{Incident: "INC-0001", Action: a.GetId(), PlanHash: "beef"}, ErrStale, a.GetPlanHash()},
-			"no plan":          {&falconv1.DecideRequest{Action: a.GetId()}, ErrStale, a.GetPlanHash()},
-			"other job epoch":  {&falconv1.DecideRequest{Incident: "INC-0001", JobEpoch: 9}, ErrStale, "epoch 1 now"},
-			"unknown incident": {&falconv1.DecideRequest{Incident: "INC-0007\x1b[31m"}, ErrNotFound, `"INC-0007[31m"`},
-			"unknown action":   {&falconv1.DecideRequest{Action: "x"}, ErrNotFound, "no action"},
+			"other plan": {
+				&falconv1.DecideRequest{Incident: "INC-0001", Action: a.GetId(), PlanHash: "beef"},
+				ErrStale,
+				a.GetPlanHash(),
+			},
+			"no plan": {&falconv1.DecideRequest{Action: a.GetId()}, ErrStale, a.GetPlanHash()},
+			"other job epoch": {
+				&falconv1.DecideRequest{Incident: "INC-0001", JobEpoch: 9},
+				ErrStale,
+				"epoch 1 now",
+			},
+			"unknown incident": {
+				&falconv1.DecideRequest{Incident: "INC-0007\x1b[31m"},
+				ErrNotFound,
+				`"INC-0007[31m"`,
+			},
+			"unknown action": {&falconv1.DecideRequest{Action: "x"}, ErrNotFound, "no action"},
 		} {
-			if err := ask(c.q); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
+			err := ask(c.q)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
 				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.say)
 			}
 		}
-		veto := &falconv1.DecideRequest{Incident: "INC-0001", Action: a.GetId(), PlanHash: a.GetPlanHash(), JobEpoch: 1, Reason: "not now"}
+		veto := &falconv1.DecideRequest{
+			Incident: "INC-0001",
+			Action:   a.GetId(),
+			PlanHash: a.GetPlanHash(),
+			JobEpoch: 1,
+			Reason:   "not now",
+		}
 		if err := ask(veto); err != nil {
 			t.Fatalf("veto: %v", err)
 		}
-		second := &falconv1.DecideRequest{Incident: "INC-0001", Action: a.GetId(), PlanHash: a.GetPlanHash(), Approve: true}
-		if err := ask(second); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "vetoed by tester") {
+		second := &falconv1.DecideRequest{
+			Incident: "INC-0001",
+			Action:   a.GetId(),
+			PlanHash: a.GetPlanHash(),
+			Approve:  true,
+		}
+		if err := ask(second); !errors.Is(err, ErrStale) ||
+			!strings.Contains(err.Error(), "vetoed by tester") {
 			t.Errorf("second decision: %v", err)
 		}
-		if err := ask(&falconv1.DecideRequest{Incident: "INC-0001", Approve: true}); !errors.Is(err, ErrStale) {
+		if err := ask(&falconv1.DecideRequest{
+			Incident: "INC-0001",
+			Approve:  true,
+		}); !errors.Is(err, ErrStale) {
 			t.Errorf("decision without a proposal: %v", err)
 		}
 		for range 20 {
@@ -235,13 +283,21 @@ func TestPolicyIsVersionedGuardedAndKept(t *testing.T) {
 			_, err := b.engine.SetPolicy(ctx, tester, loosen, p)
 			return err
 		}
-		if err := set(true, &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 7}); !errors.Is(err, ErrStale) {
+		if err := set(true, &falconv1.Policy{
+			Mode:    "auto",
+			Cap:     "S2",
+			Version: 7,
+		}); !errors.Is(err, ErrStale) {
 			t.Errorf("stale version: %v", err)
 		}
 		if err := set(true, &falconv1.Policy{Mode: "wild", Version: 1}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("unknown mode: %v", err)
 		}
-		if err := set(false, &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1}); !errors.Is(err, ErrDenied) {
+		if err := set(false, &falconv1.Policy{
+			Mode:    "auto",
+			Cap:     "S2",
+			Version: 1,
+		}); !errors.Is(err, ErrDenied) {
 			t.Errorf("operator loosens: %v", err)
 		}
 		if err := set(false, &falconv1.Policy{Mode: "approve", Frozen: true, Version: 1}); err != nil {
@@ -250,7 +306,12 @@ func TestPolicyIsVersionedGuardedAndKept(t *testing.T) {
 		if err := set(false, &falconv1.Policy{Mode: "approve", Version: 2}); !errors.Is(err, ErrDenied) {
 			t.Errorf("operator unfreezes: %v", err)
 		}
-		if err := set(true, &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 2, Owner: "ops\x07"}); err != nil {
+		if err := set(true, &falconv1.Policy{
+			Mode:    "auto",
+			Cap:     "S2",
+			Version: 2,
+			Owner:   "ops\x07",
+		}); err != nil {
 			t.Errorf("approver loosens: %v", err)
 		}
 		if err := b.halt(); err != nil {
@@ -261,7 +322,11 @@ func TestPolicyIsVersionedGuardedAndKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := s.Reply.GetPolicy(); p.GetMode() != "auto" || p.GetCap() != "S2" || p.GetVersion() != 3 || p.GetOwner() != "ops" || p.GetFrozen() {
+		if p := s.Reply.GetPolicy(); p.GetMode() != "auto" ||
+			p.GetCap() != "S2" ||
+			p.GetVersion() != 3 ||
+			p.GetOwner() != "ops" ||
+			p.GetFrozen() {
 			t.Errorf("policy after a restart: %v", p)
 		}
 		if err := b.halt(); err != nil {
@@ -292,7 +357,8 @@ func TestStalledWatcherIsToldToResync(t *testing.T) {
 			t.Fatalf("after the overflow: resync %v, %v", resync, err)
 		}
 		b.engine.hub.publish(&falconv1.EventLine{Seq: 5000})
-		if line, _, err = w.Next(context.Background()); err != nil || line.GetSeq() != 5000 {
+		line, _, err = w.Next(context.Background())
+		if err != nil || line.GetSeq() != 5000 {
 			t.Fatalf("after the resync: %v, %v", line, err)
 		}
 		late, err := b.engine.Watch(99999)
@@ -328,35 +394,61 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := s.Reply.GetJob()
-		if j.GetState() != "slow" || j.GetDp() != 4 || j.GetWorld() != 4 || !j.GetExact() || len(s.Ranks.Views()) != 4 || len(s.Reply.GetNodes()) != 2 {
+		if j.GetState() != "slow" ||
+			j.GetDp() != 4 ||
+			j.GetWorld() != 4 ||
+			!j.GetExact() ||
+			len(s.Ranks.Views()) != 4 ||
+			len(s.Reply.GetNodes()) != 2 {
 			t.Errorf("snapshot %v", s.Reply)
 		}
-		if s.Worst != slowRank || s.Ranks.Views()[slowRank].GetHealth() != falconv1.RankHealth_RANK_HEALTH_CULPRIT {
+		if s.Worst != slowRank ||
+			s.Ranks.Views()[slowRank].GetHealth() != falconv1.RankHealth_RANK_HEALTH_CULPRIT {
 			t.Errorf("worst rank %d, views %v", s.Worst, s.Ranks.Views())
 		}
 		c, err := b.engine.Series(ctx, slowRank, 8, 5)
-		if err != nil || len(c.GetMs()) != 8 || len(c.GetPosterior()) != 40 || c.GetFirstIteration() != 17 {
+		if err != nil ||
+			len(c.GetMs()) != 8 ||
+			len(c.GetPosterior()) != 40 ||
+			c.GetFirstIteration() != 17 {
 			t.Errorf("series %v, %v", c, err)
 		}
 		if c, err = b.engine.Series(ctx, 99, 8, 5); err != nil || c != nil {
 			t.Errorf("series of no rank: %v, %v", c, err)
 		}
 		newest, err := RecentOf(ctx, b.engine, 1000)
-		if err != nil || newest.GetColumns() != RecentMax || newest.GetLastIteration() != j.GetIteration() || len(newest.GetMs()) != 4*RecentMax || newest.GetPids()[3] != b.job.pid+3 {
+		if err != nil ||
+			newest.GetColumns() != RecentMax ||
+			newest.GetLastIteration() != j.GetIteration() ||
+			len(newest.GetMs()) != 4*RecentMax ||
+			newest.GetPids()[3] != b.job.pid+3 {
 			t.Errorf("recent %v, %v", newest, err)
 		}
 		own := newest.GetMs()[3*RecentMax:]
-		if from := RecentMax - int(newest.GetLastIteration()) - 1; own[from-1] != 0 || own[from+1] == 0 || own[RecentMax-1] == 0 {
+		from := RecentMax - int(newest.GetLastIteration()) - 1
+		if own[from-1] != 0 || own[from+1] == 0 || own[RecentMax-1] == 0 {
 			t.Errorf("%d iterations of rank 3 are shown as %v", newest.GetLastIteration()+1, own)
 		}
-		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 3, Pid: b.job.pid + 3, Exit: "exited normally"}}})
+		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
+			Rank: 3,
+			Pid:  b.job.pid + 3,
+			Exit: "exited normally",
+		}}})
 		b.turn()
-		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "slow" {
+		s, err = b.engine.Latest(ctx)
+		if err != nil || s.Reply.GetJob().GetState() != "slow" {
 			t.Errorf("a rank that ended well: %v, %v", s.Reply.GetJob(), err)
 		}
-		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 1, Pid: b.job.pid + 1, Exit: "signal: killed"}}})
+		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
+			Rank: 1,
+			Pid:  b.job.pid + 1,
+			Exit: "signal: killed",
+		}}})
 		b.turn()
-		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "lost" || s.Ranks.Views()[1].GetHealth() != falconv1.RankHealth_RANK_HEALTH_LOST {
+		s, err = b.engine.Latest(ctx)
+		if err != nil ||
+			s.Reply.GetJob().GetState() != "lost" ||
+			s.Ranks.Views()[1].GetHealth() != falconv1.RankHealth_RANK_HEALTH_LOST {
 			t.Errorf("after a death: %v %v, %v", s.Reply.GetJob(), s.Ranks.Views()[1], err)
 		}
 		if err := b.halt(); err != nil {
@@ -372,17 +464,26 @@ func TestStepUpWithoutAProposal(t *testing.T) {
 		b.plan.OverheadsMs = map[falcon.Rung]float64{falcon.RungS2: 1e9} // never proposed by itself
 		b.start()
 		ctx := context.Background()
-		step := &falconv1.DecideRequest{Incident: "INC-0001", Rung: "S2", Approve: true}
+		step := &falconv1.DecideRequest{
+			Incident: "INC-0001",
+			Rung:     "S2",
+			Approve:  true,
+		}
 		for b.job.iteration < 5 {
 			b.turn()
 		}
 		if _, err := b.engine.Decide(ctx, tester, step); !errors.Is(err, ErrNotFound) {
 			t.Errorf("before the incident: %v", err)
 		}
-		for len(b.incidents().GetIncidents()) == 0 || b.incidents().GetIncidents()[0].GetState() != string(falcon.IncidentLocated) {
+		for len(b.incidents().GetIncidents()) == 0 ||
+			b.incidents().GetIncidents()[0].GetState() != string(falcon.IncidentLocated) {
 			b.turn()
 		}
-		if _, err := b.engine.Decide(ctx, tester, &falconv1.DecideRequest{Incident: "INC-0001", Rung: "S3", Approve: true}); !errors.Is(err, ErrStale) {
+		if _, err := b.engine.Decide(ctx, tester, &falconv1.DecideRequest{
+			Incident: "INC-0001",
+			Rung:     "S3",
+			Approve:  true,
+		}); !errors.Is(err, ErrStale) {
 			t.Errorf("a rung that can't be taken: %v", err)
 		}
 		a, err := b.engine.Decide(ctx, tester, step)
@@ -398,7 +499,8 @@ func TestStepUpWithoutAProposal(t *testing.T) {
 		if err := b.halt(); err != nil {
 			t.Fatal(err)
 		}
-		if rec := b.records()[kindDecision]; len(rec) != 1 || !strings.Contains(string(rec[0].Body), a.GetPlanHash()) {
+		rec := b.records()[kindDecision]
+		if len(rec) != 1 || !strings.Contains(string(rec[0].Body), a.GetPlanHash()) {
 			t.Errorf("decision records %v", rec)
 		}
 	})
@@ -421,7 +523,8 @@ func TestAwayAgentLostNodeAndStolenRank(t *testing.T) {
 			}
 			return s
 		}
-		if v := view(); v.Ranks.Devices()[0] != "n0.g0" || v.Reply.GetJob().GetEpoch() != 1 {
+		v := view()
+		if v.Ranks.Devices()[0] != "n0.g0" || v.Reply.GetJob().GetEpoch() != 1 {
 			t.Errorf("a stolen rank: %v", v.Ranks.Views()[0])
 		}
 		b.job.agents[1].stream.cancel()
@@ -429,7 +532,8 @@ func TestAwayAgentLostNodeAndStolenRank(t *testing.T) {
 		for range 70 {
 			b.turn()
 		}
-		if j := view().Reply.GetJob(); !strings.Contains(j.GetAlarm(), "node n1 is gone") || j.GetState() == "lost" {
+		if j := view().Reply.GetJob(); !strings.Contains(j.GetAlarm(), "node n1 is gone") ||
+			j.GetState() == "lost" {
 			t.Errorf("with one agent away: %v", j)
 		}
 		b.job.agents[0].stream.cancel()

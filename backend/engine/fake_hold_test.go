@@ -54,7 +54,8 @@ func (a *fakeAgent) validates(c *falconv1.Command, j *fakeJob) bool {
 }
 
 func (a *fakeAgent) reply(c *falconv1.Command, r *falconv1.CommandResult) {
-	r.Epoch, r.Id = c.GetEpoch(), c.GetId()
+	r.Epoch = c.GetEpoch()
+	r.Id = c.GetId()
 	a.answers[cmdKey{c.GetEpoch(), c.GetId()}] = r
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: r}})
 }
@@ -62,7 +63,12 @@ func (a *fakeAgent) reply(c *falconv1.Command, r *falconv1.CommandResult) {
 func (a *fakeAgent) pauses(state falconv1.PauseState) []*falconv1.RankPause {
 	var out []*falconv1.RankPause
 	for _, r := range a.ranks {
-		out = append(out, &falconv1.RankPause{Rank: r, State: state, HeldMs: a.hold.heldMs, QuietMs: 12})
+		out = append(out, &falconv1.RankPause{
+			Rank:    r,
+			State:   state,
+			HeldMs:  a.hold.heldMs,
+			QuietMs: 12,
+		})
 	}
 	return out
 }
@@ -70,10 +76,18 @@ func (a *fakeAgent) pauses(state falconv1.PauseState) []*falconv1.RankPause {
 func (a *fakeAgent) survey(c *falconv1.Command, j *fakeJob) {
 	res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	for _, p := range a.pauses(falconv1.PauseState_PAUSE_STATE_RUNNING) {
-		p.Newest, p.Boundary, p.Exact, p.IterationMs = j.iteration, j.iteration, true, healthyMs
+		p.Newest = j.iteration
+		p.Boundary = j.iteration
+		p.Exact = true
+		p.IterationMs = healthyMs
 		p.Counts = []*falconv1.CommCount{{
-			Comm: 77, Calls: uint64(j.iteration), PerIteration: 1, Steady: true, CollectivesPerIteration: 1,
-			Collectives: uint64(j.iteration), Whole: true,
+			Comm:                    77,
+			Calls:                   uint64(j.iteration),
+			PerIteration:            1,
+			Steady:                  true,
+			CollectivesPerIteration: 1,
+			Collectives:             uint64(j.iteration),
+			Whole:                   true,
 		}}
 		if a.hold.survey != nil {
 			a.hold.survey(p)
@@ -86,13 +100,17 @@ func (a *fakeAgent) survey(c *falconv1.Command, j *fakeJob) {
 func (a *fakeAgent) armHold(c *falconv1.Command, j *fakeJob) {
 	cuts := c.GetPause().GetCuts()
 	for _, cut := range cuts {
-		if cut.GetIteration() != cuts[0].GetIteration() || cut.GetLimits()[0].GetCalls() != uint64(cut.GetIteration()) {
+		if cut.GetIteration() != cuts[0].GetIteration() ||
+			cut.GetLimits()[0].GetCalls() != uint64(cut.GetIteration()) {
 			a.t.Errorf("cut %v is not at the start of its iteration", cut)
 		}
 	}
 	if a.hold.late > 0 || cuts[0].GetIteration() < j.iteration {
 		a.hold.late--
-		res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: "the cut was missed"}
+		res := &falconv1.CommandResult{
+			Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			Detail: "the cut was missed",
+		}
 		for _, p := range a.pauses(falconv1.PauseState_PAUSE_STATE_REFUSED)[:1] {
 			p.ReasonCode = falconv1.PauseReason_PAUSE_REASON_MISSED
 			if a.hold.code != 0 {
@@ -104,14 +122,21 @@ func (a *fakeAgent) armHold(c *falconv1.Command, j *fakeJob) {
 		return
 	}
 	a.hold.arm, a.hold.pause, a.hold.quiet, a.hold.heldMs = c, c.GetPause().GetPause(), false, 0
-	a.reply(c, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_ARMED)})
+	a.reply(c, &falconv1.CommandResult{
+		Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED,
+		Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_ARMED),
+	})
 }
 
 func (a *fakeAgent) resume(c *falconv1.Command) {
 	a.hold.letGo++
-	if arm := a.hold.arm; arm != nil && a.hold.pause == c.GetPause().GetPause() {
+	arm := a.hold.arm
+	if arm != nil && a.hold.pause == c.GetPause().GetPause() {
 		a.hold.arm = nil
-		a.reply(arm, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_RELEASED)})
+		a.reply(arm, &falconv1.CommandResult{
+			Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+			Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_RELEASED),
+		})
 	}
 	a.reply(c, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE})
 }
@@ -121,14 +146,19 @@ func (j *fakeJob) held() bool {
 	held := false
 	for _, a := range j.agents {
 		arm := a.hold.arm
-		if arm == nil || a.hold.stuck || j.iteration < arm.GetPause().GetCuts()[0].GetIteration() {
+		if arm == nil ||
+			a.hold.stuck ||
+			j.iteration < arm.GetPause().GetCuts()[0].GetIteration() {
 			continue
 		}
 		held = true
 		a.hold.heldMs += healthyMs
 		if !a.hold.quiet {
 			a.hold.quiet = true
-			a.reply(arm, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_QUIET)})
+			a.reply(arm, &falconv1.CommandResult{
+				Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED,
+				Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_QUIET),
+			})
 		}
 	}
 	return held
@@ -138,7 +168,10 @@ func (j *fakeJob) held() bool {
 func (a *fakeAgent) expire() {
 	if arm := a.hold.arm; arm != nil {
 		a.hold.arm = nil
-		a.reply(arm, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_EXPIRED)})
+		a.reply(arm, &falconv1.CommandResult{
+			Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+			Pauses: a.pauses(falconv1.PauseState_PAUSE_STATE_EXPIRED),
+		})
 	}
 }
 
@@ -152,17 +185,27 @@ func (a *fakeAgent) test(c *falconv1.Command) {
 		if t.GetKind() == a.hold.silent {
 			return
 		}
-		out := &falconv1.TestResult{Test: c.GetTest().GetTest(), Rank: t.GetRank(), Kind: t.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_DONE, MedianMs: 2}
+		out := &falconv1.TestResult{
+			Test:     c.GetTest().GetTest(),
+			Rank:     t.GetRank(),
+			Kind:     t.GetKind(),
+			Status:   falconv1.TestStatus_TEST_STATUS_DONE,
+			MedianMs: 2,
+		}
 		if x := a.hold.slow[t.GetRank()]; x > 0 {
 			out.MedianMs *= x
 		}
 		switch {
 		case a.hold.arm == nil || !a.hold.quiet:
-			out.Status, out.Reason = falconv1.TestStatus_TEST_STATUS_REFUSED, "the job is not held"
+			out.Status = falconv1.TestStatus_TEST_STATUS_REFUSED
+			out.Reason = "the job is not held"
 		case t.GetKind() == falconv1.TestKind_TEST_KIND_ID:
-			out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, uniqueID), bytes.Repeat([]byte{2}, uniqueID)
-		case t.GetKind() == falconv1.TestKind_TEST_KIND_LINK && (len(t.GetForwardId()) != uniqueID || t.GetForwardId()[0] != 1):
-			out.Status, out.Reason = falconv1.TestStatus_TEST_STATUS_FAILED, "no ids"
+			out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, uniqueID),
+				bytes.Repeat([]byte{2}, uniqueID)
+		case t.GetKind() == falconv1.TestKind_TEST_KIND_LINK &&
+			(len(t.GetForwardId()) != uniqueID || t.GetForwardId()[0] != 1):
+			out.Status = falconv1.TestStatus_TEST_STATUS_FAILED
+			out.Reason = "no ids"
 		}
 		res.Tests = append(res.Tests, out)
 	}

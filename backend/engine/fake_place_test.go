@@ -16,7 +16,8 @@ type fakePlace struct {
 	pids     map[int32]int32 // by rank, once they are not those that the job began with
 	refuse   string          // launches, with this reason
 	started  int             // launches carried out
-	mute     bool            // acknowledgements of placements and checkpoints get lost; what ranks say themselves does not
+	// acknowledgements of placements and checkpoints get lost; what ranks say themselves does not
+	mute bool
 }
 
 // fakeHistory is what really happened, to be compared with what the engine
@@ -54,14 +55,19 @@ func (j *fakeJob) pidOf(node string, r int32) int32 {
 
 // holders are the agents whose nodes hold ranks.
 func (j *fakeJob) holders() []*fakeAgent {
-	return slices.DeleteFunc(slices.Clone(j.agents), func(a *fakeAgent) bool { return len(a.ranks) == 0 })
+	return slices.DeleteFunc(slices.Clone(j.agents), func(a *fakeAgent) bool {
+		return len(a.ranks) == 0
+	})
 }
 
 // spare adds a node without ranks; all nodes can start processes then.
 func (j *fakeJob) spare() {
 	a := *j.agents[0]
-	a.node, a.ranks = fmt.Sprint("n", len(j.agents)), nil
-	a.answers, a.executed, a.mailbox = map[cmdKey]*falconv1.CommandResult{}, map[cmdKey]int{}, map[uint64]*falconv1.OrderCommand{}
+	a.node = fmt.Sprint("n", len(j.agents))
+	a.ranks = nil
+	a.answers = map[cmdKey]*falconv1.CommandResult{}
+	a.executed = map[cmdKey]int{}
+	a.mailbox = map[uint64]*falconv1.OrderCommand{}
 	j.agents = append(j.agents, &a)
 	for _, a := range j.agents {
 		a.place.launches = 2
@@ -86,14 +92,16 @@ func (j *fakeJob) votes(id uint64) bool {
 func (j *fakeJob) swap(id uint64, blocks []int32) {
 	olds := map[*fakeAgent][]int32{}
 	if j.kept.status == 0 {
-		j.kept.order, j.kept.from = id, j.iteration
+		j.kept.order = id
+		j.kept.from = j.iteration
 	}
 	for _, a := range j.holders() {
 		olds[a] = a.ranks
 		if j.kept.status != 0 {
 			continue
 		}
-		now, pids := []int32{}, map[int32]int32{}
+		now := []int32{}
+		pids := map[int32]int32{}
 		for _, r := range a.ranks {
 			to := blocks[r/2]*2 + r%2
 			now = append(now, to)
@@ -117,11 +125,20 @@ func (a *fakeAgent) swapped(id uint64, iteration int64, olds []int32, status int
 		if res.GetStatus() != falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED || a.place.mute {
 			continue
 		}
-		done := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+		done := &falconv1.CommandResult{
+			Epoch:  k.epoch,
+			Id:     k.id,
+			Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+		}
 		for i, r := range olds {
 			done.Ranks = append(done.Ranks, &falconv1.RankAck{
-				Rank: r, NowRank: a.ranks[i], Order: id, Iteration: iteration, Status: status,
-				StepMs: []float64{1, 2, 3, float64(r)}, MovedBytes: 1e6,
+				Rank:       r,
+				NowRank:    a.ranks[i],
+				Order:      id,
+				Iteration:  iteration,
+				Status:     status,
+				StepMs:     []float64{1, 2, 3, float64(r)},
+				MovedBytes: 1e6,
 			})
 		}
 		a.answers[k] = done
@@ -130,7 +147,13 @@ func (a *fakeAgent) swapped(id uint64, iteration int64, olds []int32, status int
 }
 
 func (a *fakeAgent) ack(r int32, order uint64, iteration int64) *falconv1.RankAck {
-	return &falconv1.RankAck{Rank: r, NowRank: r, Order: order, Iteration: iteration, ResumeIteration: iteration}
+	return &falconv1.RankAck{
+		Rank:            r,
+		NowRank:         r,
+		Order:           order,
+		Iteration:       iteration,
+		ResumeIteration: iteration,
+	}
 }
 
 // checkpoint has the ranks acknowledge, and end.
@@ -147,7 +170,11 @@ func (j *fakeJob) checkpoint(id uint64) {
 				continue
 			}
 			s.GetRank().Alive, s.GetRank().Exit = false, falconv1.ExitedNormally
-			s.GetRank().Committed = &falconv1.Commitment{Order: id, Iteration: j.iteration, ResumeIteration: j.iteration}
+			s.GetRank().Committed = &falconv1.Commitment{
+				Order:           id,
+				Iteration:       j.iteration,
+				ResumeIteration: j.iteration,
+			}
 			a.send(s)
 		}
 		a.ranks = nil
@@ -159,12 +186,17 @@ func (j *fakeJob) checkpoint(id uint64) {
 func (a *fakeAgent) launch(c *falconv1.Command, j *fakeJob) {
 	l := c.GetLaunch()
 	if a.place.refuse != "" {
-		a.reply(c, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: a.place.refuse})
+		a.reply(c, &falconv1.CommandResult{
+			Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			Detail: a.place.refuse,
+		})
 		return
 	}
 	a.place.started++
 	a.place.pids = map[int32]int32{}
-	j.kept.generation, j.kept.order, j.kept.from = l.GetGeneration(), 0, 0
+	j.kept.generation = l.GetGeneration()
+	j.kept.order = 0
+	j.kept.from = 0
 	if l.GetWorld() != j.world() { // a trainer deals the batch as the machine does
 		j.micro = falcon.Deal(8*fakeRanks, int(l.GetWorld()), 1)
 	}
@@ -173,7 +205,10 @@ func (a *fakeAgent) launch(c *falconv1.Command, j *fakeJob) {
 		a.ranks = append(a.ranks, r.GetRank())
 		a.place.pids[r.GetRank()] = int32(1000*l.GetGeneration()) + r.GetRank()
 		a.send(j.rankState(a.node, r.GetRank()))
-		done.Ranks = append(done.Ranks, &falconv1.RankAck{Rank: r.GetRank(), NowRank: r.GetRank()})
+		done.Ranks = append(done.Ranks, &falconv1.RankAck{
+			Rank:    r.GetRank(),
+			NowRank: r.GetRank(),
+		})
 	}
 	a.reply(c, done)
 	running := 0
@@ -202,7 +237,14 @@ type fakePlanner struct {
 
 // again is the planner of an engine that is started again.
 func (p *fakePlanner) again() *fakePlanner {
-	return &fakePlanner{kind: p.kind, at: p.at, blocks: p.blocks, to: p.to, fence: p.fence, next: 1}
+	return &fakePlanner{
+		kind:   p.kind,
+		at:     p.at,
+		blocks: p.blocks,
+		to:     p.to,
+		fence:  p.fence,
+		next:   1,
+	}
 }
 
 func (p *fakePlanner) Step(_ time.Time, in mitigate.Input) {
@@ -241,7 +283,9 @@ func (p *fakePlanner) Step(_ time.Time, in mitigate.Input) {
 	}
 }
 
-func (p *fakePlanner) on(s falcon.ActionState) bool { return p.action != nil && p.action.State == s }
+func (p *fakePlanner) on(s falcon.ActionState) bool {
+	return p.action != nil && p.action.State == s
+}
 
 func (p *fakePlanner) turn(s falcon.ActionState, why string) {
 	p.action.State, p.action.Reason = s, why
@@ -254,16 +298,31 @@ func (p *fakePlanner) propose(in mitigate.Iteration) {
 	}
 	if p.fence != nil {
 		p.action = &falcon.Action{
-			ID: p.fence.Action, Incident: p.fence.Incident, Rung: falcon.RungS4, Execution: falcon.Execution{Phase: falcon.PhaseFencing},
-			Decision: falcon.Decision{DecidedBy: byPolicy}, Plan: falcon.Plan{PlanHash: "p1", Variant: falcon.VariantFence},
+			ID:        p.fence.Action,
+			Incident:  p.fence.Incident,
+			Rung:      falcon.RungS4,
+			Execution: falcon.Execution{Phase: falcon.PhaseFencing},
+			Decision:  falcon.Decision{DecidedBy: byPolicy},
+			Plan:      falcon.Plan{PlanHash: "p1", Variant: falcon.VariantFence},
 		}
 		p.ready.Fences = append(p.ready.Fences, *p.fence)
 		p.turn(falcon.ActionDispatched, "")
 		return
 	}
-	p.action = &falcon.Action{ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, Execution: falcon.Execution{OrderID: p.next}, Decision: falcon.Decision{DecidedBy: byPolicy}, Plan: falcon.Plan{PlanHash: "p1"}}
+	p.action = &falcon.Action{
+		ID:        "INC-0001/S3/1",
+		Incident:  "INC-0001",
+		Rung:      falcon.RungS3,
+		Execution: falcon.Execution{OrderID: p.next},
+		Decision:  falcon.Decision{DecidedBy: byPolicy},
+		Plan:      falcon.Plan{PlanHash: "p1"},
+	}
 	p.ready.Orders = append(p.ready.Orders, falcon.Order{
-		Epoch: p.job.Epoch, ID: p.next, Kind: p.kind, Blocks: p.blocks, Leave: p.kind == falcon.OrderCheckpoint,
+		Epoch:  p.job.Epoch,
+		ID:     p.next,
+		Kind:   p.kind,
+		Blocks: p.blocks,
+		Leave:  p.kind == falcon.OrderCheckpoint,
 	})
 	p.next++
 	p.turn(falcon.ActionDispatched, "")
@@ -271,15 +330,23 @@ func (p *fakePlanner) propose(in mitigate.Iteration) {
 
 func (p *fakePlanner) committed(in mitigate.Committed) {
 	switch {
-	case p.action == nil || in.Order != p.action.OrderID || p.on(falcon.ActionApplied):
+	case p.action == nil ||
+		in.Order != p.action.OrderID ||
+		p.on(falcon.ActionApplied):
 	case in.Status != 0:
 		p.turn(falcon.ActionFailed, "rolled back")
 	case p.kind == falcon.OrderCheckpoint:
 		p.turn(falcon.ActionDispatched, "leaving")
 	default:
-		p.action.AppliedIteration, p.action.Swap = in.Iteration, in.Swap
+		p.action.AppliedIteration = in.Iteration
+		p.action.Swap = in.Swap
 		p.turn(falcon.ActionApplied, "")
-		p.ready.Acted = append(p.ready.Acted, mitigate.Acted{Incident: "INC-0001", Rung: falcon.RungS3, Iteration: in.Iteration, Placement: swapped(p.job.Placement)})
+		p.ready.Acted = append(p.ready.Acted, mitigate.Acted{
+			Incident:  "INC-0001",
+			Rung:      falcon.RungS3,
+			Iteration: in.Iteration,
+			Placement: swapped(p.job.Placement),
+		})
 	}
 }
 
@@ -303,7 +370,9 @@ func (p *fakePlanner) fenced(in mitigate.Fenced) {
 	if p.action == nil {
 		return
 	}
-	p.action.Phase, p.action.Recovery, p.action.Resume = "", in.Recovery, in.Resume
+	p.action.Phase = ""
+	p.action.Recovery = in.Recovery
+	p.action.Resume = in.Resume
 	if in.Failed != "" {
 		p.turn(falcon.ActionFailed, in.Failed)
 		return
@@ -312,16 +381,30 @@ func (p *fakePlanner) fenced(in mitigate.Fenced) {
 	p.turn(falcon.ActionKept, "")
 }
 
-func (p *fakePlanner) Tick(time.Time)                       {}
-func (p *fakePlanner) Ready() mitigate.Ready                { return p.ready }
-func (p *fakePlanner) Advance()                             { p.ready = mitigate.Ready{} }
-func (p *fakePlanner) Policy() falcon.Policy                { return p.policy }
+func (p *fakePlanner) Tick(time.Time) {}
+func (p *fakePlanner) Ready() mitigate.Ready {
+	return p.ready
+}
+func (p *fakePlanner) Advance() {
+	p.ready = mitigate.Ready{}
+}
+func (p *fakePlanner) Policy() falcon.Policy {
+	return p.policy
+}
 func (p *fakePlanner) Check(mitigate.Decision) error        { return nil }
 func (p *fakePlanner) OverheadsMs() map[falcon.Rung]float64 { return nil }
 
-func (p *fakePlanner) Ladder(string) (falcon.Ladder, bool) { return falcon.Ladder{}, false }
+func (p *fakePlanner) Ladder(string) (falcon.Ladder, bool) {
+	return falcon.Ladder{}, false
+}
 
 // allCan is an adapter that can do everything.
 func allCan() *falconv1.Capabilities {
-	return &falconv1.Capabilities{Park: true, Split: true, Place: true, Checkpoint: true, Versions: 1}
+	return &falconv1.Capabilities{
+		Park:       true,
+		Split:      true,
+		Place:      true,
+		Checkpoint: true,
+		Versions:   1,
+	}
 }

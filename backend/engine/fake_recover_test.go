@@ -15,17 +15,31 @@ import (
 // asleep is a recovery machine that sees nothing, for the tests of other parts.
 type asleep struct{}
 
-func (asleep) Step(time.Time, recovery.Input)                        {}
-func (asleep) Tick(time.Time)                                        {}
-func (asleep) Ready() recovery.Ready                                 { return recovery.Ready{} }
-func (asleep) Advance()                                              {}
-func (asleep) Check(recovery.Decision) error                         { return recovery.ErrUnknown }
-func (asleep) CheckDemand(recovery.Demand) error                     { return recovery.ErrDemand }
-func (asleep) PredictMs() float64                                    { return 0 }
-func (asleep) OnlyPaused(time.Time, falcon.Node, time.Duration) bool { return false }
-func (asleep) Hears(time.Time) bool                                  { return true }
+func (asleep) Step(time.Time, recovery.Input) {}
+func (asleep) Tick(time.Time)                 {}
+func (asleep) Ready() recovery.Ready {
+	return recovery.Ready{}
+}
+func (asleep) Advance() {}
+func (asleep) Check(recovery.Decision) error {
+	return recovery.ErrUnknown
+}
+func (asleep) CheckDemand(recovery.Demand) error {
+	return recovery.ErrDemand
+}
+func (asleep) PredictMs() float64 {
+	return 0
+}
+func (asleep) OnlyPaused(time.Time, falcon.Node, time.Duration) bool {
+	return false
+}
+func (asleep) Hears(time.Time) bool {
+	return true
+}
 
-func (asleep) ForAction(string) (falcon.Recovery, bool) { return falcon.Recovery{}, false }
+func (asleep) ForAction(string) (falcon.Recovery, bool) {
+	return falcon.Recovery{}, false
+}
 
 // fakeCrew is an agent's half of a recovery.
 type fakeCrew struct {
@@ -67,7 +81,10 @@ func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
 		return true
 	}
 	if why := a.crew.refuse[kind]; why != "" {
-		a.reply(c, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: why})
+		a.reply(c, &falconv1.CommandResult{
+			Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			Detail: why,
+		})
 		return true
 	}
 	done := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
@@ -80,7 +97,8 @@ func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
 		a.crew.tables = append(a.crew.tables, c.GetTable())
 	case rejoinKind:
 		if why := a.unseated(c.GetRejoin(), j); why != "" {
-			done.Status, done.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, why
+			done.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
+			done.Detail = why
 			break
 		}
 		done.Ranks = a.rejoin(c.GetRejoin(), j)
@@ -94,7 +112,9 @@ func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
 
 func (a *fakeAgent) crewOf() *fakeCrew {
 	if a.crew.parked == nil {
-		a.crew.parked, a.crew.made, a.crew.rejoined = map[int32]*falconv1.Park{}, map[int32]uint64{}, map[int32]uint64{}
+		a.crew.parked = map[int32]*falconv1.Park{}
+		a.crew.made = map[int32]uint64{}
+		a.crew.rejoined = map[int32]uint64{}
 	}
 	return &a.crew
 }
@@ -106,7 +126,11 @@ func (a *fakeAgent) park(generation uint64, j *fakeJob) {
 	for _, r := range a.ranks {
 		p := crew.parked[r]
 		if p = proto.CloneOf(p); p == nil { // the engine may still read the one that was sent
-			p = &falconv1.Park{Tag: j.iteration, Steps: []int64{j.iteration, j.iteration - 1}, Sums: []uint64{uint64(j.iteration) + 7, uint64(j.iteration) + 6}}
+			p = &falconv1.Park{
+				Tag:   j.iteration,
+				Steps: []int64{j.iteration, j.iteration - 1},
+				Sums:  []uint64{uint64(j.iteration) + 7, uint64(j.iteration) + 6},
+			}
 		}
 		p.Generation = crew.suspended
 		crew.parked[r] = p
@@ -131,7 +155,10 @@ func (a *fakeAgent) join(l *falconv1.LaunchCommand, j *fakeJob) {
 		a.ranks = append(a.ranks, r.GetRank())
 		a.place.pids[r.GetRank()] = int32(1000*l.GetGeneration()) + r.GetRank()
 		crew.made[r.GetRank()] = l.GetGeneration()
-		crew.parked[r.GetRank()] = &falconv1.Park{Generation: l.GetGeneration(), Joining: true}
+		crew.parked[r.GetRank()] = &falconv1.Park{
+			Generation: l.GetGeneration(),
+			Joining:    true,
+		}
 		a.send(j.rankState(a.node, r.GetRank()))
 	}
 }
@@ -145,7 +172,8 @@ func (a *fakeAgent) unseated(o *falconv1.RejoinCommand, j *fakeJob) string {
 			return fmt.Sprintf("rank %d does not park in generation %d", r, o.GetGeneration())
 		}
 		if j.pidOf(a.node, r) != seat.GetPid() {
-			a.t.Errorf("rank %d on %s is to rejoin generation %d as process %d, and process %d parks", r, a.node, o.GetGeneration(), seat.GetPid(), j.pidOf(a.node, r))
+			a.t.Errorf("rank %d on %s is to rejoin generation %d as process %d, and process %d parks",
+				r, a.node, o.GetGeneration(), seat.GetPid(), j.pidOf(a.node, r))
 			return "another process"
 		}
 	}
@@ -158,7 +186,14 @@ func (a *fakeAgent) rejoin(o *falconv1.RejoinCommand, j *fakeJob) []*falconv1.Ra
 	var out []*falconv1.RankAck
 	for _, seat := range o.GetSeats() {
 		r := seat.GetRank()
-		ack := &falconv1.RankAck{Rank: r, NowRank: r, Generation: o.GetGeneration(), Iteration: o.GetResumeIteration(), GroupsMs: 5, RestoreMs: 7}
+		ack := &falconv1.RankAck{
+			Rank:       r,
+			NowRank:    r,
+			Generation: o.GetGeneration(),
+			Iteration:  o.GetResumeIteration(),
+			GroupsMs:   5,
+			RestoreMs:  7,
+		}
 		crew.loaded = append(crew.loaded, o.GetCheckpoint())
 		if crew.rejoined[r] == o.GetGeneration() {
 			a.t.Errorf("rank %d on %s rejoins generation %d twice", r, a.node, o.GetGeneration())
@@ -169,18 +204,22 @@ func (a *fakeAgent) rejoin(o *falconv1.RejoinCommand, j *fakeJob) []*falconv1.Ra
 		a.send(j.rankState(a.node, r))
 	}
 	for r := range int32(fakeRanks) {
-		if !slices.ContainsFunc(j.agents, func(x *fakeAgent) bool { return slices.Contains(x.ranks, r) && x.crew.rejoined[r] == o.GetGeneration() }) {
+		if !slices.ContainsFunc(j.agents, func(x *fakeAgent) bool {
+			return slices.Contains(x.ranks, r) && x.crew.rejoined[r] == o.GetGeneration()
+		}) {
 			return out
 		}
 	}
-	j.iteration, j.stalled = o.GetResumeIteration(), false
+	j.iteration = o.GetResumeIteration()
+	j.stalled = false
 	j.resumed = append(j.resumed, j.iteration)
 	return out
 }
 
 func (a *fakeAgent) stopRanks(c *falconv1.StopCommand, j *fakeJob) {
 	for _, r := range slices.Clone(a.ranks) {
-		if (a.crewOf().parked[r] != nil || a.crew.blunt) && (len(c.GetRanks()) == 0 || slices.Contains(c.GetRanks(), r)) {
+		if (a.crewOf().parked[r] != nil || a.crew.blunt) &&
+			(len(c.GetRanks()) == 0 || slices.Contains(c.GetRanks(), r)) {
 			a.crash(r, j, falconv1.ExitedNormally)
 		}
 	}
@@ -219,9 +258,19 @@ func (j *fakeJob) beats() {
 		if a.stream == nil || a.crew.gone {
 			continue
 		}
-		b := &falconv1.Beat{Standing: a.standing(j), AtUnixNs: time.Now().UnixNano()}
+		b := &falconv1.Beat{
+			Standing: a.standing(j),
+			AtUnixNs: time.Now().UnixNano(),
+		}
 		for _, r := range a.ranks {
-			b.Ranks = append(b.Ranks, &falconv1.RankBeat{Rank: r, Pid: j.pidOf(a.node, r), Iteration: j.iteration, StepTag: j.iteration, WaitingMs: j.waitedMs, WaitingKnown: !j.mute})
+			b.Ranks = append(b.Ranks, &falconv1.RankBeat{
+				Rank:         r,
+				Pid:          j.pidOf(a.node, r),
+				Iteration:    j.iteration,
+				StepTag:      j.iteration,
+				WaitingMs:    j.waitedMs,
+				WaitingKnown: !j.mute,
+			})
 		}
 		a.stream.in <- &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: b}}
 	}
@@ -229,7 +278,8 @@ func (j *fakeJob) beats() {
 
 func (a *fakeAgent) dress(s *falconv1.RankState) *falconv1.RankState {
 	crew := a.crewOf()
-	s.Park, s.RejoinedGeneration = crew.parked[s.GetRank()], crew.rejoined[s.GetRank()]
+	s.Park = crew.parked[s.GetRank()]
+	s.RejoinedGeneration = crew.rejoined[s.GetRank()]
 	if g := crew.made[s.GetRank()]; g != 0 {
 		s.Generation = g
 	}

@@ -19,7 +19,11 @@ func (a *fakeAgent) standing(j *fakeJob) *falconv1.Standing {
 	out := proto.CloneOf(a.stands)
 	out.Generation = max(out.GetGeneration(), a.crew.suspended, j.kept.generation)
 	for _, r := range a.ranks {
-		out.Generation = max(out.GetGeneration(), a.crew.made[r], a.crew.rejoined[r])
+		out.Generation = max(
+			out.GetGeneration(),
+			a.crew.made[r],
+			a.crew.rejoined[r],
+		)
 	}
 	return out
 }
@@ -29,7 +33,9 @@ func (a *fakeAgent) follows(w *falconv1.Welcome) {
 		a.stands = &falconv1.Standing{}
 	}
 	if w.GetEpoch() > a.stands.GetEpoch() {
-		a.stands.Epoch, a.stands.Command, a.stands.Engine = w.GetEpoch(), 0, nil
+		a.stands.Epoch = w.GetEpoch()
+		a.stands.Command = 0
+		a.stands.Engine = nil
 	}
 	if w.GetEpoch() == a.stands.GetEpoch() {
 		a.stands.Engine = w.GetEngine()
@@ -43,7 +49,11 @@ func (a *fakeAgent) outdated(c *falconv1.Command, j *fakeJob) bool {
 	}
 	refuse := func(n *falconv1.Standing, why string) bool {
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{
-			Epoch: c.GetEpoch(), Id: c.GetId(), Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: why, Newer: n,
+			Epoch:  c.GetEpoch(),
+			Id:     c.GetId(),
+			Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			Detail: why,
+			Newer:  n,
 		}}})
 		return true
 	}
@@ -52,9 +62,17 @@ func (a *fakeAgent) outdated(c *falconv1.Command, j *fakeJob) bool {
 	}
 	a.follows(&falconv1.Welcome{Epoch: c.GetEpoch(), Engine: a.stands.GetEngine()})
 	a.stands.Command = max(a.stands.GetCommand(), c.GetId())
-	g, has := max(c.GetSuspend().GetGeneration(), c.GetLaunch().GetGeneration(), c.GetRejoin().GetGeneration()), a.standing(j).GetGeneration()
+	g, has := max(
+		c.GetSuspend().GetGeneration(),
+		c.GetLaunch().GetGeneration(),
+		c.GetRejoin().GetGeneration(),
+	),
+		a.standing(j).GetGeneration()
 	if g != 0 && g < has {
-		return refuse(&falconv1.Standing{Epoch: c.GetEpoch(), Generation: has}, fmt.Sprintf("generation %d is over", g))
+		return refuse(
+			&falconv1.Standing{Epoch: c.GetEpoch(), Generation: has},
+			fmt.Sprintf("generation %d is over", g),
+		)
 	}
 	return false
 }

@@ -40,4 +40,6 @@ func (f *fakeStream) Recv() (*falconv1.AgentFrame, error) {
 
 // carry sends a frame as a connection does: what arrives is the engine's own,
 // however often the agent sends it again.
-func (f *fakeStream) carry(a *falconv1.AgentFrame) { f.in <- proto.CloneOf(a) }
+func (f *fakeStream) carry(a *falconv1.AgentFrame) {
+	f.in <- proto.CloneOf(a)
+}

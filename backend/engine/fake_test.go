@@ -22,7 +22,9 @@ import (
 	"github.com/failslow/falcon/recovery"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // The fake job: DP 4 on two nodes of two ranks, 8 micro-batches a replica.
 // Rank 2 is slow from iteration slowFrom until slowUntil.
@@ -52,7 +54,9 @@ type fakeDetector struct {
 	steps    map[falcon.Rank]int // running that the watch saw a rank slow
 }
 
-func (d *fakeDetector) emit() { d.ready.Incidents = append(d.ready.Incidents, *d.incident) }
+func (d *fakeDetector) emit() {
+	d.ready.Incidents = append(d.ready.Incidents, *d.incident)
+}
 
 func (d *fakeDetector) Step(_ time.Time, in detect.Input) {
 	d.log = append(d.log, in)
@@ -74,7 +78,8 @@ func (d *fakeDetector) Step(_ time.Time, in detect.Input) {
 		}
 		d.judge()
 		if d.ask != nil && d.newest >= d.askAt {
-			d.ready.Asks, d.ask = append(d.ready.Asks, *d.ask), nil
+			d.ready.Asks = append(d.ready.Asks, *d.ask)
+			d.ask = nil
 		}
 	case detect.Validated:
 		d.tests = append(d.tests, in.Validation)
@@ -95,7 +100,11 @@ func (d *fakeDetector) Step(_ time.Time, in detect.Input) {
 func (d *fakeDetector) request() {
 	if d.incident.State == falcon.IncidentVerified {
 		d.parts = 0
-		d.ready.Requests = append(d.ready.Requests, detect.ProfileRequest{Window: 1, Iterations: 2, Why: "test"})
+		d.ready.Requests = append(d.ready.Requests, detect.ProfileRequest{
+			Window:     1,
+			Iterations: 2,
+			Why:        "test",
+		})
 	}
 }
 
@@ -103,13 +112,19 @@ func (d *fakeDetector) judge() {
 	switch {
 	case d.incident == nil && d.newest >= slowFrom+3 && d.newest < slowUntil:
 		d.incident = &falcon.Incident{
-			ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: slowFrom, DetectedIteration: d.newest,
-			RelievedIteration: falcon.NoIteration, HealthyMs: healthyMs, SlowMs: 2 * healthyMs,
+			ID:                "INC-0001",
+			State:             falcon.IncidentVerified,
+			OnsetIteration:    slowFrom,
+			DetectedIteration: d.newest,
+			RelievedIteration: falcon.NoIteration,
+			HealthyMs:         healthyMs,
+			SlowMs:            2 * healthyMs,
 		}
 		d.emit()
 		d.request()
 	case d.incident != nil && d.incident.Open() && d.newest >= slowUntil+5:
-		d.incident.State, d.incident.RelievedIteration = falcon.IncidentRelieved, slowUntil
+		d.incident.State = falcon.IncidentRelieved
+		d.incident.RelievedIteration = slowUntil
 		d.emit()
 	}
 }
@@ -119,23 +134,41 @@ func (d *fakeDetector) locate() {
 		return
 	}
 	d.incident.State = falcon.IncidentLocated
-	d.incident.Verdict = falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{"n1.g0"}, Ranks: []falcon.Rank{slowRank}, Severity: 3, Confidence: 0.9}
+	d.incident.Verdict = falcon.Verdict{
+		Cause:      falcon.CauseGPU,
+		Devices:    []falcon.Device{"n1.g0"},
+		Ranks:      []falcon.Rank{slowRank},
+		Severity:   3,
+		Confidence: 0.9,
+	}
 	d.emit()
 }
 
 func (d *fakeDetector) Tick(time.Time)      {}
 func (d *fakeDetector) Ready() detect.Ready { return d.ready }
-func (d *fakeDetector) Advance()            { d.ready = detect.Ready{} }
+func (d *fakeDetector) Advance() {
+	d.ready = detect.Ready{}
+}
 
 func (d *fakeDetector) Rank(r falcon.Rank) (detect.RankStatus, bool) {
 	steps := d.steps[r]
-	return detect.RankStatus{Ms: healthyMs, BaselineMs: healthyMs, Iteration: d.newest, SlowSteps: steps, Failing: steps > 10}, int(r) < fakeRanks
+	return detect.RankStatus{
+		Ms:         healthyMs,
+		BaselineMs: healthyMs,
+		Iteration:  d.newest,
+		SlowSteps:  steps,
+		Failing:    steps > 10,
+	}, int(r) < fakeRanks
 }
 
 func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column {
 	var out []detect.Column
 	for i := max(d.oldest, d.newest-int64(columns)+1); i <= d.newest; i++ {
-		out = append(out, detect.Column{Iteration: i, Ms: healthyMs, Posterior: make([]float64, rows)})
+		out = append(out, detect.Column{
+			Iteration: i,
+			Ms:        healthyMs,
+			Posterior: make([]float64, rows),
+		})
 	}
 	return out
 }
@@ -143,14 +176,22 @@ func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column 
 func (d *fakeDetector) Decisions() []*detect.Decision { return nil }
 
 func (d *fakeDetector) Steady() detect.Steady {
-	return detect.Steady{BaselineMs: healthyMs, CurrentMs: healthyMs, Iteration: d.newest}
+	return detect.Steady{
+		BaselineMs: healthyMs,
+		CurrentMs:  healthyMs,
+		Iteration:  d.newest,
+	}
 }
 
 func (d *fakeDetector) Recurring() []detect.Recurrence { return d.again }
 
-func (d *fakeDetector) Profile() falcon.JobProfile { return falcon.JobProfile{SelfMs: d.Speeds()} }
+func (d *fakeDetector) Profile() falcon.JobProfile {
+	return falcon.JobProfile{SelfMs: d.Speeds()}
+}
 
-func (d *fakeDetector) Profiled() (uint64, time.Time) { return 0, time.Time{} }
+func (d *fakeDetector) Profiled() (uint64, time.Time) {
+	return 0, time.Time{}
+}
 
 func (d *fakeDetector) Speeds() []float64 {
 	return []float64{12, 12, 24, 12}
@@ -247,7 +288,11 @@ func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 		a.t.Errorf("command %d has a deadline by the engine's clock and no life: %v", k.id, c)
 	}
 	a.executed[k]++
-	res := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED}
+	res := &falconv1.CommandResult{
+		Epoch:  k.epoch,
+		Id:     k.id,
+		Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED,
+	}
 	if c.GetProfile() != nil && a.noWindow {
 		delete(a.executed, k)
 		return
@@ -272,8 +317,10 @@ func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 		return
 	}
 	if o := c.GetOrder(); o != nil {
-		if old := a.mailbox[o.GetOrder()]; old != nil && !slices.Equal(old.GetMicroBatches(), o.GetMicroBatches()) {
-			a.t.Errorf("order %d came with two contents: %v and %v", o.GetOrder(), old.GetMicroBatches(), o.GetMicroBatches())
+		old := a.mailbox[o.GetOrder()]
+		if old != nil && !slices.Equal(old.GetMicroBatches(), o.GetMicroBatches()) {
+			a.t.Errorf("order %d came with two contents: %v and %v",
+				o.GetOrder(), old.GetMicroBatches(), o.GetMicroBatches())
 		}
 		a.mailbox[o.GetOrder()] = o
 		a.newest = max(a.newest, o.GetOrder())
@@ -288,7 +335,11 @@ func (a *fakeAgent) committed(order uint64, iteration int64) {
 		if res.GetStatus() != falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED {
 			continue
 		}
-		done := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+		done := &falconv1.CommandResult{
+			Epoch:  k.epoch,
+			Id:     k.id,
+			Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+		}
 		for _, r := range a.ranks {
 			done.Ranks = append(done.Ranks, a.ack(r, order, iteration))
 		}
@@ -317,11 +368,19 @@ type fakeJob struct {
 }
 
 func newFakeJob(t *testing.T) *fakeJob {
-	j := &fakeJob{micro: []int32{8, 8, 8, 8}, commits: map[uint64]int64{}, pid: 100}
+	j := &fakeJob{
+		micro:   []int32{8, 8, 8, 8},
+		commits: map[uint64]int64{},
+		pid:     100,
+	}
 	for n := range 2 {
 		j.agents = append(j.agents, &fakeAgent{
-			t: t, node: fmt.Sprint("n", n), ranks: []int32{int32(2 * n), int32(2*n + 1)},
-			answers: map[cmdKey]*falconv1.CommandResult{}, executed: map[cmdKey]int{}, mailbox: map[uint64]*falconv1.OrderCommand{},
+			t:        t,
+			node:     fmt.Sprint("n", n),
+			ranks:    []int32{int32(2 * n), int32(2*n + 1)},
+			answers:  map[cmdKey]*falconv1.CommandResult{},
+			executed: map[cmdKey]int{},
+			mailbox:  map[uint64]*falconv1.OrderCommand{},
 		})
 	}
 	return j
@@ -329,11 +388,28 @@ func newFakeJob(t *testing.T) *fakeJob {
 
 func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: j.agent(node).dress(&falconv1.RankState{
-		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pidOf(node, r), Alive: true,
-		Tp: 1, Dp: j.world(), Pp: 1, World: j.world(), MicroBatches: j.micro[r], CheckpointIteration: j.saved,
-		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: j.world(), Rank: r}},
-		TestWorkspace: 64 << 20, Nic: node + ".nic0", Can: allCan(),
-		PlacementOrder: j.kept.order, PlacementIteration: j.kept.from, Generation: j.kept.generation,
+		Rank:                r,
+		Device:              fmt.Sprintf("%s.g%d", node, r%2),
+		Pid:                 j.pidOf(node, r),
+		Alive:               true,
+		Tp:                  1,
+		Dp:                  j.world(),
+		Pp:                  1,
+		World:               j.world(),
+		MicroBatches:        j.micro[r],
+		CheckpointIteration: j.saved,
+		Comms: []*falconv1.Comm{{
+			Id:   77,
+			Name: "dp",
+			Size: j.world(),
+			Rank: r,
+		}},
+		TestWorkspace:      64 << 20,
+		Nic:                node + ".nic0",
+		Can:                allCan(),
+		PlacementOrder:     j.kept.order,
+		PlacementIteration: j.kept.from,
+		Generation:         j.kept.generation,
 	})}}
 }
 
@@ -346,7 +422,10 @@ func (j *fakeJob) vote() {
 	for _, a := range j.holders() {
 		id = min(id, a.newest)
 	}
-	if id <= j.committed || slices.ContainsFunc(j.holders(), func(a *fakeAgent) bool { return a.mailbox[id] == nil }) {
+	if id <= j.committed ||
+		slices.ContainsFunc(j.holders(), func(a *fakeAgent) bool {
+			return a.mailbox[id] == nil
+		}) {
 		return
 	}
 	j.committed = id
@@ -364,7 +443,10 @@ func (j *fakeJob) ms() float64 {
 	slowest := 0.0
 	for r, m := range j.micro {
 		per := 12.0
-		if r == slowRank && j.iteration >= slowFrom && j.iteration < slowUntil && j.kept.generation == 0 {
+		if r == slowRank &&
+			j.iteration >= slowFrom &&
+			j.iteration < slowUntil &&
+			j.kept.generation == 0 {
 			per = 24
 		}
 		slowest = max(slowest, float64(m)*per)
@@ -383,7 +465,13 @@ func (j *fakeJob) step() {
 		s := &falconv1.Samples{}
 		for _, r := range a.ranks {
 			j.kept.note(r, j.iteration, j.pidOf(a.node, r))
-			s.Samples = append(s.Samples, &falconv1.Sample{Rank: r, Iteration: j.iteration, Ms: j.ms(), Exact: true, EndUnixNs: int64(j.pidOf(a.node, r))})
+			s.Samples = append(s.Samples, &falconv1.Sample{
+				Rank:      r,
+				Iteration: j.iteration,
+				Ms:        j.ms(),
+				Exact:     true,
+				EndUnixNs: int64(j.pidOf(a.node, r)),
+			})
 		}
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: s}})
 	}
@@ -419,7 +507,12 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, path: filepath.Join(t.TempDir(), "journal.db"), job: newFakeJob(t), policy: falcon.Policy{Mode: falcon.ModeApprove}}
+	b := &bench{
+		t:      t,
+		path:   filepath.Join(t.TempDir(), "journal.db"),
+		job:    newFakeJob(t),
+		policy: falcon.Policy{Mode: falcon.ModeApprove},
+	}
 	t.Cleanup(func() { // also when a test gives up early
 		if b.stop != nil && !b.halted {
 			_ = b.halt()
@@ -432,13 +525,29 @@ func newBench(t *testing.T) *bench {
 // struck already while it was restoring.
 func (b *bench) start() bool {
 	b.t.Helper()
-	j, err := journal.OpenWith(b.path, journal.Options{NoSync: true, Fault: b.fault}) // a process that ends leaves what it wrote
+	// a process that ends leaves what it wrote
+	j, err := journal.OpenWith(b.path, journal.Options{
+		NoSync: true,
+		Fault:  b.fault,
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
-	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault, Retention: b.retention}
-	conf.Recoverer, conf.Recovery.Machine, conf.Clock = asleep{}, b.recovery, b.clock
+	b.journal = j
+	b.det = &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
+	conf := Config{
+		JobName:    "test",
+		Journal:    j,
+		Validation: b.tests,
+		Detector:   b.det,
+		Policy:     b.policy,
+		Mitigate:   b.plan,
+		Fault:      b.fault,
+		Retention:  b.retention,
+	}
+	conf.Recoverer = asleep{}
+	conf.Recovery.Machine = b.recovery
+	conf.Clock = b.clock
 	if b.recovers {
 		conf.Recoverer = nil
 	}
@@ -468,11 +577,24 @@ func (b *bench) start() bool {
 
 func (b *bench) attach(a *fakeAgent) {
 	ctx, cancel := context.WithCancel(context.Background())
-	st := &fakeStream{ctx: ctx, cancel: cancel, in: make(chan *falconv1.AgentFrame, 1<<14), out: make(chan *falconv1.EngineFrame, 1<<12)}
+	st := &fakeStream{
+		ctx:    ctx,
+		cancel: cancel,
+		in:     make(chan *falconv1.AgentFrame, 1<<14),
+		out:    make(chan *falconv1.EngineFrame, 1<<12),
+	}
 	a.stream = st
 	streams := b.streams
 	go func() {
-		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test", LaunchRanks: a.place.launches, Protocol: a.protocol, Standing: a.standing(b.job)})
+		_ = streams.Run(st, &falconv1.Hello{
+			Agent:       a.node,
+			Node:        a.node,
+			Boot:        "b1",
+			Version:     "test",
+			LaunchRanks: a.place.launches,
+			Protocol:    a.protocol,
+			Standing:    a.standing(b.job),
+		})
 		cancel()
 	}()
 }
@@ -499,5 +621,13 @@ var tester = Actor{Name: "tester", Role: "approver", From: "test"}
 
 // bareEngine has no journal and machines that want nothing.
 func bareEngine(mem *journalState) *Engine {
-	return assemble(Config{Now: time.Now, Log: slog.New(slog.DiscardHandler), Detector: &fakeDetector{newest: -1}, Recoverer: asleep{}}, mem)
+	return assemble(
+		Config{
+			Now:       time.Now,
+			Log:       slog.New(slog.DiscardHandler),
+			Detector:  &fakeDetector{newest: -1},
+			Recoverer: asleep{},
+		},
+		mem,
+	)
 }

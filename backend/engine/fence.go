@@ -28,34 +28,46 @@ type nodeFencer struct {
 
 // demand begins the recovery, once the action is durable.
 func (nf *nodeFencer) demand(now time.Time, f mitigate.Fence) {
-	nf.waiting, nf.since = &f, now
+	nf.waiting = &f
+	nf.since = now
 	nf.follow(now)
 }
 
 // begin begins the recovery of the demand that waits.
 func (nf *nodeFencer) begin(now time.Time) {
 	f := *nf.waiting
-	if _, known := nf.rec.ForAction(f.Action); !known && !nf.job.complete() && now.Sub(nf.since) < fenceWait {
+	_, known := nf.rec.ForAction(f.Action)
+	if !known && !nf.job.complete() && now.Sub(nf.since) < fenceWait {
 		return
 	} else if nf.waiting = nil; known {
 		return
 	}
 	d := recovery.Demand{
-		Node: f.Node, Rank: -1, By: f.By, From: f.From, Action: f.Action, Spare: f.Spare,
+		Node:   f.Node,
+		Rank:   -1,
+		By:     f.By,
+		From:   f.From,
+		Action: f.Action,
+		Spare:  f.Spare,
 		Reason: fmt.Sprintf("%s: %s", f.Incident, cmp.Or(f.Reason, noReason)),
 	}
 	err := nf.rec.CheckDemand(d)
 	if f.JobEpoch != nf.state.job.Epoch {
-		err = fmt.Errorf("it was planned for job epoch %d, and this is epoch %d", f.JobEpoch, nf.state.job.Epoch)
+		err = fmt.Errorf("it was planned for job epoch %d, and this is epoch %d",
+			f.JobEpoch, nf.state.job.Epoch)
 	}
 	if err != nil {
-		nf.plan.Step(now, mitigate.Fenced{Action: f.Action, Failed: clean(err.Error())})
+		nf.plan.Step(now, mitigate.Fenced{
+			Action: f.Action,
+			Failed: clean(err.Error()),
+		})
 		return
 	}
 	nf.rec.Step(now, d)
 }
 
-// follow begins what is demanded, and reports to the planner how the recovery of the action under way has ended.
+// follow begins what is demanded, and reports to the planner how the recovery of the
+// action under way has ended.
 func (nf *nodeFencer) follow(now time.Time) {
 	if nf.waiting != nil {
 		nf.begin(now)
@@ -69,10 +81,17 @@ func (nf *nodeFencer) follow(now time.Time) {
 	a := nf.state.actions[i]
 	v, known := nf.rec.ForAction(a.ID)
 	resumed := v.State == falcon.RecoveryResumed
-	if !known || !v.State.Over() || resumed && nf.state.job.Epoch <= v.JobEpoch { // its job epoch is to come
+	// its job epoch is to come
+	if !known || !v.State.Over() || resumed && nf.state.job.Epoch <= v.JobEpoch {
 		return
 	}
-	out := mitigate.Fenced{Action: a.ID, Recovery: v.ID, Resume: v.Resume, Generation: v.Generation, Placement: slices.Clone(nf.state.job.Placement)}
+	out := mitigate.Fenced{
+		Action:     a.ID,
+		Recovery:   v.ID,
+		Resume:     v.Resume,
+		Generation: v.Generation,
+		Placement:  slices.Clone(nf.state.job.Placement),
+	}
 	if !resumed {
 		out.Failed = fmt.Sprintf("%s is %s: %s", v.ID, v.State, v.Reason)
 	}
@@ -81,14 +100,20 @@ func (nf *nodeFencer) follow(now time.Time) {
 
 // onlyCopies are the nodes with state of which no other node holds a replica.
 func onlyCopies(job recovery.Job) []falcon.Node {
-	q := replica.Query{Layout: job.Layout, ZeRO: job.ZeRO, Placement: job.Placement}
+	q := replica.Query{
+		Layout:    job.Layout,
+		ZeRO:      job.ZeRO,
+		Placement: job.Placement,
+	}
 	if len(job.Placement) != job.Layout.World() || q.Check() != nil {
 		return nil
 	}
 	lone := map[falcon.Node]bool{}
 	for _, shard := range q.Shards() {
 		n := job.Placement[shard[0]].Node()
-		if !slices.ContainsFunc(shard, func(r falcon.Rank) bool { return job.Placement[r].Node() != n }) {
+		if !slices.ContainsFunc(shard, func(r falcon.Rank) bool {
+			return job.Placement[r].Node() != n
+		}) {
 			lone[n] = true
 		}
 	}

@@ -20,9 +20,19 @@ func fenceBench(t *testing.T, spares int) *bench {
 	for range spares - 1 {
 		b.job.spare()
 	}
-	b.script = &fakePlanner{at: struckAt, fence: &mitigate.Fence{
-		Action: "INC-0001/S4/1", Incident: "INC-0001", Node: "n1", Spare: "n2", JobEpoch: 1, By: "ann", From: "unix:7", Reason: "slow",
-	}}
+	b.script = &fakePlanner{
+		at: struckAt,
+		fence: &mitigate.Fence{
+			Action:   "INC-0001/S4/1",
+			Incident: "INC-0001",
+			Node:     "n1",
+			Spare:    "n2",
+			JobEpoch: 1,
+			By:       "ann",
+			From:     "unix:7",
+			Reason:   "slow",
+		},
+	}
 	for _, a := range b.job.agents {
 		a.crew.blunt = true // it ends what it runs where it is ordered to
 	}
@@ -41,22 +51,35 @@ func (b *bench) actionEnds(turns int) {
 func checkFenced(b *bench, spare falcon.Node) {
 	b.t.Helper()
 	list := b.recoveries()
-	if len(list) != 1 || list[0].State != falcon.RecoveryResumed || list[0].Checkpoint || list[0].Whole {
+	if len(list) != 1 ||
+		list[0].State != falcon.RecoveryResumed ||
+		list[0].Checkpoint ||
+		list[0].Whole {
 		b.t.Fatalf("recoveries %+v of action %+v", list, b.script.action)
 	}
-	v, a := list[0], b.script.action
+	v := list[0]
+	a := b.script.action
 	to := falcon.Placement{"n0.g0", "n0.g1", falcon.NewDevice(spare, 0), falcon.NewDevice(spare, 1)}
-	if !slices.Contains(v.Fenced, "n1") || v.DecidedBy != "ann" || v.Before-v.Resume > 0 || v.Faults[0].Action != a.ID {
+	if !slices.Contains(v.Fenced, "n1") ||
+		v.DecidedBy != "ann" ||
+		v.Before-v.Resume > 0 ||
+		v.Faults[0].Action != a.ID {
 		b.t.Errorf("recovery %+v", v)
 	}
-	if a.State != falcon.ActionKept || a.Recovery != v.ID || a.Resume != v.Resume || !slices.Equal(b.script.to, to) {
+	if a.State != falcon.ActionKept ||
+		a.Recovery != v.ID ||
+		a.Resume != v.Resume ||
+		!slices.Equal(b.script.to, to) {
 		b.t.Errorf("action %+v on %v", a, b.script.to)
 	}
 	if n0 := b.job.agents[0]; len(n0.crew.made) > 0 || len(n0.ranks) != 2 {
 		b.t.Errorf("node n0 holds %v, %v of them replaced: it was healthy", n0.ranks, n0.crew.made)
 	}
 	b.inLoop(func() {
-		if e := b.engine; e.state.job.Epoch != 2 || !slices.Equal(e.state.job.Placement, to) || !e.state.fences.nodeFenced("n1") {
+		e := b.engine
+		if e.state.job.Epoch != 2 ||
+			!slices.Equal(e.state.job.Placement, to) ||
+			!e.state.fences.nodeFenced("n1") {
 			b.t.Errorf("job epoch %d on %v", e.state.job.Epoch, e.state.job.Placement)
 		}
 	})
@@ -120,7 +143,12 @@ func TestFenceWhileARecoveryIsInProgress(t *testing.T) {
 		b.start()
 		b.playTurns(30)
 		b.inLoop(func() {
-			b.engine.rec.Step(time.Now(), recovery.Process{Rank: 0, Node: "n0", Pid: int(b.job.pidOf("n0", 0)), Exit: "killed by signal 9"})
+			b.engine.rec.Step(time.Now(), recovery.Process{
+				Rank: 0,
+				Node: "n0",
+				Pid:  int(b.job.pidOf("n0", 0)),
+				Exit: "killed by signal 9",
+			})
 			b.engine.fencer.demand(time.Now(), *b.script.fence)
 		})
 		var said string
@@ -139,7 +167,10 @@ func TestFenceWhileARecoveryIsInProgress(t *testing.T) {
 }
 
 func TestOnlyCopies(t *testing.T) {
-	job := recovery.Job{Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, Placement: falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n2.g1"}}
+	job := recovery.Job{
+		Layout:    falcon.Layout{TP: 1, DP: 2, PP: 2},
+		Placement: falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n2.g1"},
+	}
 	if got := onlyCopies(job); !slices.Equal(got, []falcon.Node{"n2"}) {
 		t.Errorf("%v: both replicas of the second stage are on n2", got)
 	}

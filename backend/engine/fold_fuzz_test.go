@@ -28,7 +28,24 @@ func FuzzRecordsFold(f *testing.F) {
 	train := bytes.Repeat([]byte{iterate, 100, pass, 60}, 12)
 	f.Add(append(append(bytes.Clone(train), back...), append(bytes.Clone(train), restart)...))
 	f.Add(append(append(bytes.Clone(train), far...), append(bytes.Clone(train), restart, boot, pass, 90)...))
-	f.Add(append(bytes.Clone(train), end, 1, 9, pass, 60, answer, 0, pass, 60, answer, 0, pass, 80, restart, answer, 1))
+	f.Add(append(bytes.Clone(train),
+		end,
+		1,
+		9,
+		pass,
+		60,
+		answer,
+		0,
+		pass,
+		60,
+		answer,
+		0,
+		pass,
+		80,
+		restart,
+		answer,
+		1,
+	))
 	f.Add(append(bytes.Clone(train), hang, 1, pass, 120, hang, 0, pass, 120, answer, 0, boot, iterate, 0))
 	f.Add(append([]byte{raw, 0, 12}, []byte("no such text")...))
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -60,7 +77,12 @@ func newFoldBench(t *testing.T) *foldBench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = log.Close() })
-	b := &foldBench{t: t, job: newFakeJob(nil), journal: log, since: time.Hour}
+	b := &foldBench{
+		t:       t,
+		job:     newFakeJob(nil),
+		journal: log,
+		since:   time.Hour,
+	}
 	b.start()
 	return b
 }
@@ -68,19 +90,34 @@ func newFoldBench(t *testing.T) *foldBench {
 // read is a look at the clocks of the script.
 func (b *foldBench) read() clock.Reading {
 	wall := time.Unix(0, t0.UnixNano()+int64(b.since)+b.wall)
-	return clock.Reading{Wall: wall, Since: b.since, BootID: fmt.Sprint(b.boots)}
+	return clock.Reading{
+		Wall:   wall,
+		Since:  b.since,
+		BootID: fmt.Sprint(b.boots),
+	}
 }
 
 // start starts an engine on the journal, where agents connect to it again.
 func (b *foldBench) start() {
-	policy := falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "fuzz"}
+	policy := falcon.Policy{
+		Mode:  falcon.ModeAuto,
+		Cap:   falcon.RungS4,
+		Owner: "fuzz",
+	}
 	policy.Recovery.PerHour = 1000
 	few := Retention{SnapshotBytes: 8 << 10}
-	e, err := New(Config{Journal: b.journal, Clock: b.read, Policy: policy, Retention: few})
+	e, err := New(Config{
+		Journal:   b.journal,
+		Clock:     b.read,
+		Policy:    policy,
+		Retention: few,
+	})
 	if err != nil {
 		b.t.Fatalf("the engine does not start on its own records: %s", err)
 	}
-	b.engine, b.streams, b.asked = e, map[string]*fleet.Session{}, map[string][]*falconv1.Command{}
+	b.engine = e
+	b.streams = map[string]*fleet.Session{}
+	b.asked = map[string][]*falconv1.Command{}
 	for _, a := range b.job.agents {
 		b.connect(a.node)
 	}
@@ -88,7 +125,12 @@ func (b *foldBench) start() {
 
 func (b *foldBench) connect(node string) {
 	s := fleet.NewSession(context.Background(), &falconv1.Hello{
-		Agent: node, Node: node, Boot: node, Job: "sim", LaunchRanks: 2, Protocol: falconv1.ProtocolRevision,
+		Agent:       node,
+		Node:        node,
+		Boot:        node,
+		Job:         "sim",
+		LaunchRanks: 2,
+		Protocol:    falconv1.ProtocolRevision,
 	})
 	b.streams[node] = s
 	b.engine.handleArrival(arrival{session: s, what: arriveAttach}, b.engine.cfg.Now())
@@ -128,7 +170,8 @@ func (b *foldBench) verify() {
 	if err != nil || len(refused) > 0 {
 		b.t.Fatalf("the records do not fold: %v %v", err, refused)
 	}
-	got, want := m.snapshot(), b.engine.state.snapshot()
+	got := m.snapshot()
+	want := b.engine.state.snapshot()
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
@@ -185,7 +228,8 @@ func (b *foldBench) carry(word byte, s *script) {
 	case 4:
 		b.answer(s.one())
 	case 5: // whatever a node may send
-		node, f := b.job.agents[s.one()%2].node, &falconv1.AgentFrame{}
+		node := b.job.agents[s.one()%2].node
+		f := &falconv1.AgentFrame{}
 		if proto.Unmarshal(s.some(int(s.one())), f) == nil {
 			b.take(node, f)
 		}
@@ -193,7 +237,8 @@ func (b *foldBench) carry(word byte, s *script) {
 		b.verify()
 		b.start()
 	case 7: // the machine starts anew
-		b.boots, b.since = b.boots+1, time.Second
+		b.boots++
+		b.since = time.Second
 		b.start()
 	case 8: // a node goes, or all come back
 		node := b.job.agents[s.one()%2].node
@@ -209,14 +254,22 @@ func (b *foldBench) iterate(how byte) {
 	b.next = max(b.next+int64(int8(how))/32+1, 0)
 	at := b.engine.cfg.Now().UnixNano()
 	for _, a := range b.job.agents {
-		list, beat := &falconv1.Samples{}, &falconv1.Beat{AtUnixNs: at + b.wall}
+		list := &falconv1.Samples{}
+		beat := &falconv1.Beat{AtUnixNs: at + b.wall}
 		for _, r := range a.ranks {
 			ms := 100 + float64(how%16)
 			list.Samples = append(list.Samples, &falconv1.Sample{
-				Rank: r, Iteration: b.next, Ms: ms, EndUnixNs: at, Exact: true,
+				Rank:      r,
+				Iteration: b.next,
+				Ms:        ms,
+				EndUnixNs: at,
+				Exact:     true,
 			})
 			beat.Ranks = append(beat.Ranks, &falconv1.RankBeat{
-				Rank: r, Pid: b.job.pidOf(a.node, r), Iteration: b.next, Calls: uint64(b.next),
+				Rank:      r,
+				Pid:       b.job.pidOf(a.node, r),
+				Iteration: b.next,
+				Calls:     uint64(b.next),
 			})
 		}
 		b.take(a.node, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}})
@@ -243,6 +296,9 @@ func (b *foldBench) answer(how byte) {
 	c := b.asked[node][0]
 	b.asked[node] = b.asked[node][1:]
 	b.take(node, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{
-		Epoch: c.GetEpoch(), Id: c.GetId(), Status: falconv1.CommandStatus(how / 2 % 5), Detail: "by a script",
+		Epoch:  c.GetEpoch(),
+		Id:     c.GetId(),
+		Status: falconv1.CommandStatus(how / 2 % 5),
+		Detail: "by a script",
 	}}})
 }

@@ -156,7 +156,9 @@ func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	}
 	switch r := e.state.restart; {
 	case r.Phase == restart.Launching: // of the job epoch that is about to begin, but for the old one's last
-		e.intake.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
+		e.intake.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool {
+			return s.Iteration < r.Resume
+		}))
 	case v != nil:
 		e.intake.takeLater(*v, out)
 	case !e.describer.described:
@@ -171,7 +173,11 @@ func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.Node {
 	var out []falcon.Node
 	for r, p := range j.ranks {
-		if _, is := heard[r]; is || !p.state.GetAlive() || now.Sub(p.lastSeen) < unheardFor || slices.Contains(out, p.node) {
+		_, is := heard[r]
+		if is ||
+			!p.state.GetAlive() ||
+			now.Sub(p.lastSeen) < unheardFor ||
+			slices.Contains(out, p.node) {
 			continue
 		}
 		out = append(out, p.node)
@@ -187,7 +193,10 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 		return // of a node that follows another engine: its refusal is no fault of its own
 	}
 	if e.validations.machine.Awaits(in.GetId()) {
-		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
+		e.validations.machine.Step(now, validate.Answer{
+			Node:   n.Name,
+			Result: e.cluster.cleanResult(n, in),
+		})
 		return
 	}
 	if e.orders.lateResult(n.Name, e.cluster.ownAcks(n, in), e.state.job.Epoch) {
@@ -211,10 +220,14 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 		about.vote.Answer(n.Name, e.cluster.ownAcks(n, in))
 		e.delivery.judge(now)
 	case window:
-		failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED || in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
+		failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED ||
+			in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
 		if failed && !it.Answered(n.Name) {
 			it.Close(n.Name)
-			e.det.Step(now, detect.Profiled{Window: uint64(about), Refused: clean(string(n.Name) + ": " + in.GetDetail())})
+			e.det.Step(now, detect.Profiled{
+				Window:  uint64(about),
+				Refused: clean(string(n.Name) + ": " + in.GetDetail()),
+			})
 		}
 	}
 }
@@ -224,7 +237,9 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
 	if e.cluster.misplaced(n.Name, rank, in) {
-		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
+		e.oplog.logf("rank", 2, string(n.Name),
+			"node %s claims rank %d, which the recovery has elsewhere: ignored",
+			n.Name, rank)
 		e.cluster.left.note(now, n.Name, in)
 		e.recoveries.takeForeignLaunch(now, n.Name, rank, in)
 		return
@@ -234,8 +249,12 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		e.cluster.left.note(now, n.Name, in)
 		return
 	}
-	if was && old.node != n.Name && e.cluster.keepsRank(old, n.Name, in) && !e.cluster.placed(n.Name, rank) {
-		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
+	if was &&
+		old.node != n.Name &&
+		e.cluster.keepsRank(old, n.Name, in) &&
+		!e.cluster.placed(n.Name, rank) {
+		e.oplog.logf("rank", 2, string(n.Name), "node %s claims rank %d, which lives on node %s: ignored",
+			n.Name, rank, old.node)
 		e.cluster.left.note(now, n.Name, in)
 		return
 	}
@@ -255,10 +274,14 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 	e.describer.announceProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be reported late or never; the new process is not held.
-		e.validations.machine.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})
+		e.validations.machine.Step(now, validate.Stop{
+			Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name),
+		})
 	}
 	if was && !in.GetAlive() {
-		e.validations.machine.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", rank, n.Name)})
+		e.validations.machine.Step(now, validate.Stop{
+			Why: fmt.Sprintf("rank %d on node %s has ended", rank, n.Name),
+		})
 		severity := int32(3)
 		switch {
 		case falconv1.ExitedWell(in.GetExit()):
@@ -266,7 +289,8 @@ func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Tim
 		case in.GetExit() == "": // how will follow
 			severity = 1
 		}
-		e.oplog.logf("rank", severity, falcon.RankSubject(rank), "rank %d on node %s has ended%s", rank, n.Name, exitText(in.GetExit()))
+		e.oplog.logf("rank", severity, falcon.RankSubject(rank), "rank %d on node %s has ended%s",
+			rank, n.Name, exitText(in.GetExit()))
 	}
 }
 
@@ -279,7 +303,8 @@ func (c *clusterView) keepsRank(old *process, n falcon.Node, in *falconv1.RankSt
 	if last := generationOf(in); last > 0 && last < old.state.GetRejoinedGeneration() {
 		return true // it was left behind; one that was never ordered into any may be of a new job
 	}
-	g, had := in.GetGeneration(), old.state.GetGeneration()
+	g := in.GetGeneration()
+	had := old.state.GetGeneration()
 	if in.GetAlive() && g > had && g <= c.newestGeneration() {
 		c.left.note(c.cfg.Now(), old.node, old.state)
 		return false // it was launched for the rank later

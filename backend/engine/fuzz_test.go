@@ -21,11 +21,62 @@ func FuzzAgentFrame(f *testing.F) {
 	j := newFakeJob(nil)
 	seeds := []*falconv1.AgentFrame{
 		j.rankState("n0", 1), hello("n0"),
-		{Seq: 4, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Rank: 1, Iteration: 3, Ms: 7}}}}},
-		{Seq: 5, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{Gpus: []*falconv1.Gpu{{Device: "n0.g0"}}, Host: &falconv1.Host{StealShare: 0.5}}}},
-		{Seq: 6, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 1, Ranks: []*falconv1.RankProfile{{Rank: 1, Calls: []*falconv1.CallTiming{{Op: 1}}}}}}},
-		{Seq: 6, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 1, Ranks: []*falconv1.RankProfile{{Rank: 1, Columns: &falconv1.CallColumns{Classes: []*falconv1.CallClass{{Comm: 1}}, Class: []uint32{0}, Ordinal: []int64{1}, StartNs: []int64{1}, DurationNs: []int64{1}, QueueNs: []int64{1}}}}}}},
-		{Seq: 7, Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Epoch: 1, Id: 1, Ranks: []*falconv1.RankAck{{Rank: 1, Order: 1}}}}},
+		{
+			Seq: 4,
+			Body: &falconv1.AgentFrame_Samples{
+				Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{
+					Rank:      1,
+					Iteration: 3,
+					Ms:        7,
+				}}},
+			},
+		},
+		{
+			Seq: 5,
+			Body: &falconv1.AgentFrame_Telemetry{
+				Telemetry: &falconv1.Telemetry{
+					Gpus: []*falconv1.Gpu{{Device: "n0.g0"}},
+					Host: &falconv1.Host{StealShare: 0.5},
+				},
+			},
+		},
+		{
+			Seq: 6,
+			Body: &falconv1.AgentFrame_Profile{
+				Profile: &falconv1.Profile{
+					Window: 1,
+					Ranks: []*falconv1.RankProfile{{
+						Rank:  1,
+						Calls: []*falconv1.CallTiming{{Op: 1}},
+					}},
+				},
+			},
+		},
+		{
+			Seq: 6,
+			Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{
+				Window: 1,
+				Ranks: []*falconv1.RankProfile{{
+					Rank: 1,
+					Columns: &falconv1.CallColumns{
+						Classes:    []*falconv1.CallClass{{Comm: 1}},
+						Class:      []uint32{0},
+						Ordinal:    []int64{1},
+						StartNs:    []int64{1},
+						DurationNs: []int64{1},
+						QueueNs:    []int64{1},
+					},
+				}},
+			}},
+		},
+		{
+			Seq: 7,
+			Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{
+				Epoch: 1,
+				Id:    1,
+				Ranks: []*falconv1.RankAck{{Rank: 1, Order: 1}},
+			}},
+		},
 	}
 	seeds = append(seeds, strange(j)...)
 	for _, s := range seeds {
@@ -51,7 +102,13 @@ func FuzzAgentFrame(f *testing.F) {
 		}
 		s := fleet.NewSession(context.Background(), hello("n0").GetHello())
 		e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
-		for _, first := range []*falconv1.AgentFrame{j.rankState("n0", 0), &in, j.rankState("n0", 2), j.rankState("n0", 3), &in} {
+		for _, first := range []*falconv1.AgentFrame{
+			j.rankState("n0", 0),
+			&in,
+			j.rankState("n0", 2),
+			j.rankState("n0", 3),
+			&in,
+		} {
 			first.Seq = 0
 			e.handleArrival(arrival{session: s, what: arriveFrame, frame: first}, t0)
 			if e.job.dirty {
@@ -71,10 +128,26 @@ func FuzzAgentFrame(f *testing.F) {
 // cuts that come of it are ahead of the counts and within what a gate can distinguish.
 func FuzzSurveyAnswer(f *testing.F) {
 	good := &falconv1.RankPause{
-		Rank: 0, State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: 9, Boundary: 9, Exact: true, IterationMs: 5,
-		Counts: []*falconv1.CommCount{{Comm: 77, Calls: 9, PerIteration: 1, Steady: true, CollectivesPerIteration: 1, Collectives: 9, Whole: true}},
+		Rank:        0,
+		State:       falconv1.PauseState_PAUSE_STATE_RUNNING,
+		Newest:      9,
+		Boundary:    9,
+		Exact:       true,
+		IterationMs: 5,
+		Counts: []*falconv1.CommCount{{
+			Comm:                    77,
+			Calls:                   9,
+			PerIteration:            1,
+			Steady:                  true,
+			CollectivesPerIteration: 1,
+			Collectives:             9,
+			Whole:                   true,
+		}},
 	}
-	b, err := proto.Marshal(&falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Pauses: []*falconv1.RankPause{good}})
+	b, err := proto.Marshal(&falconv1.CommandResult{
+		Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+		Pauses: []*falconv1.RankPause{good},
+	})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -85,10 +158,17 @@ func FuzzSurveyAnswer(f *testing.F) {
 			return
 		}
 		id := uint64(0)
-		m := validate.New(validate.Config{}, func() uint64 { id++; return id })
-		m.Step(t0, validate.Begin{ID: "VAL-0001", Ask: *gemmAsk(), Members: []validate.Member{
-			{Device: "n0.g0", Comms: []falcon.Comm{{ID: 77, Size: 1}}},
-		}})
+		m := validate.New(validate.Config{}, func() uint64 {
+			id++
+			return id
+		})
+		m.Step(t0, validate.Begin{
+			ID:  "VAL-0001",
+			Ask: *gemmAsk(),
+			Members: []validate.Member{
+				{Device: "n0.g0", Comms: []falcon.Comm{{ID: 77, Size: 1}}},
+			},
+		})
 		in.Id = m.Ready().Commands[0].ID
 		m.Advance()
 		counts := map[uint64]uint64{}
@@ -113,5 +193,11 @@ func FuzzSurveyAnswer(f *testing.F) {
 }
 
 func hello(node string) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: &falconv1.Hello{Agent: node, Node: node, Boot: "1"}}}
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Hello{Hello: &falconv1.Hello{
+			Agent: node,
+			Node:  node,
+			Boot:  "1",
+		}},
+	}
 }

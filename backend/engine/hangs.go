@@ -40,21 +40,34 @@ type hangWatch struct {
 
 func newHangWatch(s *shared, a *arbiter, st *jobStatus) *hangWatch {
 	first := uint64(max(s.cfg.Now().UnixNano(), 0))
-	return &hangWatch{shared: s, arbiter: a, status: st, machine: standstill.New(standstill.Config{Beat: s.cfg.beatPeriod()}, first)}
+	return &hangWatch{
+		shared:  s,
+		arbiter: a,
+		status:  st,
+		machine: standstill.New(standstill.Config{Beat: s.cfg.beatPeriod()}, first),
+	}
 }
 
 // takeSign takes a rank's sign of life.
 func (w *hangWatch) takeSign(now time.Time, r falcon.Rank, b *falconv1.RankBeat) {
 	w.machine.Step(now, standstill.Sign{
-		Rank: r, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Calls: b.GetCalls(),
-		HookAgeMs: finite(b.GetHookAgeMs(), msMost), WaitingMs: finite(b.GetWaitingMs(), msMost), WaitingKnown: b.GetWaitingKnown(),
+		Rank:         r,
+		Pid:          int(b.GetPid()),
+		Iteration:    b.GetIteration(),
+		Calls:        b.GetCalls(),
+		HookAgeMs:    finite(b.GetHookAgeMs(), msMost),
+		WaitingMs:    finite(b.GetWaitingMs(), msMost),
+		WaitingKnown: b.GetWaitingKnown(),
 	})
 }
 
 // tick has the machine ask and judge; it returns true when what is shown has changed.
 func (w *hangWatch) tick(now time.Time) bool {
 	steady := w.det.Steady()
-	w.machine.Step(now, standstill.Pace{Known: steady.CurrentMs > 0, Held: w.mayStandStill(now)})
+	w.machine.Step(now, standstill.Pace{
+		Known: steady.CurrentMs > 0,
+		Held:  w.mayStandStill(now),
+	})
 	w.machine.Tick(now)
 	r := w.machine.Ready()
 	if r.Empty() {
@@ -83,7 +96,10 @@ func (w *hangWatch) mayStandStill(now time.Time) bool {
 			w.idle = true
 		}
 	}
-	return w.idle || w.arbiter.present(now).mayStandStill() || w.cluster.recovering() != nil || w.cluster.unadopted() != nil
+	return w.idle ||
+		w.arbiter.present(now).mayStandStill() ||
+		w.cluster.recovering() != nil ||
+		w.cluster.unadopted() != nil
 }
 
 // ask asks the agents of all ranks.
@@ -91,7 +107,10 @@ func (w *hangWatch) ask(now time.Time, id uint64) {
 	job := w.jobNow()
 	w.machine.Forget(len(job.Seats))
 	w.machine.Step(now, job)
-	q := &falconv1.Ask{Id: id, Calls: uint32(min(max(askedCalls/max(len(job.Seats), 1), askedLeast), askedMost))}
+	q := &falconv1.Ask{
+		Id:    id,
+		Calls: uint32(min(max(askedCalls/max(len(job.Seats), 1), askedLeast), askedMost)),
+	}
 	asked := map[falcon.Node]bool{}
 	for _, s := range job.Seats {
 		n := w.nodes.Node(s.Node)
@@ -113,7 +132,10 @@ func (w *hangWatch) jobNow() standstill.Job {
 			continue
 		}
 		s := &out.Seats[r]
-		s.Node, s.Device, s.Pid, s.Alive = p.node, p.device, int(p.state.GetPid()), p.state.GetAlive()
+		s.Node = p.node
+		s.Device = p.device
+		s.Pid = int(p.state.GetPid())
+		s.Alive = p.state.GetAlive()
 		s.Hidden = p.state.GetUnhooked()
 		for _, c := range p.liveComms() {
 			s.Hidden = s.Hidden || c.GetUnseen()&trafficUnseen != 0
@@ -144,7 +166,11 @@ func (t *groupTable) enter(r falcon.Rank, c *falconv1.Comm) {
 	if !known {
 		at = len(t.list)
 		t.at[c.GetId()] = at
-		t.list = append(t.list, gathered{id: c.GetId(), name: clean(c.GetName()), size: int(c.GetSize())})
+		t.list = append(t.list, gathered{
+			id:   c.GetId(),
+			name: clean(c.GetName()),
+			size: int(c.GetSize()),
+		})
 	}
 	t.list[at].ranks, t.list[at].place = append(t.list[at].ranks, r), append(t.list[at].place, c.GetRank())
 }
@@ -162,7 +188,11 @@ func (t *groupTable) into(out *standstill.Job, l falcon.Layout) {
 			continue
 		}
 		kind := string(dimensionOf(l, in.ranks)) // entered in their order
-		g := standstill.Group{ID: in.id, Name: cmp.Or(in.name, kind, fmt.Sprintf("%016x", in.id)), Places: slices.Repeat([]falcon.Rank{-1}, in.size)}
+		g := standstill.Group{
+			ID:     in.id,
+			Name:   cmp.Or(in.name, kind, fmt.Sprintf("%016x", in.id)),
+			Places: slices.Repeat([]falcon.Rank{-1}, in.size),
+		}
 		if kind != "" {
 			key := fmt.Sprint(kind, in.ranks[0])
 			count[key]++
@@ -181,7 +211,8 @@ func (t *groupTable) into(out *standstill.Job, l falcon.Layout) {
 func (w *hangWatch) onCalls(n *fleet.Node, in *falconv1.Calls, now time.Time) {
 	a := standstill.Answer{Ask: in.GetAsk(), Node: n.Name}
 	for _, r := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
-		if p := w.job.ranks[falcon.Rank(r.GetRank())]; p == nil || p.node != n.Name || w.state.fences.processFenced(p.name) {
+		p := w.job.ranks[falcon.Rank(r.GetRank())]
+		if p == nil || p.node != n.Name || w.state.fences.processFenced(p.name) {
 			continue
 		}
 		a.Ranks = append(a.Ranks, callsFrom(r))
@@ -192,23 +223,44 @@ func (w *hangWatch) onCalls(n *fleet.Node, in *falconv1.Calls, now time.Time) {
 // callsFrom reads one process's calls; what can't be is left out.
 func callsFrom(in *falconv1.RankCalls) standstill.Calls {
 	out := standstill.Calls{Sign: standstill.Sign{
-		Rank: falcon.Rank(in.GetRank()), Pid: int(in.GetPid()), Iteration: falcon.NoIteration, Calls: in.GetTotal(),
-		HookAgeMs: finite(in.GetHookAgeMs(), msMost), WaitingMs: finite(in.GetWaitingMs(), msMost), WaitingKnown: in.GetWaitingKnown(),
+		Rank:         falcon.Rank(in.GetRank()),
+		Pid:          int(in.GetPid()),
+		Iteration:    falcon.NoIteration,
+		Calls:        in.GetTotal(),
+		HookAgeMs:    finite(in.GetHookAgeMs(), msMost),
+		WaitingMs:    finite(in.GetWaitingMs(), msMost),
+		WaitingKnown: in.GetWaitingKnown(),
 	}}
 	for _, c := range in.GetComms() {
-		k := standstill.CommCalls{Comm: c.GetComm(), Pairs: c.GetPairs(), Inside: int(min(c.GetInside(), askedMost))}
+		k := standstill.CommCalls{
+			Comm:   c.GetComm(),
+			Pairs:  c.GetPairs(),
+			Inside: int(min(c.GetInside(), askedMost)),
+		}
 		if c.GetKnown() && c.GetCollectives() < numberMost {
-			k.Collectives, k.Known = c.GetCollectives(), true
+			k.Collectives = c.GetCollectives()
+			k.Known = true
 		}
 		out.Comms = append(out.Comms, k)
 	}
 	for _, c := range in.GetCalls()[:min(len(in.GetCalls()), askedMost)] {
-		if c.GetOp() > uint32(falcon.OpWaitSignal) || int(c.GetComm()) >= len(out.Comms) || c.GetNumber() >= numberMost {
+		if c.GetOp() > uint32(falcon.OpWaitSignal) ||
+			int(c.GetComm()) >= len(out.Comms) ||
+			c.GetNumber() >= numberMost {
 			continue
 		}
 		out.Calls = append(out.Calls, standstill.Call{
-			Comm: int(c.GetComm()), Number: c.GetNumber(), Op: falcon.Op(c.GetOp()), Count: c.GetCount(), Dtype: uint8(min(c.GetDtype(), 255)),
-			Peer: int(c.GetPeer()), Stream: c.GetStream(), Group: c.GetGroup(), Open: c.GetOpen(), Failed: c.GetFailed(), Captured: c.GetCaptured(),
+			Comm:     int(c.GetComm()),
+			Number:   c.GetNumber(),
+			Op:       falcon.Op(c.GetOp()),
+			Count:    c.GetCount(),
+			Dtype:    uint8(min(c.GetDtype(), 255)),
+			Peer:     int(c.GetPeer()),
+			Stream:   c.GetStream(),
+			Group:    c.GetGroup(),
+			Open:     c.GetOpen(),
+			Failed:   c.GetFailed(),
+			Captured: c.GetCaptured(),
 		})
 	}
 	return out
@@ -229,7 +281,8 @@ func (w *hangWatch) tell(now time.Time, r standstill.Ready) {
 		w.oplog.logf("hang", 0, "", "the job goes on after it stood still for %.0f s", r.Lasted.Seconds())
 	case r.Hang.Sure():
 		p := &r.Hang.Culprits[0]
-		w.oplog.logf("hang", 3, falcon.RankSubject(p.Ranks[0]), "the job stands still: %s. %s", text, p.Advice)
+		w.oplog.logf("hang", 3, falcon.RankSubject(p.Ranks[0]), "the job stands still: %s. %s",
+			text, p.Advice)
 	default:
 		w.oplog.logf("hang", 2, "", "the job stands still: %s", text)
 	}

@@ -30,7 +30,12 @@ func (b *hangBench) beat(calls map[int32]uint64) {
 			if !said {
 				n = 41
 			}
-			beat.Ranks = append(beat.Ranks, &falconv1.RankBeat{Rank: r, Pid: b.job.pidOf(a.node, r), Iteration: b.job.iteration, Calls: n})
+			beat.Ranks = append(beat.Ranks, &falconv1.RankBeat{
+				Rank:      r,
+				Pid:       b.job.pidOf(a.node, r),
+				Iteration: b.job.iteration,
+				Calls:     n,
+			})
 		}
 		a.stream.in <- &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}
 	}
@@ -55,13 +60,28 @@ func (b *hangBench) take() uint64 {
 func (b *hangBench) answer(ask uint64, a *fakeAgent) {
 	out := &falconv1.Calls{Ask: ask}
 	for _, r := range a.ranks {
-		n, waits := uint64(41), 4000.0
+		n := uint64(41)
+		waits := 4000.0
 		if r == 2 {
 			n, waits = 40, 0
 		}
-		c := &falconv1.RankCalls{Rank: r, Pid: b.job.pidOf(a.node, r), Total: n, WaitingKnown: true, WaitingMs: waits, Comms: []*falconv1.CommCalls{{Comm: 77, Collectives: n, Known: true}}}
+		c := &falconv1.RankCalls{
+			Rank:         r,
+			Pid:          b.job.pidOf(a.node, r),
+			Total:        n,
+			WaitingKnown: true,
+			WaitingMs:    waits,
+			Comms:        []*falconv1.CommCalls{{Comm: 77, Collectives: n, Known: true}},
+		}
 		for k := n - 5; k <= n; k++ {
-			c.Calls = append(c.Calls, &falconv1.Call{Number: k, Op: 1, Count: 8, Dtype: 7, Peer: -1, Stream: 1})
+			c.Calls = append(c.Calls, &falconv1.Call{
+				Number: k,
+				Op:     1,
+				Count:  8,
+				Dtype:  7,
+				Peer:   -1,
+				Stream: 1,
+			})
 		}
 		out.Ranks = append(out.Ranks, c)
 	}
@@ -108,11 +128,17 @@ func TestAStandstillIsJudged(t *testing.T) {
 			}
 		})
 		h := b.hang()
-		if len(h.GetCulprits()) != 1 || fmt.Sprint(h.GetCulprits()[0].GetRanks()) != "[2]" || len(b.asked) != 1 {
+		if len(h.GetCulprits()) != 1 ||
+			fmt.Sprint(h.GetCulprits()[0].GetRanks()) != "[2]" ||
+			len(b.asked) != 1 {
 			t.Fatalf("asked %v: %v", b.asked, h)
 		}
 		text := h.GetCulprits()[0].GetText()
-		if !strings.HasPrefix(text, "Rank 2 (n1.g0, process ") || !strings.Contains(text, "has not called collective 41, allreduce of 8 float32, of communicator dp (ranks 0-3), in which ranks 0-1, 3 wait") {
+		if !strings.HasPrefix(text, "Rank 2 (n1.g0, process ") ||
+			!strings.Contains(
+				text,
+				"has not called collective 41, allreduce of 8 float32, of communicator dp (ranks 0-3), in which ranks 0-1, 3 wait",
+			) {
 			t.Error(text)
 		}
 		b.beat(map[int32]uint64{2: 42})
@@ -127,7 +153,9 @@ func TestAStandstillIsJudged(t *testing.T) {
 				lines = append(lines, e.GetAbout()+"|"+e.GetText())
 			}
 		}
-		if len(lines) != 2 || !strings.HasPrefix(lines[0], "rank 2|the job stands still: rank 2 (n1.g0") || !strings.HasPrefix(lines[1], "|the job goes on after it stood still for ") {
+		if len(lines) != 2 ||
+			!strings.HasPrefix(lines[0], "rank 2|the job stands still: rank 2 (n1.g0") ||
+			!strings.HasPrefix(lines[1], "|the job goes on after it stood still for ") {
 			t.Errorf("%q", lines)
 		}
 	})
@@ -139,7 +167,9 @@ func TestAgentsThatDoNotAnswer(t *testing.T) {
 		b := startHang(t)
 		b.stand(9, func(ask uint64) { b.answer(ask, b.job.agents[0]) })
 		h := b.hang()
-		if len(h.GetCulprits()) != 0 || len(h.GetCandidates()) != 1 || !strings.Contains(fmt.Sprint(h.GetDoubts()), "The agents of n1 did not answer") {
+		if len(h.GetCulprits()) != 0 ||
+			len(h.GetCandidates()) != 1 ||
+			!strings.Contains(fmt.Sprint(h.GetDoubts()), "The agents of n1 did not answer") {
 			t.Errorf("%v", h)
 		}
 	})
@@ -151,11 +181,29 @@ func TestAnswersOfOthers(t *testing.T) {
 		b := startHang(t)
 		b.stand(9, func(ask uint64) {
 			wild := &falconv1.RankCalls{
-				Rank: 2, Pid: b.job.pidOf("n1", 2), HookAgeMs: -1e300, WaitingMs: 1e300,
-				Comms: []*falconv1.CommCalls{{Comm: 77, Collectives: 1 << 63, Known: true, Inside: 1 << 31}, {Comm: 5}},
-				Calls: []*falconv1.Call{{Comm: 9}, {Number: 1 << 63, Op: 200}, {Op: 9, Peer: -7, Number: 1}, {Comm: 1, Number: 4, Stream: 1 << 31, Group: 1 << 31}},
+				Rank:      2,
+				Pid:       b.job.pidOf("n1", 2),
+				HookAgeMs: -1e300,
+				WaitingMs: 1e300,
+				Comms: []*falconv1.CommCalls{
+					{Comm: 77, Collectives: 1 << 63, Known: true, Inside: 1 << 31},
+					{Comm: 5},
+				},
+				Calls: []*falconv1.Call{{Comm: 9}, {Number: 1 << 63, Op: 200}, {Op: 9, Peer: -7, Number: 1}, {
+					Comm:   1,
+					Number: 4,
+					Stream: 1 << 31,
+					Group:  1 << 31,
+				}},
 			}
-			b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Calls{Calls: &falconv1.Calls{Ask: ask, Ranks: []*falconv1.RankCalls{wild, {Rank: -1}, {Rank: 1 << 30}}}}})
+			b.job.agents[0].send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Calls{
+					Calls: &falconv1.Calls{
+						Ask:   ask,
+						Ranks: []*falconv1.RankCalls{wild, {Rank: -1}, {Rank: 1 << 30}},
+					},
+				},
+			})
 			b.answer(ask, b.job.agents[1])
 		})
 		if h := b.hang(); len(h.GetCulprits()) != 0 {
@@ -169,7 +217,12 @@ func TestGroupsOfAStandstill(t *testing.T) {
 	groups := groupTable{at: map[uint64]int{}}
 	for r := range falcon.Rank(4) {
 		groups.enter(r, &falconv1.Comm{Id: 1, Size: 4, Rank: int32(3 - r)})
-		groups.enter(r, &falconv1.Comm{Id: 10 + uint64(r/2), Size: 2, Rank: int32(r % 2), Name: "a\x1bb"})
+		groups.enter(r, &falconv1.Comm{
+			Id:   10 + uint64(r/2),
+			Size: 2,
+			Rank: int32(r % 2),
+			Name: "a\x1bb",
+		})
 	}
 	groups.enter(3, &falconv1.Comm{Id: 99, Size: 1 << 30, Rank: 1 << 29})
 	groups.enter(0, &falconv1.Comm{Id: 98, Size: -1, Rank: -1})
@@ -179,7 +232,8 @@ func TestGroupsOfAStandstill(t *testing.T) {
 	for _, g := range out.Groups {
 		got += fmt.Sprintf("%s/%s %v; ", g.Name, g.Kind, g.Places)
 	}
-	if want := "world/world#1 [3 2 1 0]; ab/tp#1 [0 1]; ab/tp#1 [2 3]; "; got != want || !out.Seats[3].Hidden || out.Seats[1].Hidden {
+	want := "world/world#1 [3 2 1 0]; ab/tp#1 [0 1]; ab/tp#1 [2 3]; "
+	if got != want || !out.Seats[3].Hidden || out.Seats[1].Hidden {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -187,7 +241,19 @@ func TestGroupsOfAStandstill(t *testing.T) {
 // What a picture holds goes to every caller.
 func TestPicturesAreWhole(t *testing.T) {
 	reply := (&falconv1.SnapshotReply{}).ProtoReflect()
-	own := map[string]bool{"unchanged": true, "role": true, "actor": true, "ranks": true, "series": true, "operators": true, "columns": true, "brief": true, "recent": true, "listening": true, "statements": true}
+	own := map[string]bool{
+		"unchanged":  true,
+		"role":       true,
+		"actor":      true,
+		"ranks":      true,
+		"series":     true,
+		"operators":  true,
+		"columns":    true,
+		"brief":      true,
+		"recent":     true,
+		"listening":  true,
+		"statements": true,
+	}
 	fields := reply.Descriptor().Fields()
 	for i := range fields.Len() {
 		switch f := fields.Get(i); {

@@ -65,8 +65,11 @@ func (h *jobHistory) writeRest(now time.Time) {
 
 // write records what was watched since the last record.
 func (h *jobHistory) write(now time.Time) {
-	h.unwritten.Name, h.unwritten.Kind, h.unwritten.World = h.cfg.JobName, h.cfg.JobKind, h.state.job.Layout.World()
-	h.batch.addRecords(record(now, kindWatched, h.unwritten)) // folded in the order in which the journal has it
+	h.unwritten.Name, h.unwritten.Kind, h.unwritten.World = h.cfg.JobName,
+		h.cfg.JobKind,
+		h.state.job.Layout.World()
+	// folded in the order in which the journal has it
+	h.batch.addRecords(record(now, kindWatched, h.unwritten))
 	h.unwritten = history.Watched{}
 }
 
@@ -91,7 +94,8 @@ func (o opening) again(was, v falcon.Incident, atNs int64) opening {
 		if o.firstNs == 0 {
 			o.firstNs, _ = history.TimesOf(was, o.atNs, o.overNs)
 		}
-		o.before, o.occurrence = o.occurrence, occurrence{atNs: atNs}
+		o.before = o.occurrence
+		o.occurrence = occurrence{atNs: atNs}
 	case v.Times < was.Times:
 		if o.occurrence = o.before; v.Times < 2 {
 			o.firstNs = 0
@@ -101,7 +105,9 @@ func (o opening) again(was, v falcon.Incident, atNs int64) opening {
 }
 
 // isBack reports whether an incident that was over is back.
-func isBack(was, v falcon.Incident) bool { return v.Times > was.Times && !was.Open() }
+func isBack(was, v falcon.Incident) bool {
+	return v.Times > was.Times && !was.Open()
+}
 
 // incidentView is an incident as consoles see it, with its times by the clock.
 func (m *journalState) incidentView(v falcon.Incident) *falconv1.Incident {
@@ -117,12 +123,15 @@ func (m *journalState) incidentView(v falcon.Incident) *falconv1.Incident {
 func (m *journalState) pastEntry(v falcon.Incident) history.Entry {
 	at := m.opened[v.ID]
 	e := history.EntryOf(v, at.atNs, at.overNs)
-	e.Epoch, e.Job, e.Times = at.epoch, at.job, v.Times
+	e.Epoch = at.epoch
+	e.Job = at.job
+	e.Times = v.Times
 	if at.firstNs != 0 {
 		e.OnsetNs = at.firstNs
 	}
 	if cost, known := m.impacts[v.ID]; known {
-		e.LostMs, e.Counted = cost.ImpactMs, true
+		e.LostMs = cost.ImpactMs
+		e.Counted = true
 	}
 	return e
 }
@@ -142,7 +151,9 @@ func (m *journalState) adoptPast() {
 	}
 }
 
-func (m *journalState) putPast(put func(any)) { m.past.Parts(func(p history.Part) { put(p) }) }
+func (m *journalState) putPast(put func(any)) {
+	m.past.Parts(func(p history.Part) { put(p) })
+}
 
 func (m *journalState) takePast(item json.RawMessage) error {
 	var p history.Part
@@ -189,8 +200,12 @@ const (
 // History characterizes what is over in an engine. It answers from memory.
 func History(ctx context.Context, e *Engine, q *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
 	limit := int(q.GetLimit())
-	if limit < 0 || limit > pastMost || q.GetHalfLifeNs() < 0 || q.GetSinceUnixNs() < 0 {
-		return nil, fmt.Errorf("%w: give a limit of 1 to %d incidents, and no negative time", ErrInvalid, pastMost)
+	if limit < 0 ||
+		limit > pastMost ||
+		q.GetHalfLifeNs() < 0 ||
+		q.GetSinceUnixNs() < 0 {
+		return nil, fmt.Errorf("%w: give a limit of 1 to %d incidents, and no negative time",
+			ErrInvalid, pastMost)
 	}
 	if limit == 0 {
 		limit = pastDefault
@@ -198,7 +213,10 @@ func History(ctx context.Context, e *Engine, q *falconv1.HistoryRequest) (*falco
 	var out *falconv1.HistoryReply
 	err := e.readInLoop(ctx, func() {
 		out = historyReply(&e.state.past, history.Query{
-			NowNs: e.cfg.Now().UnixNano(), SinceNs: q.GetSinceUnixNs(), HalfLife: time.Duration(q.GetHalfLifeNs()), Lasting: e.state.lasting(),
+			NowNs:    e.cfg.Now().UnixNano(),
+			SinceNs:  q.GetSinceUnixNs(),
+			HalfLife: time.Duration(q.GetHalfLifeNs()),
+			Lasting:  e.state.lasting(),
 		}, limit)
 		out.Paths = pathsToProto(history.Paths(validationsOf(e.state.tests), q.GetSinceUnixNs()))
 		out.FailStops = failStopsToProto(history.FailStops(e.state.recoveries, q.GetSinceUnixNs()))
@@ -223,14 +241,21 @@ func (sv *stateViews) culpritViews(now time.Time) []*falconv1.Culprit {
 	of := fmt.Sprint(sv.state.past.Closed())
 	for i := range lasting {
 		e := &lasting[i]
-		of += fmt.Sprintf(" %s %t %v %v %v", e.Incident, e.EndNs == 0, e.Devices, e.Links, e.NICs)
+		of += fmt.Sprintf(" %s %t %v %v %v",
+			e.Incident, e.EndNs == 0, e.Devices, e.Links, e.NICs)
 	}
 	c := &sv.culprits
 	if of == c.of && now.Sub(c.at) < culpritsEvery {
 		return c.list
 	}
 	c.at, c.of = now, of
-	c.list = culpritsToProto(sv.state.past.Culprits(history.Query{NowNs: now.UnixNano(), Lasting: lasting}), culpritsShow)
+	c.list = culpritsToProto(
+		sv.state.past.Culprits(history.Query{
+			NowNs:   now.UnixNano(),
+			Lasting: lasting,
+		}),
+		culpritsShow,
+	)
 	for _, x := range c.list {
 		x.Score = math.Round(100*x.Score) / 100 // as shown: a recording holds every change
 	}

@@ -21,7 +21,13 @@ import (
 
 // pastOf folds what an engine would have written: a job, and one incident per device
 // that lasts so long.
-func pastOf(t *testing.T, m *journalState, from time.Time, lasted time.Duration, devices ...falcon.Device) time.Time {
+func pastOf(
+	t *testing.T,
+	m *journalState,
+	from time.Time,
+	lasted time.Duration,
+	devices ...falcon.Device,
+) time.Time {
 	t.Helper()
 	at := from
 	put := func(kind journal.Kind, v any) {
@@ -31,15 +37,27 @@ func pastOf(t *testing.T, m *journalState, from time.Time, lasted time.Duration,
 		}
 	}
 	for i, d := range devices {
-		put(kindWatched, history.Watched{Name: "gpt", World: 8, Iterations: 1000, Ms: 100_000})
+		put(kindWatched, history.Watched{
+			Name:       "gpt",
+			World:      8,
+			Iterations: 1000,
+			Ms:         100_000,
+		})
 		v := falcon.Incident{
-			ID: fmt.Sprintf("INC-%04d", m.NextIncident), State: falcon.IncidentVerified, OnsetIteration: int64(100 * i), DetectedIteration: int64(100*i + 10),
-			RelievedIteration: falcon.NoIteration, HealthyMs: 100, SlowMs: 200, Verdict: falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{d}},
+			ID:                fmt.Sprintf("INC-%04d", m.NextIncident),
+			State:             falcon.IncidentVerified,
+			OnsetIteration:    int64(100 * i),
+			DetectedIteration: int64(100*i + 10),
+			RelievedIteration: falcon.NoIteration,
+			HealthyMs:         100,
+			SlowMs:            200,
+			Verdict:           falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{d}},
 		}
 		put(kindIncident, v)
 		put(kindImpact, mitigate.Impact{Incident: v.ID, ImpactMs: 5_000})
 		at = at.Add(lasted)
-		v.State, v.RelievedIteration = falcon.IncidentRelieved, v.OnsetIteration+50
+		v.State = falcon.IncidentRelieved
+		v.RelievedIteration = v.OnsetIteration + 50
 		put(kindIncident, v)
 		at = at.Add(time.Minute) // its actions are undone
 		v.State = falcon.IncidentClosed
@@ -55,20 +73,31 @@ func TestHistoryOfRecords(t *testing.T) {
 	m := newJournalState()
 	at := pastOf(t, m, t0, 10*time.Minute, "n1.g0", "n1.g0", "n2.g0")
 	r := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 2)
-	if len(r.Past) != 2 || r.Incidents != 3 || r.Past[0].Incident != "INC-0003" || r.Past[1].Job != 1 {
+	if len(r.Past) != 2 ||
+		r.Incidents != 3 ||
+		r.Past[0].Incident != "INC-0003" ||
+		r.Past[1].Job != 1 {
 		t.Fatalf("%v", r)
 	}
 	first := r.Past[1]
-	if d := time.Duration(first.EndUnixNs - first.OnsetUnixNs); d != 10*time.Minute+2*time.Second || first.LostMs != 5000 || !first.Counted {
+	d := time.Duration(first.EndUnixNs - first.OnsetUnixNs)
+	if d != 10*time.Minute+2*time.Second || first.LostMs != 5000 || !first.Counted {
 		t.Errorf("it lasted %s and cost %v ms", d, first.LostMs)
 	}
-	if c := r.Culprits[0]; c.Device != "n1.g0" || c.Times != 2 || c.Last != "INC-0002" || len(r.Culprits) != 2 {
+	c := r.Culprits[0]
+	if c.Device != "n1.g0" ||
+		c.Times != 2 ||
+		c.Last != "INC-0002" ||
+		len(r.Culprits) != 2 {
 		t.Errorf("culprits: %v", r.Culprits)
 	}
 	if j := r.Jobs[0]; j.LostMs != 15_000 || j.WatchedMs != 300_000 || j.Category != string(history.GPU) {
 		t.Errorf("job: %v", j)
 	}
-	if err := m.apply(record(at, kindImpact, mitigate.Impact{Incident: "INC-0003", ImpactMs: 6_000})); err != nil {
+	if err := m.apply(record(at, kindImpact, mitigate.Impact{
+		Incident: "INC-0003",
+		ImpactMs: 6_000,
+	})); err != nil {
 		t.Fatal(err)
 	}
 	if j := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 1).Jobs[0]; j.LostMs != 16_000 {
@@ -90,8 +119,10 @@ func TestHistorySurvivesCompaction(t *testing.T) {
 	q := history.Query{NowNs: at.UnixNano()}
 	want := historyReply(&m.past, q, pastMost)
 	copied := again(t, m)
-	if got := historyReply(&copied.past, q, pastMost); !proto.Equal(want, got) || int(got.Incidents) != len(devices) {
-		t.Errorf("the snapshot's history differs, or counts %d of %d incidents", got.GetIncidents(), len(devices))
+	got := historyReply(&copied.past, q, pastMost)
+	if !proto.Equal(want, got) || int(got.Incidents) != len(devices) {
+		t.Errorf("the snapshot's history differs, or counts %d of %d incidents",
+			got.GetIncidents(), len(devices))
 	}
 	if n := proto.Size(want); n > 1<<20 {
 		t.Errorf("an answer has %d bytes", n)
@@ -128,35 +159,51 @@ func TestHistoryOfAnIncidentThatIsBack(t *testing.T) {
 	first, _ := m.incident("INC-0001")
 	was := m.incidentView(first)
 	back := first
-	back.State, back.OnsetIteration, back.DetectedIteration, back.RelievedIteration, back.Times, back.FirstOnset = falcon.IncidentLocated, 900, 905, falcon.NoIteration, 2, first.OnsetIteration
+	back.State = falcon.IncidentLocated
+	back.OnsetIteration = 900
+	back.DetectedIteration = 905
+	back.RelievedIteration = falcon.NoIteration
+	back.Times = 2
+	back.FirstOnset = first.OnsetIteration
 	put(kindIncident, back)
-	if r := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10); len(r.Past) != 0 || len(m.lasting()) != 1 {
+	if r := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10); len(r.Past) != 0 ||
+		len(m.lasting()) != 1 {
 		t.Errorf("it lasts: %v", r)
 	}
 	v := m.incidentView(back)
-	if v.Times != 2 || v.FirstOnsetUnixNs != was.OnsetUnixNs || v.OnsetUnixNs != at.Add(-time.Second).UnixNano() || v.EndUnixNs != 0 {
+	if v.Times != 2 ||
+		v.FirstOnsetUnixNs != was.OnsetUnixNs ||
+		v.OnsetUnixNs != at.Add(-time.Second).UnixNano() ||
+		v.EndUnixNs != 0 {
 		t.Errorf("%v, was %v", v, was)
 	}
-	o, encoded := m.opened["INC-0001"], opening{}
+	o := m.opened["INC-0001"]
+	encoded := opening{}
 	if b, err := o.MarshalJSON(); err != nil || encoded.UnmarshalJSON(b) != nil || encoded != o {
 		t.Errorf("a snapshot has %+v of %+v, %v", encoded, o, err)
 	}
-	if err := encoded.UnmarshalJSON([]byte("[5,6,7,8]")); err != nil || encoded != (opening{occurrence: occurrence{5, 7}, epoch: 6, job: 8}) {
+	if err := encoded.UnmarshalJSON([]byte("[5,6,7,8]")); err != nil ||
+		encoded != (opening{occurrence: occurrence{5, 7}, epoch: 6, job: 8}) {
 		t.Errorf("one of before: %+v, %v", encoded, err)
 	}
 	at = at.Add(time.Minute)
 	over := back
-	over.State, over.RelievedIteration = falcon.IncidentClosed, 950
+	over.State = falcon.IncidentClosed
+	over.RelievedIteration = 950
 	put(kindIncident, over)
 	r := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10)
-	if len(r.Past) != 1 || r.Past[0].OnsetUnixNs != was.OnsetUnixNs || r.Past[0].EndUnixNs != at.UnixNano() || m.past.Closed() != 1 {
+	if len(r.Past) != 1 ||
+		r.Past[0].OnsetUnixNs != was.OnsetUnixNs ||
+		r.Past[0].EndUnixNs != at.UnixNano() ||
+		m.past.Closed() != 1 {
 		t.Errorf("%v", r)
 	}
 	at = at.Add(time.Minute)
 	put(kindIncident, withTimes(back, 3))
 	at = at.Add(time.Minute)
 	put(kindIncident, over)
-	if again := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10); !proto.Equal(again.Past[0], r.Past[0]) {
+	again := historyReply(&m.past, history.Query{NowNs: at.UnixNano()}, 10)
+	if !proto.Equal(again.Past[0], r.Past[0]) {
 		t.Errorf("it was another one's: %v, was %v", again.Past[0], r.Past[0])
 	}
 	if v := m.incidentView(over); v.Times != 2 || v.EndUnixNs != r.Past[0].EndUnixNs {
@@ -188,13 +235,22 @@ func TestHistoryOfAnEngine(t *testing.T) {
 			}
 			return r
 		}
-		for _, bad := range []*falconv1.HistoryRequest{{Limit: pastMost + 1}, {Limit: -1}, {SinceUnixNs: -1}, {HalfLifeNs: -1}} {
-			if _, err := History(context.Background(), b.engine, bad); !errors.Is(err, ErrInvalid) {
+		for _, bad := range []*falconv1.HistoryRequest{
+			{Limit: pastMost + 1},
+			{Limit: -1},
+			{SinceUnixNs: -1},
+			{HalfLifeNs: -1},
+		} {
+			_, err := History(context.Background(), b.engine, bad)
+			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%v: %v", bad, err)
 			}
 		}
 		play(slowFrom + 20)
-		if c := ask(&falconv1.HistoryRequest{}).GetCulprits(); len(c) != 1 || c[0].Device != "n1.g0" || c[0].Last != "INC-0001" || !c[0].Lasts {
+		if c := ask(&falconv1.HistoryRequest{}).GetCulprits(); len(c) != 1 ||
+			c[0].Device != "n1.g0" ||
+			c[0].Last != "INC-0001" ||
+			!c[0].Lasts {
 			t.Errorf("while it lasts: %v", c)
 		}
 		play(slowUntil + 20)
@@ -208,7 +264,11 @@ func TestHistoryOfAnEngine(t *testing.T) {
 		b.start()
 		play(slowUntil + 60)
 		j := ask(&falconv1.HistoryRequest{}).GetJobs()
-		if len(before.GetJobs()) != 1 || len(j) != 1 || j[0].Name != "test" || j[0].World != fakeRanks || j[0].Iterations == 0 {
+		if len(before.GetJobs()) != 1 ||
+			len(j) != 1 ||
+			j[0].Name != "test" ||
+			j[0].World != fakeRanks ||
+			j[0].Iterations == 0 {
 			t.Errorf("jobs before the restart: %v, behind it: %v", before.GetJobs(), j)
 		}
 		s, err := b.engine.Latest(context.Background())
@@ -232,9 +292,23 @@ func fold(t *testing.T, s *shared) {
 // A job's first iterations and an incident may come in one batch: the incident is of the
 // job that the journal has then, before and after a restart.
 func TestHistoryIsFoldedInOrder(t *testing.T) {
-	s := newShared(Config{JobName: "gpt", Detector: &fakeDetector{}, Now: func() time.Time { return t0 }}, newJournalState())
-	h := &jobHistory{shared: s, status: &jobStatus{shared: s, intake: &sampleIntake{shared: s}}, unwritten: history.Watched{Iterations: 1, Ms: 100}}
-	s.batch.addRecords(record(t0, kindIncident, falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified}))
+	s := newShared(
+		Config{
+			JobName:  "gpt",
+			Detector: &fakeDetector{},
+			Now:      func() time.Time { return t0 },
+		},
+		newJournalState(),
+	)
+	h := &jobHistory{
+		shared:    s,
+		status:    &jobStatus{shared: s, intake: &sampleIntake{shared: s}},
+		unwritten: history.Watched{Iterations: 1, Ms: 100},
+	}
+	s.batch.addRecords(record(t0, kindIncident, falcon.Incident{
+		ID:    "INC-0001",
+		State: falcon.IncidentVerified,
+	}))
 	h.write(t0)
 	list, _ := s.batch.take()
 	replayed := newJournalState()
@@ -256,10 +330,20 @@ func TestHistoryIsFoldedInOrder(t *testing.T) {
 // What is watched is the time in which iterations went on: not that of a standstill, and
 // not the step to iterations that are numbered from 0 again.
 func TestWatchedTime(t *testing.T) {
-	s := newShared(Config{JobName: "gpt", Detector: &fakeDetector{}, Now: func() time.Time { return t0 }}, newJournalState())
+	s := newShared(
+		Config{
+			JobName:  "gpt",
+			Detector: &fakeDetector{},
+			Now:      func() time.Time { return t0 },
+		},
+		newJournalState(),
+	)
 	det := &fakeDetector{}
 	s.det = det
-	h := &jobHistory{shared: s, status: &jobStatus{shared: s, intake: &sampleIntake{shared: s}}}
+	h := &jobHistory{
+		shared: s,
+		status: &jobStatus{shared: s, intake: &sampleIntake{shared: s}},
+	}
 	for _, look := range []struct {
 		after     time.Duration
 		iteration int64
@@ -274,7 +358,10 @@ func TestWatchedTime(t *testing.T) {
 	fold(t, s)
 	j := s.state.past.Report(history.Query{}).Jobs
 	want := float64((time.Second + time.Second + staleAfter + time.Second).Milliseconds())
-	if len(j) != 1 || j[0].Iterations != 8 || j[0].WatchedMs != want || j[0].Name != "gpt" {
+	if len(j) != 1 ||
+		j[0].Iterations != 8 ||
+		j[0].WatchedMs != want ||
+		j[0].Name != "gpt" {
 		t.Errorf("%+v, want 8 iterations in %v ms", j, want)
 	}
 }
@@ -292,15 +379,29 @@ func TestHistoryCountsFailStopsAndPaths(t *testing.T) {
 				{Kind: falcon.FaultExit, Node: "n0", Ranks: []falcon.Rank{1}, FirstNs: at - 5e9},
 				{Kind: falcon.FaultNode, Node: "n1", FirstNs: at - 4e9, AskedBy: "maria"},
 			} {
-				v := falcon.Recovery{ID: fmt.Sprintf("REC-%04d", i+1), State: falcon.RecoveryResumed, Faults: []falcon.Fault{f}}
+				v := falcon.Recovery{
+					ID:     fmt.Sprintf("REC-%04d", i+1),
+					State:  falcon.RecoveryResumed,
+					Faults: []falcon.Fault{f},
+				}
 				v.EndedNs = f.FirstNs + 2e9
 				b.engine.state.setRecovery(v)
 			}
 		})
 		b.inLoop(func() {
-			v := falcon.Validation{ID: "VAL-0001", State: falcon.ValidationDone, AtNs: at - 5e9}
+			v := falcon.Validation{
+				ID:    "VAL-0001",
+				State: falcon.ValidationDone,
+				AtNs:  at - 5e9,
+			}
 			for _, ms := range []float64{1, 3} {
-				v.Links = append(v.Links, falcon.LinkResult{Class: falcon.LinkSameRail, FromDevice: "n0.g0", ToDevice: "n1.g0", Bytes: 1e6, Ms: ms})
+				v.Links = append(v.Links, falcon.LinkResult{
+					Class:      falcon.LinkSameRail,
+					FromDevice: "n0.g0",
+					ToDevice:   "n1.g0",
+					Bytes:      1e6,
+					Ms:         ms,
+				})
 			}
 			b.engine.state.setValidation(validationRecord{Validation: v})
 		})
@@ -309,18 +410,26 @@ func TestHistoryCountsFailStopsAndPaths(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p := r.GetPaths(); tests == 0 && p != nil || tests > 0 && (len(p) != 1 || p[0].GetTests() != tests || math.Abs(p[0].GetCov()-math.Sqrt2/2) > 1e-9) {
+			p := r.GetPaths()
+			if tests == 0 && p != nil ||
+				tests > 0 &&
+					(len(p) != 1 || p[0].GetTests() != tests || math.Abs(p[0].GetCov()-math.Sqrt2/2) > 1e-9) {
 				t.Errorf("since %d: %v", since, p)
 			}
 		}
-		for since, want := range map[int64]string{0: "exit 1 1 2000, node 1 2 2000", at - 6e9: "exit 1 1 2000", at: ""} {
+		for since, want := range map[int64]string{
+			0:        "exit 1 1 2000, node 1 2 2000",
+			at - 6e9: "exit 1 1 2000",
+			at:       "",
+		} {
 			r, err := History(context.Background(), b.engine, &falconv1.HistoryRequest{SinceUnixNs: since})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, f := range r.GetFailStops() {
-				got = append(got, fmt.Sprintf("%s %d %d %.0f", f.GetKind(), f.GetFaults(), f.GetRanks(), f.GetDownMs()))
+				got = append(got, fmt.Sprintf("%s %d %d %.0f",
+					f.GetKind(), f.GetFaults(), f.GetRanks(), f.GetDownMs()))
 			}
 			if strings.Join(got, ", ") != want {
 				t.Errorf("since %d: %v, want %s", since, got, want)

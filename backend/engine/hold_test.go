@@ -37,13 +37,16 @@ func TestSlowJournalHoldsNobody(t *testing.T) {
 			t.Fatal("nothing is held")
 		}
 		b.inLoop(func() { slow = true })
-		b.rankWith(func(s *falconv1.RankState) { s.Alive, s.Exit = false, "signal: killed" })
+		b.rankWith(func(s *falconv1.RankState) {
+			s.Alive, s.Exit = false, "signal: killed"
+		})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, a := range b.job.agents {
 			a.poll(b.job)
 			if a.hold.arm != nil || a.hold.letGo != 1 {
-				t.Errorf("agent %s holds: %v, was ordered to let go %d times", a.node, a.hold.arm != nil, a.hold.letGo)
+				t.Errorf("agent %s holds: %v, was ordered to let go %d times",
+					a.node, a.hold.arm != nil, a.hold.letGo)
 			}
 		}
 		for range 300 {
@@ -80,7 +83,8 @@ func TestJournalSlowerThanTheOrder(t *testing.T) {
 			b.turn()
 		}
 		v := b.newest()
-		if state := falcon.ValidationState(v.GetState()); !state.Over() || state == falcon.ValidationDone || slow {
+		state := falcon.ValidationState(v.GetState())
+		if !state.Over() || state == falcon.ValidationDone || slow {
 			t.Errorf("%v", v)
 		}
 		b.free()
@@ -136,7 +140,9 @@ func killedTesting(t *testing.T, point string, nth int) (struck bool) {
 				}
 			}
 			for _, v := range m.tests {
-				if !v.Validation.State.Over() || v.Validation.State == falcon.ValidationFailed && !strings.Contains(v.Validation.Reason, "started again") {
+				if !v.Validation.State.Over() ||
+					v.Validation.State == falcon.ValidationFailed &&
+						!strings.Contains(v.Validation.Reason, "started again") {
 					t.Errorf("%s is %s: %s", v.Validation.ID, v.Validation.State, v.Validation.Reason)
 				}
 			}
@@ -171,12 +177,24 @@ func TestClockThatWasWrong(t *testing.T) {
 			b.until(6)
 			at := time.Now().Add(years * 365 * 24 * time.Hour)
 			b.inLoop(func() {
-				v := falcon.Validation{ID: "VAL-0001", State: falcon.ValidationDone, AtNs: at.UnixNano()}
-				b.engine.batch.addRecords(record(at, kindValidation, validationRecord{Validation: v, Role: itself.Role}))
+				v := falcon.Validation{
+					ID:    "VAL-0001",
+					State: falcon.ValidationDone,
+					AtNs:  at.UnixNano(),
+				}
+				b.engine.batch.addRecords(record(at, kindValidation, validationRecord{
+					Validation: v,
+					Role:       itself.Role,
+				}))
 			})
-			b.inLoop(func() { b.det.ready.Asks = append(b.det.ready.Asks, *gemmAsk()) })
+			b.inLoop(func() {
+				b.det.ready.Asks = append(b.det.ready.Asks, *gemmAsk())
+			})
 			b.until(b.job.iteration + 15)
-			if n := len(b.det.tests); n != 1 || b.det.tests[0].State != falcon.ValidationDone || b.det.tests[0].ID != "VAL-0002" {
+			n := len(b.det.tests)
+			if n != 1 ||
+				b.det.tests[0].State != falcon.ValidationDone ||
+				b.det.tests[0].ID != "VAL-0002" {
 				t.Errorf("%d years off: %+v", years, b.det.tests)
 			}
 		})
@@ -186,7 +204,12 @@ func TestClockThatWasWrong(t *testing.T) {
 // No hook holds longer than a minute, whatever its agent says.
 func TestHoldsThatCannotBe(t *testing.T) {
 	for in, want := range map[float64]float64{480: 480, 60_000: 60_000, 1e8: 0, -1: 0, math.Inf(1): 0} {
-		p := cleanPause(&falconv1.RankPause{HeldMs: in, QuietMs: in, Newest: 5, Boundary: 5})
+		p := cleanPause(&falconv1.RankPause{
+			HeldMs:   in,
+			QuietMs:  in,
+			Newest:   5,
+			Boundary: 5,
+		})
 		if p.GetHeldMs() != want || p.GetQuietMs() != want {
 			t.Errorf("held %v and quiet after %v count as %v and %v", in, in, p.GetHeldMs(), p.GetQuietMs())
 		}

@@ -67,16 +67,24 @@ type checked struct {
 }
 
 // carried is what all ranks report of their communicators, or why that is not whole.
-func (j *job) carried() (comms map[falcon.Rank][]falcon.Comm, traffic map[falcon.Rank][]falcon.Traffic, why string) {
+func (j *job) carried() (
+	comms map[falcon.Rank][]falcon.Comm,
+	traffic map[falcon.Rank][]falcon.Traffic,
+	why string,
+) {
 	for r := range falcon.Rank(j.world()) {
 		if why := doubtOf(r, j.ranks[r].state); why != "" {
 			return nil, nil, why
 		}
 		if byPlugin(j.ranks[r].state) != byPlugin(j.ranks[0].state) {
-			return nil, nil, fmt.Sprintf("of ranks 0 and %d one is watched by the hook and one by NCCL's profiler plug-in: their communicators can't be joined", r)
+			return nil, nil, fmt.Sprintf(
+				"of ranks 0 and %d one is watched by the hook and one by NCCL's profiler plug-in: their communicators can't be joined",
+				r,
+			)
 		}
 	}
-	comms, traffic = map[falcon.Rank][]falcon.Comm{}, map[falcon.Rank][]falcon.Traffic{}
+	comms = map[falcon.Rank][]falcon.Comm{}
+	traffic = map[falcon.Rank][]falcon.Traffic{}
 	for r := range falcon.Rank(j.world()) {
 		for _, c := range j.ranks[r].state.GetComms() {
 			comms[r] = append(comms[r], convert.CommFromProto(c))
@@ -92,7 +100,9 @@ func (j *job) carried() (comms map[falcon.Rank][]falcon.Comm, traffic map[falcon
 // watched by the profiler plug-in, which can't hold a call.
 const boundProfiler = 5
 
-func byPlugin(s *falconv1.RankState) bool { return s.GetBound() == boundProfiler }
+func byPlugin(s *falconv1.RankState) bool {
+	return s.GetBound() == boundProfiler
+}
 
 // doubtOf is why what a rank reports is not all that it communicates.
 func doubtOf(r falcon.Rank, s *falconv1.RankState) string {

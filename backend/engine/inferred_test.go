@@ -14,7 +14,12 @@ import (
 func generatedJob(g *meshtest.Job) *job {
 	j := newJob()
 	for r := range falcon.Rank(g.World) {
-		s := &falconv1.RankState{Rank: int32(r), Pid: 100 + int32(r), Alive: true, World: int32(g.World)}
+		s := &falconv1.RankState{
+			Rank:  int32(r),
+			Pid:   100 + int32(r),
+			Alive: true,
+			World: int32(g.World),
+		}
 		for _, c := range g.Comms[r] {
 			s.Comms = append(s.Comms, convert.CommToProto(c))
 		}
@@ -29,7 +34,17 @@ func generatedJob(g *meshtest.Job) *job {
 // A layout is inferred from what agents report, and not where some of it is not seen.
 func TestInferredLayout(t *testing.T) {
 	megatron := meshtest.Megatron{
-		Model: meshtest.Model{Layers: 32, Hidden: 4096, Sequence: 4096, Vocabulary: 32000, MicroBatches: 8}, TP: 2, CP: 2, DP: 2, PP: 2,
+		Model: meshtest.Model{
+			Layers:       32,
+			Hidden:       4096,
+			Sequence:     4096,
+			Vocabulary:   32000,
+			MicroBatches: 8,
+		},
+		TP: 2,
+		CP: 2,
+		DP: 2,
+		PP: 2,
 	}
 	want, err := falcon.ParseMesh("tp=2,cp=2,dp=2,pp=2")
 	if err != nil {
@@ -58,7 +73,9 @@ func TestInferredLayout(t *testing.T) {
 	} {
 		j := generatedJob(megatron.Job())
 		c.make(j.ranks[5].state)
-		if l, why := j.inferredLayout(); l != (falcon.Layout{}) && c.what != "calls" || !strings.Contains(why, c.what) && c.what != "calls" {
+		l, why := j.inferredLayout()
+		if l != (falcon.Layout{}) && c.what != "calls" ||
+			!strings.Contains(why, c.what) && c.what != "calls" {
 			t.Errorf("%s: %v, %q", c.what, l, why)
 		}
 	}
@@ -68,7 +85,15 @@ func TestInferredLayout(t *testing.T) {
 // be moved.
 func TestDeclaredLayoutIsChecked(t *testing.T) {
 	g := meshtest.Megatron{
-		Model: meshtest.Model{Layers: 8, Hidden: 1024, Sequence: 4096, Vocabulary: 32000, MicroBatches: 4}, CP: 4, DP: 2,
+		Model: meshtest.Model{
+			Layers:       8,
+			Hidden:       1024,
+			Sequence:     4096,
+			Vocabulary:   32000,
+			MicroBatches: 4,
+		},
+		CP: 4,
+		DP: 2,
 	}.Job()
 	j := generatedJob(g)
 	for _, c := range []struct {
@@ -84,7 +109,13 @@ func TestDeclaredLayoutIsChecked(t *testing.T) {
 		t.Error("it is not refuted again")
 	}
 	s := j.ranks[3].state
-	j.setState("n0", &falconv1.RankState{Rank: 3, Pid: s.Pid, Alive: true, World: s.World, Comms: s.Comms})
+	j.setState("n0", &falconv1.RankState{
+		Rank:  3,
+		Pid:   s.Pid,
+		Alive: true,
+		World: s.World,
+		Comms: s.Comms,
+	})
 	if why := j.contradiction(l); why != "" {
 		t.Errorf("it is refuted by what is not known any more: %s", why)
 	}

@@ -31,7 +31,9 @@ type sampleIntake struct {
 // beginEpoch forgets how far the ranks of the job epoch before had come; begun
 // is the newest iteration that the ranks of the new one have begun.
 func (si *sampleIntake) beginEpoch(begun int64) {
-	si.iterations, si.leads, si.ahead = newIterationCollector(), leads{}, nil
+	si.iterations = newIterationCollector()
+	si.leads = leads{}
+	si.ahead = nil
 	si.newestBegun, si.pulse.begun = begun, begun
 }
 
@@ -52,7 +54,9 @@ func (p *pulse) note(iteration int64, now time.Time) {
 		return
 	}
 	if p.begun >= 0 && !p.at.IsZero() {
-		p.took = append(p.took[max(0, len(p.took)+1-tookKept):], float64(now.Sub(p.at).Microseconds())/1e3/float64(iteration-p.begun))
+		p.took = append(p.took[max(0, len(p.took)+1-tookKept):],
+			float64(now.Sub(p.at).Microseconds())/1e3/float64(iteration-p.begun),
+		)
 	}
 	p.begun, p.at = iteration, now
 }
@@ -97,7 +101,10 @@ func (si *sampleIntake) attribute(n *fleet.Node, in []*falconv1.Sample, now time
 
 // plausible refuses what no training job does.
 func plausible(s *falconv1.Sample) bool {
-	ok := s.GetMs() >= 0 && s.GetMs() < msMost && s.GetPausedMs() >= 0 && s.GetPausedMs() <= s.GetMs()
+	ok := s.GetMs() >= 0 &&
+		s.GetMs() < msMost &&
+		s.GetPausedMs() >= 0 &&
+		s.GetPausedMs() <= s.GetMs()
 	return ok && s.GetIteration() >= 0 && s.GetIteration() < iterationMost
 }
 
@@ -125,7 +132,9 @@ func (si *sampleIntake) dropTooFarAhead(samples []falcon.Sample, now time.Time) 
 	for _, s := range samples {
 		node := si.cluster.nodeOf(s.Rank)
 		if ahead.tooFar(node, s.Iteration, now) {
-			si.oplog.logf("rank", 2, falcon.RankSubject(s.Rank), "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
+			si.oplog.logf("rank", 2, falcon.RankSubject(s.Rank),
+				"rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored",
+				s.Rank, node, s.Iteration)
 			continue
 		}
 		si.leads.noteLead(node, s.Iteration, now)
@@ -151,13 +160,17 @@ func (si *sampleIntake) takeEarly(now time.Time) {
 // to, and drops those of before.
 func (si *sampleIntake) takeLater(v falcon.Recovery, in []falcon.Sample) {
 	if v.NoReturn && v.Resume >= 0 {
-		si.keepEarly(slices.DeleteFunc(in, func(s falcon.Sample) bool { return s.Iteration < v.Resume }))
+		si.keepEarly(slices.DeleteFunc(in, func(s falcon.Sample) bool {
+			return s.Iteration < v.Resume
+		}))
 	}
 }
 
 // release hands the job's complete iterations to the planner.
 func (si *sampleIntake) release(now time.Time) {
-	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node { return si.job.unheard(heard, now) }
+	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node {
+		return si.job.unheard(heard, now)
+	}
 	for _, it := range si.iterations.takeComplete(si.job.alive, now, unheard) {
 		si.paces.add(it, now)
 		si.plan.Step(now, it)

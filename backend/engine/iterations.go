@@ -31,11 +31,17 @@ type iteration struct {
 }
 
 func newIterationCollector() *iterationCollector {
-	return &iterationCollector{open: map[int64]*iteration{}, next: falcon.NoIteration, newest: falcon.NoIteration}
+	return &iterationCollector{
+		open:   map[int64]*iteration{},
+		next:   falcon.NoIteration,
+		newest: falcon.NoIteration,
+	}
 }
 
 func (p *iterationCollector) addSample(s falcon.Sample, now time.Time) {
-	if p.next == falcon.NoIteration || s.Iteration > p.newest+gapIterationsMax || s.Iteration < p.next-gapIterationsMax {
+	if p.next == falcon.NoIteration ||
+		s.Iteration > p.newest+gapIterationsMax ||
+		s.Iteration < p.next-gapIterationsMax {
 		clear(p.open)
 		p.next, p.newest = s.Iteration, s.Iteration
 	}
@@ -55,7 +61,11 @@ func (p *iterationCollector) addSample(s falcon.Sample, now time.Time) {
 // takeComplete gives out what is ready, oldest first; live is the number of ranks
 // that can report. Iterations that no rank reported are skipped.
 // unheard names the nodes that an incomplete one was given out without.
-func (p *iterationCollector) takeComplete(live int, now time.Time, unheard func(heard map[falcon.Rank]struct{}) []falcon.Node) []mitigate.Iteration {
+func (p *iterationCollector) takeComplete(
+	live int,
+	now time.Time,
+	unheard func(heard map[falcon.Rank]struct{}) []falcon.Node,
+) []mitigate.Iteration {
 	var out []mitigate.Iteration
 	for p.next != falcon.NoIteration && p.next <= p.newest {
 		it := p.open[p.next]

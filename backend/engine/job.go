@@ -47,16 +47,19 @@ func processName(node falcon.Node, s *falconv1.RankState) string {
 
 // settled reports whether the state is of the placement in force: its communicators
 // are those that the process uses now.
-func (p *process) settled() bool { return p.state.GetPlacementOrder() == p.order }
+func (p *process) settled() bool {
+	return p.state.GetPlacementOrder() == p.order
+}
 
 // job gathers what agents say about the ranks into one description.
 type job struct {
-	ranks    map[falcon.Rank]*process // who holds a rank
-	named    map[string]*process      // the same by name
-	known    map[string]falcon.Rank   // of the journal: what agents report again is no change
-	placed   uint64                   // placement order that known is of
-	floor    uint64                   // dead processes of earlier launches count no more
-	outlived uint64                   // nor do those that were never ordered into this generation, as others train in it
+	ranks  map[falcon.Rank]*process // who holds a rank
+	named  map[string]*process      // the same by name
+	known  map[string]falcon.Rank   // of the journal: what agents report again is no change
+	placed uint64                   // placement order that known is of
+	floor  uint64                   // dead processes of earlier launches count no more
+	// nor do those that were never ordered into this generation, as others train in it
+	outlived uint64
 	emulated bool
 	exact    bool // all samples of the newest batch came from step marks
 	alive    int  // live ranks of the claimed world, and those that claim none
@@ -64,7 +67,8 @@ type job struct {
 	claims   map[int]*support
 	on       map[falcon.Node]int // processes of each node
 	dirty    bool                // something that describe must look at has changed
-	changes  uint64              // of processes, their ranks and states: what is derived from them holds while it stays
+	// of processes, their ranks and states: what is derived from them holds while it stays
+	changes uint64
 
 	dead   int                 // processes that have ended
 	living map[falcon.Node]int // live processes of each node
@@ -80,12 +84,20 @@ type job struct {
 }
 
 func newJob() *job {
-	return &job{ranks: map[falcon.Rank]*process{}, named: map[string]*process{}, claims: map[int]*support{}, on: map[falcon.Node]int{}, living: map[falcon.Node]int{}, changes: 1}
+	return &job{
+		ranks:   map[falcon.Rank]*process{},
+		named:   map[string]*process{},
+		claims:  map[int]*support{},
+		on:      map[falcon.Node]int{},
+		living:  map[falcon.Node]int{},
+		changes: 1,
+	}
 }
 
 // remember takes over what the journal says of the processes.
 func (j *job) remember(rec jobRecord) {
-	j.known, j.placed = make(map[string]falcon.Rank, len(rec.Processes)), rec.PlacementOrder
+	j.known = make(map[string]falcon.Rank, len(rec.Processes))
+	j.placed = rec.PlacementOrder
 	for r, name := range rec.Processes {
 		j.known[name] = falcon.Rank(r)
 	}
@@ -105,16 +117,22 @@ type seat struct {
 // the rank of the picture until the outcome of a placement is known.
 func (j *job) seatOf(node falcon.Node, s *falconv1.RankState) seat {
 	name := processName(node, s)
-	at := seat{p: j.named[name], rank: falcon.Rank(s.GetRank()), order: s.GetPlacementOrder()}
+	at := seat{
+		p:     j.named[name],
+		rank:  falcon.Rank(s.GetRank()),
+		order: s.GetPlacementOrder(),
+	}
 	var rank falcon.Rank
 	switch r, known := j.known[name]; {
 	case at.p != nil:
 		rank, at.order = at.p.rank, at.p.order
 	case known && r == at.rank:
 		// It may have been started for this rank after the placement, and carried none out.
-		rank, at.order = r, min(j.placed, at.order)
+		rank = r
+		at.order = min(j.placed, at.order)
 	case known:
-		rank, at.order = r, j.placed
+		rank = r
+		at.order = j.placed
 	default:
 		return at
 	}
@@ -128,7 +146,10 @@ func (j *job) seatOf(node falcon.Node, s *falconv1.RankState) seat {
 
 // setState takes a rank's state; false when nothing in it can be used.
 func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
-	if s.GetRank() < 0 || int(s.GetRank()) >= RanksMax || s.GetWorld() < 0 || s.GetWorld() > RanksMax {
+	if s.GetRank() < 0 ||
+		int(s.GetRank()) >= RanksMax ||
+		s.GetWorld() < 0 ||
+		s.GetWorld() > RanksMax {
 		return false
 	}
 	if s.GetWorld() > 0 && s.GetRank() >= s.GetWorld() {
@@ -141,7 +162,11 @@ func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
 	switch {
 	case at.p == nil:
 		return j.enter(node, s, at)
-	case !at.stale && !at.ahead && at.rank == at.p.rank && j.ranks[at.rank] == at.p && proto.Equal(at.p.state, s):
+	case !at.stale &&
+		!at.ahead &&
+		at.rank == at.p.rank &&
+		j.ranks[at.rank] == at.p &&
+		proto.Equal(at.p.state, s):
 		// Agents tell all they know on each new stream: thousands at once after a cut,
 		// and the job would be described again for each.
 	case !s.GetAlive():
@@ -165,18 +190,30 @@ func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
 
 // generationOf is the highest generation that a process is of, or was ordered into.
 func generationOf(s *falconv1.RankState) uint64 {
-	return max(s.GetGeneration(), s.GetRejoinedGeneration(), s.GetPark().GetGeneration())
+	return max(
+		s.GetGeneration(),
+		s.GetRejoinedGeneration(),
+		s.GetPark().GetGeneration(),
+	)
 }
 
 // enter takes a process that was not heard of.
 func (j *job) enter(node falcon.Node, s *falconv1.RankState, at seat) bool {
-	if old := j.ranks[at.rank]; !s.GetAlive() && (old != nil || s.GetGeneration() < j.floor || generationOf(s) < j.outlived) {
+	old := j.ranks[at.rank]
+	if !s.GetAlive() &&
+		(old != nil || s.GetGeneration() < j.floor || generationOf(s) < j.outlived) {
 		return false // the end of an earlier process of a rank that lives again
 	}
 	if j.on[node] >= RanksPerNode {
 		return false
 	}
-	p := &process{name: processName(node, s), node: node, rank: at.rank, order: at.order, device: deviceOn(node, s.GetDevice())}
+	p := &process{
+		name:   processName(node, s),
+		node:   node,
+		rank:   at.rank,
+		order:  at.order,
+		device: deviceOn(node, s.GetDevice()),
+	}
 	if at.ahead {
 		p.next = s
 	}
@@ -219,10 +256,13 @@ func (j *job) putState(p *process, s *falconv1.RankState) {
 	if !sameChoices(p.state, s) {
 		j.choices++
 	}
-	p.state, p.lived = s, p.lived || s.GetAlive()
+	p.state = s
+	p.lived = p.lived || s.GetAlive()
 	j.count(p, 1)
 	j.changes++
-	j.ranks[p.rank], j.named[p.name], j.dirty = p, p, true
+	j.ranks[p.rank] = p
+	j.named[p.name] = p
+	j.dirty = true
 }
 
 // forgetEnded drops the processes that have ended before a launch.
@@ -235,12 +275,15 @@ func (j *job) forgetEnded() {
 }
 
 func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
-	s.Tp, s.Dp, s.Pp = cmp.Or(s.Tp, old.Tp), cmp.Or(s.Dp, old.Dp), cmp.Or(s.Pp, old.Pp)
+	s.Tp = cmp.Or(s.Tp, old.Tp)
+	s.Dp = cmp.Or(s.Dp, old.Dp)
+	s.Pp = cmp.Or(s.Pp, old.Pp)
 	s.Mesh = cmp.Or(s.Mesh, old.Mesh)
 	if len(s.Traffic) == 0 {
 		s.Traffic = old.Traffic
 	}
-	s.World, s.MicroBatches = cmp.Or(s.World, old.World), cmp.Or(s.MicroBatches, old.MicroBatches)
+	s.World = cmp.Or(s.World, old.World)
+	s.MicroBatches = cmp.Or(s.MicroBatches, old.MicroBatches)
 	if len(s.Comms) == 0 {
 		s.Comms = old.Comms
 	}
@@ -279,7 +322,9 @@ func (j *job) holdsAll() bool {
 func (j *job) parks() bool {
 	for _, p := range j.ranks {
 		s := p.state
-		if !s.GetCan().GetPark() && s.GetPark() == nil && s.GetRejoinedGeneration() == 0 {
+		if !s.GetCan().GetPark() &&
+			s.GetPark() == nil &&
+			s.GetRejoinedGeneration() == 0 {
 			return false
 		}
 	}
@@ -293,9 +338,14 @@ func (j *job) ranksView(world int) []epoch.Rank {
 		p := j.ranks[falcon.Rank(r)]
 		s := p.state
 		out[r] = epoch.Rank{
-			Process: p.name, Device: p.device, Layout: declaredLayout(s),
-			MicroBatches: s.GetMicroBatches(), Order: p.order, Generation: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
-			Can: convert.CanFromProto(s.GetCan()),
+			Process:      p.name,
+			Device:       p.device,
+			Layout:       declaredLayout(s),
+			MicroBatches: s.GetMicroBatches(),
+			Order:        p.order,
+			Generation:   s.GetGeneration(),
+			Rejoined:     s.GetRejoinedGeneration(),
+			Can:          convert.CanFromProto(s.GetCan()),
 		}
 	}
 	return out
@@ -304,7 +354,11 @@ func (j *job) ranksView(world int) []epoch.Rank {
 // declaredLayout is what the rank's adapter declares; one that is not possible is none.
 func declaredLayout(s *falconv1.RankState) falcon.Layout {
 	if s.GetMesh() == "" {
-		return falcon.Layout{TP: int(s.GetTp()), DP: int(s.GetDp()), PP: int(s.GetPp())}
+		return falcon.Layout{
+			TP: int(s.GetTp()),
+			DP: int(s.GetDp()),
+			PP: int(s.GetPp()),
+		}
 	}
 	m, err := falcon.ParseMesh(s.GetMesh())
 	if err != nil {
@@ -337,21 +391,28 @@ func (j *job) comms(l falcon.Layout) map[falcon.Rank][]falcon.Comm {
 	return out
 }
 
-// dimensionOf finds the dimension along which the ranks, ascending, are a group; "" for
-// a set that is none (a split of the framework's own), or that the layout does not have. A gradient's group over dp and
-// what is inside it counts as dp.
+// dimensionOf finds the dimension along which the ranks, ascending, are a group; "" for a set that
+// is none (a split of the framework's own), or that the layout does not have. A gradient's group
+// over dp and what is inside it counts as dp.
 func dimensionOf(l falcon.Layout, ranks []falcon.Rank) falcon.Dimension {
 	if len(ranks) < 2 || int(ranks[len(ranks)-1]) >= l.World() {
 		return ""
 	}
-	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP, falcon.DimETP, falcon.DimEDP, falcon.DimWorld} {
+	for _, d := range []falcon.Dimension{
+		falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP,
+		falcon.DimETP, falcon.DimEDP, falcon.DimWorld,
+	} {
 		if slices.Equal(l.Peers(ranks[0], d), ranks) {
 			return d
 		}
 	}
 	first := l.Coord(ranks[0])
-	sameStage := !slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return l.Coord(r).PP != first.PP })
-	if sameStage && l.Mesh != (falcon.Mesh{}) && len(ranks) == l.Mesh.Size(falcon.DimDP)*l.Mesh.Size(falcon.DimCP)*l.Mesh.Size(falcon.DimFSDP) {
+	sameStage := !slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+		return l.Coord(r).PP != first.PP
+	})
+	if sameStage &&
+		l.Mesh != (falcon.Mesh{}) &&
+		len(ranks) == l.Mesh.Size(falcon.DimDP)*l.Mesh.Size(falcon.DimCP)*l.Mesh.Size(falcon.DimFSDP) {
 		return falcon.DimDP
 	}
 	return ""
@@ -360,7 +421,9 @@ func dimensionOf(l falcon.Layout, ranks []falcon.Rank) falcon.Dimension {
 // named lets a communicator that spans the whole world keep the framework's
 // name for it: with one dimension alone, world and that dimension look alike.
 func named(name string, found falcon.Dimension, l falcon.Layout) falcon.Dimension {
-	if strings.EqualFold(name, string(falcon.DimWorld)) && found != "" && l.World() > 1 {
+	if strings.EqualFold(name, string(falcon.DimWorld)) &&
+		found != "" &&
+		l.World() > 1 {
 		return falcon.DimWorld
 	}
 	return found
@@ -368,7 +431,9 @@ func named(name string, found falcon.Dimension, l falcon.Layout) falcon.Dimensio
 
 // ended says how the job is when no rank lives: finished when all that are
 // gone ended well, else lost.
-func (j *job) ended() bool { return len(j.ranks) > 0 && j.alive == 0 }
+func (j *job) ended() bool {
+	return len(j.ranks) > 0 && j.alive == 0
+}
 
 func (j *job) livesOn(node falcon.Node) bool { return j.living[node] > 0 }
 
@@ -404,7 +469,10 @@ func (j *job) diedUndescribed() bool {
 	}
 	for r, p := range j.ranks {
 		_, described := j.known[p.name]
-		if int(r) >= j.claimed || !p.lived || described || falconv1.ExitedWell(p.state.GetExit()) {
+		if int(r) >= j.claimed ||
+			!p.lived ||
+			described ||
+			falconv1.ExitedWell(p.state.GetExit()) {
 			return false
 		}
 	}
@@ -418,7 +486,9 @@ func (j *job) wasDismissed() bool {
 		return false
 	}
 	for _, p := range j.ranks {
-		if s := p.state; falconv1.ExitedWell(s.GetExit()) && s.GetPark().GetGeneration() > s.GetRejoinedGeneration() {
+		s := p.state
+		if falconv1.ExitedWell(s.GetExit()) &&
+			s.GetPark().GetGeneration() > s.GetRejoinedGeneration() {
 			return true
 		}
 	}

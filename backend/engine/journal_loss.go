@@ -30,6 +30,10 @@ func markLoss(j *journal.Journal, now time.Time, text string) error {
 	}
 	return j.Append([]journal.Record{
 		record(now, kindReserve, reserveRecord{Below: m.Reserved + lossReserve}),
-		record(now, kindEvent, eventRecord{Kind: "journal", Severity: 3, Text: clean(text)}),
+		record(now, kindEvent, eventRecord{
+			Kind:     "journal",
+			Severity: 3,
+			Text:     clean(text),
+		}),
 	})
 }

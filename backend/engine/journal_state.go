@@ -83,8 +83,9 @@ type orderRecord struct {
 	Order      falcon.Order `json:"order"`
 	Command    uint64       `json:"command"`
 	DeadlineNs int64        `json:"deadline_unix_ns"`
-	Generation *uint64      `json:"generation,omitempty"` // of the job that it was made for; nil in old records
-	Voted      *voteRecord  `json:"voted,omitempty"`      // the first vote known; nil while there is none
+	// of the job that it was made for; nil in old records
+	Generation *uint64     `json:"generation,omitempty"`
+	Voted      *voteRecord `json:"voted,omitempty"` // the first vote known; nil while there is none
 }
 
 type (
@@ -184,7 +185,8 @@ type counters struct {
 	NextValidation int    `json:"next_validation"` // VAL-0001 has 1
 	NextRecovery   int    `json:"next_recovery"`   // REC-0001 has 1
 	Generation     uint64 `json:"generation"`      // highest that a recovery has used, or a node has reported
-	Lost           uint64 `json:"lost,omitempty"`  // highest that a node has reported and that this journal knows nothing of
+	// highest that a node has reported and that this journal knows nothing of
+	Lost uint64 `json:"lost,omitempty"`
 
 	Starts   []learn.Engine `json:"starts,omitempty"` // of engines on this journal, oldest first
 	NewestNs int64          `json:"newest_unix_ns"`   // steady time of the newest record
@@ -197,16 +199,33 @@ type eventLines struct {
 
 func newJournalState() *journalState {
 	return &journalState{
-		counters:  counters{NextOrder: 1, NextIncident: 1, NextValidation: 1, NextRecovery: 1},
-		decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{},
-		opened: map[string]opening{}, triage: triage.Book{}, bars: bars.Book{}, stamps: map[string]actionTimes{}, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
+		counters: counters{
+			NextOrder:      1,
+			NextIncident:   1,
+			NextValidation: 1,
+			NextRecovery:   1,
+		},
+		decisions: map[string]DecisionRecord{},
+		decidedNs: map[string]int64{},
+		speeds:    map[string]speedsRecord{},
+		impacts:   map[string]mitigate.Impact{},
+		opened:    map[string]opening{},
+		triage:    triage.Book{},
+		bars:      bars.Book{},
+		stamps:    map[string]actionTimes{},
+		fences:    newFences(),
+		devices:   map[falcon.Node]recovery.Seen{},
 	}
 }
 
 // record makes a journal record; v is one of the types above, which always
 // encode.
 func record(now time.Time, kind journal.Kind, v any) journal.Record {
-	return journal.Record{AtNs: now.UnixNano(), Kind: kind, Body: encode(v)}
+	return journal.Record{
+		AtNs: now.UnixNano(),
+		Kind: kind,
+		Body: encode(v),
+	}
 }
 
 // foldFunc folds one record of its kind in, or leaves all as it was.
@@ -232,37 +251,65 @@ var folds map[journal.Kind]foldFunc
 // The folds are set at the start: that of a snapshot's part leads back to them.
 func init() {
 	folds = map[journal.Kind]foldFunc{
-		kindEpoch:            folded(foldEpoch),
-		kindReserve:          folded(func(m *journalState, v reserveRecord) { m.Reserved = max(m.Reserved, v.Below) }),
-		kindJob:              (*journalState).foldJob,
-		kindBaseline:         folded(func(m *journalState, v baselineRecord) { m.baseline = v }),
-		kindIncident:         foldedWith(func(m *journalState, v falcon.Incident, r journal.Record) { m.setIncident(v, r.AtNs) }),
-		kindAction:           foldedWith(func(m *journalState, v falcon.Action, r journal.Record) { m.setAction(v, r.AtNs) }),
-		kindOrder:            folded((*journalState).addOrder),
-		kindVote:             folded((*journalState).setVote),
-		kindOutcome:          folded((*journalState).endOrder),
-		kindDecision:         foldedWith(func(m *journalState, v DecisionRecord, r journal.Record) { m.setDecision(v, r.AtNs) }),
-		kindPolicy:           (*journalState).foldPolicy,
-		kindOverhead:         folded(func(m *journalState, v map[falcon.Rung]float64) { m.overheads = v }),
-		kindSpeeds:           folded(func(m *journalState, v speedsRecord) { m.speeds[v.Incident] = v }),
-		kindImpact:           folded((*journalState).setImpact),
-		kindWatched:          foldedWith(func(m *journalState, v history.Watched, r journal.Record) { m.past.Watch(r.AtNs, v) }),
-		kindTriage:           folded(func(m *journalState, v triage.Entry) { m.triage.Apply(v) }),
-		kindBar:              folded(func(m *journalState, v bars.Entry) { m.bars.Apply(v) }),
-		kindPace:             (*journalState).foldPace,
-		kindEvent:            foldedWith(func(m *journalState, v eventRecord, r journal.Record) { m.addEvent(v, r) }),
-		kindValidation:       folded((*journalState).setValidation),
-		kindRestart:          folded(func(m *journalState, v restart.State) { m.restart = v }),
-		kindRecovery:         (*journalState).foldRecovery,
-		kindFence:            folded(func(m *journalState, v fenceRecord) { m.fences.apply(v, m.job.Processes) }),
-		kindSent:             (*journalState).foldSent,
-		kindEnded:            folded(func(m *journalState, v endedRecord) { m.ended.addRanks(v) }),
-		kindLaunchEnded:      folded(func(m *journalState, v launchEndedRecord) { m.restart.NoteEnded(v.Generation, v.Rank) }),
-		kindClock:            folded(func(m *journalState, v clock.Mark) { m.clock = &v }),
-		kindAside:            folded((*journalState).passOver),
-		kindDevice:           foldedWith(func(m *journalState, v deviceRecord, r journal.Record) { m.setDevice(v, r.AtNs) }),
+		kindEpoch: folded(foldEpoch),
+		kindReserve: folded(func(m *journalState, v reserveRecord) {
+			m.Reserved = max(m.Reserved, v.Below)
+		}),
+		kindJob:      (*journalState).foldJob,
+		kindBaseline: folded(func(m *journalState, v baselineRecord) { m.baseline = v }),
+		kindIncident: foldedWith(func(m *journalState, v falcon.Incident, r journal.Record) {
+			m.setIncident(v, r.AtNs)
+		}),
+		kindAction: foldedWith(func(m *journalState, v falcon.Action, r journal.Record) {
+			m.setAction(v, r.AtNs)
+		}),
+		kindOrder:   folded((*journalState).addOrder),
+		kindVote:    folded((*journalState).setVote),
+		kindOutcome: folded((*journalState).endOrder),
+		kindDecision: foldedWith(func(m *journalState, v DecisionRecord, r journal.Record) {
+			m.setDecision(v, r.AtNs)
+		}),
+		kindPolicy:   (*journalState).foldPolicy,
+		kindOverhead: folded(func(m *journalState, v map[falcon.Rung]float64) { m.overheads = v }),
+		kindSpeeds: folded(func(m *journalState, v speedsRecord) {
+			m.speeds[v.Incident] = v
+		}),
+		kindImpact: folded((*journalState).setImpact),
+		kindWatched: foldedWith(func(m *journalState, v history.Watched, r journal.Record) {
+			m.past.Watch(r.AtNs, v)
+		}),
+		kindTriage: folded(func(m *journalState, v triage.Entry) {
+			m.triage.Apply(v)
+		}),
+		kindBar: folded(func(m *journalState, v bars.Entry) {
+			m.bars.Apply(v)
+		}),
+		kindPace: (*journalState).foldPace,
+		kindEvent: foldedWith(func(m *journalState, v eventRecord, r journal.Record) {
+			m.addEvent(v, r)
+		}),
+		kindValidation: folded((*journalState).setValidation),
+		kindRestart:    folded(func(m *journalState, v restart.State) { m.restart = v }),
+		kindRecovery:   (*journalState).foldRecovery,
+		kindFence: folded(func(m *journalState, v fenceRecord) {
+			m.fences.apply(v, m.job.Processes)
+		}),
+		kindSent: (*journalState).foldSent,
+		kindEnded: folded(func(m *journalState, v endedRecord) {
+			m.ended.addRanks(v)
+		}),
+		kindLaunchEnded: folded(func(m *journalState, v launchEndedRecord) {
+			m.restart.NoteEnded(v.Generation, v.Rank)
+		}),
+		kindClock: folded(func(m *journalState, v clock.Mark) { m.clock = &v }),
+		kindAside: folded((*journalState).passOver),
+		kindDevice: foldedWith(func(m *journalState, v deviceRecord, r journal.Record) {
+			m.setDevice(v, r.AtNs)
+		}),
 		journal.KindSnapshot: func(*journalState, journal.Record) error { return nil }, // its parts follow
-		journal.KindPart:     func(m *journalState, r journal.Record) error { return m.foldPart(r.Body) },
+		journal.KindPart: func(m *journalState, r journal.Record) error {
+			return m.foldPart(r.Body)
+		},
 	}
 }
 
@@ -272,7 +319,10 @@ func (m *journalState) apply(r journal.Record) error {
 	if f, known := folds[r.Kind]; known {
 		err = f(m, r)
 	} else {
-		err = fmt.Errorf("%w: this falcon knows no records of this kind; it is not passed over, as what it says would be forgotten", errKind)
+		err = fmt.Errorf(
+			"%w: this falcon knows no records of this kind; it is not passed over, as what it says would be forgotten",
+			errKind,
+		)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)
@@ -329,7 +379,11 @@ func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	isNew := replaceOrAppend(&m.incidents, v, func(x falcon.Incident) string { return x.ID })
 	if isNew {
 		m.NextIncident = numberAfter(m.NextIncident, "INC-", v.ID)
-		m.opened[v.ID] = opening{occurrence: occurrence{atNs: atNs}, epoch: m.job.Epoch, job: m.past.Open()}
+		m.opened[v.ID] = opening{
+			occurrence: occurrence{atNs: atNs},
+			epoch:      m.job.Epoch,
+			job:        m.past.Open(),
+		}
 	} else {
 		m.opened[v.ID] = m.opened[v.ID].again(was, v, atNs)
 	}
@@ -357,7 +411,8 @@ func (m *journalState) setImpact(v mitigate.Impact) {
 // replaceOrAppend puts v in the place of the one with its id, or behind the others. It
 // reports whether it is new.
 func replaceOrAppend[T any](list *[]T, v T, id func(T) string) bool {
-	if i := slices.IndexFunc(*list, func(x T) bool { return id(x) == id(v) }); i >= 0 {
+	i := slices.IndexFunc(*list, func(x T) bool { return id(x) == id(v) })
+	if i >= 0 {
 		(*list)[i] = v
 		return false
 	}
@@ -374,7 +429,9 @@ func numberAfter(next int, prefix, id string) int {
 }
 
 // keepNewest drops the oldest but for most.
-func keepNewest[T any](list []T, most int) []T { return slices.Delete(list, 0, max(0, len(list)-most)) }
+func keepNewest[T any](list []T, most int) []T {
+	return slices.Delete(list, 0, max(0, len(list)-most))
+}
 
 // incidentsKept bounds the incidents in memory; the journal keeps them all.
 const incidentsKept = 512
@@ -382,7 +439,9 @@ const incidentsKept = 512
 // forgetOldest drops the oldest closed incident with everything about it. An
 // incident closes when its actions are undone.
 func (m *journalState) forgetOldest() {
-	i := slices.IndexFunc(m.incidents, func(v falcon.Incident) bool { return v.State == falcon.IncidentClosed })
+	i := slices.IndexFunc(m.incidents, func(v falcon.Incident) bool {
+		return v.State == falcon.IncidentClosed
+	})
 	if i < 0 {
 		return
 	}
@@ -455,14 +514,21 @@ const EventsMax = 1024
 func (m *journalState) addEvent(v eventRecord, r journal.Record) {
 	m.EventSeq++
 	line := &falconv1.EventLine{
-		Seq: m.EventSeq, AtUnixNs: r.AtNs, Iteration: v.Iteration,
-		Kind: v.Kind, About: v.About, Text: v.Text, Severity: v.Severity, Audit: v.Audit.proto(),
+		Seq:       m.EventSeq,
+		AtUnixNs:  r.AtNs,
+		Iteration: v.Iteration,
+		Kind:      v.Kind,
+		About:     v.About,
+		Text:      v.Text,
+		Severity:  v.Severity,
+		Audit:     v.Audit.proto(),
 	}
 	if len(m.events) >= EventsMax {
 		m.events = append(m.events[:0], m.events[len(m.events)-EventsMax/2:]...)
 		m.places = append(m.places[:0], m.places[len(m.places)-EventsMax/2:]...)
 	}
-	m.events, m.places = append(m.events, line), append(m.places, place{r.Seq, r.Hash})
+	m.events = append(m.events, line)
+	m.places = append(m.places, place{r.Seq, r.Hash})
 }
 
 func (m *journalState) incident(id string) (falcon.Incident, bool) {

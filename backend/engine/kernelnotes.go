@@ -32,7 +32,11 @@ type kernelNotes struct {
 }
 
 func newKernelNotes(s *shared) *kernelNotes {
-	return &kernelNotes{shared: s, of: map[falcon.Node][]*falconv1.KernelNote{}, pace: map[falcon.Node]*budget{}}
+	return &kernelNotes{
+		shared: s,
+		of:     map[falcon.Node][]*falconv1.KernelNote{},
+		pace:   map[falcon.Node]*budget{},
+	}
 }
 
 // take takes an agent's notes.
@@ -51,7 +55,13 @@ func (k *kernelNotes) take(n *fleet.Node, in *falconv1.KernelNotes, now time.Tim
 		if v.Device != "" {
 			about = v.Device
 		}
-		k.oplog.logf(kindKernel, kernelSeverity(v), about, "%s", noteText(n.Name, v))
+		k.oplog.logf(
+			kindKernel,
+			kernelSeverity(v),
+			about,
+			"%s",
+			noteText(n.Name, v),
+		)
 		if len(k.of) >= kernelNodesMost && k.of[n.Name] == nil {
 			continue
 		}
@@ -61,15 +71,28 @@ func (k *kernelNotes) take(n *fleet.Node, in *falconv1.KernelNotes, now time.Tim
 }
 
 // believed is a note with what a node may say of itself alone, and the rank whose process it names.
-func (k *kernelNotes) believed(node falcon.Node, in *falconv1.KernelNote, now time.Time) *falconv1.KernelNote {
+func (k *kernelNotes) believed(
+	node falcon.Node,
+	in *falconv1.KernelNote,
+	now time.Time,
+) *falconv1.KernelNote {
 	out := &falconv1.KernelNote{
-		AtUnixNs: in.GetAtUnixNs(), Kind: clean(in.GetKind()), Code: min(max(in.GetCode(), 0), kernelCodeMost), Pid: max(in.GetPid(), 0),
-		Fatal: in.GetFatal(), Text: clean(in.GetText()), Advice: clean(in.GetAdvice()), Line: cleanWithin(in.GetLine(), kernelLineMost), Rank: -1,
+		AtUnixNs: in.GetAtUnixNs(),
+		Kind:     clean(in.GetKind()),
+		Code:     min(max(in.GetCode(), 0), kernelCodeMost),
+		Pid:      max(in.GetPid(), 0),
+		Fatal:    in.GetFatal(),
+		Text:     clean(in.GetText()),
+		Advice:   clean(in.GetAdvice()),
+		Line:     cleanWithin(in.GetLine(), kernelLineMost),
+		Rank:     -1,
 	}
-	if d, err := falcon.ParseDevice(in.GetDevice()); err == nil && d.Node() == node {
+	d, err := falcon.ParseDevice(in.GetDevice())
+	if err == nil && d.Node() == node {
 		out.Device = string(d)
 	}
-	if age := now.Sub(time.Unix(0, out.AtUnixNs)); age < -kernelFutureMost || age > kernelNotesLife {
+	age := now.Sub(time.Unix(0, out.AtUnixNs))
+	if age < -kernelFutureMost || age > kernelNotesLife {
 		out.AtUnixNs = now.UnixNano()
 	}
 	for r, p := range k.job.ranks {

@@ -13,7 +13,9 @@ import (
 )
 
 func (a *fakeAgent) notes(list ...*falconv1.KernelNote) {
-	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Kernel{Kernel: &falconv1.KernelNotes{Notes: list}}})
+	a.send(&falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Kernel{Kernel: &falconv1.KernelNotes{Notes: list}},
+	})
 }
 
 func (b *bench) kernelLines() []string {
@@ -45,15 +47,36 @@ func TestKernelNotes(t *testing.T) {
 			}
 		}
 		var pid int32
-		b.inLoop(func() { pid = b.engine.job.ranks[falcon.Rank(here.ranks[0])].state.GetPid() })
+		b.inLoop(func() {
+			pid = b.engine.job.ranks[falcon.Rank(here.ranks[0])].state.GetPid()
+		})
 		now := b.engine.cfg.Now().UnixNano()
-		here.notes(&falconv1.KernelNote{AtUnixNs: now, Kind: "xid", Code: 79, Device: culprit, Pid: pid, Fatal: true, Text: "Xid 79: the GPU has fallen\x1b[2J off the bus", Rank: 77})
+		here.notes(&falconv1.KernelNote{
+			AtUnixNs: now,
+			Kind:     "xid",
+			Code:     79,
+			Device:   culprit,
+			Pid:      pid,
+			Fatal:    true,
+			Text:     "Xid 79: the GPU has fallen\x1b[2J off the bus",
+			Rank:     77,
+		})
 		b.turn()
-		other.notes(&falconv1.KernelNote{AtUnixNs: now, Kind: "oom", Device: culprit, Pid: pid, Text: "a process was killed"}) // of a part that is not its own
+		// of a part that is not its own
+		other.notes(&falconv1.KernelNote{
+			AtUnixNs: now,
+			Kind:     "oom",
+			Device:   culprit,
+			Pid:      pid,
+			Text:     "a process was killed",
+		})
 		b.turn()
 		lines := b.kernelLines()
-		want := fmt.Sprintf("%s: the kernel of %s: Xid 79: the GPU has fallen[2J off the bus (%s, rank %d)", culprit, here.node, culprit, here.ranks[0])
-		if len(lines) != 2 || lines[0] != want || !strings.HasPrefix(lines[1], other.node+": the kernel of "+other.node) {
+		want := fmt.Sprintf("%s: the kernel of %s: Xid 79: the GPU has fallen[2J off the bus (%s, rank %d)",
+			culprit, here.node, culprit, here.ranks[0])
+		if len(lines) != 2 ||
+			lines[0] != want ||
+			!strings.HasPrefix(lines[1], other.node+": the kernel of "+other.node) {
 			t.Errorf("got %q, want %q", lines, want)
 		}
 		s, err := b.engine.Latest(context.Background())
@@ -61,7 +84,10 @@ func TestKernelNotes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range s.For(dana, nil).GetNodes() {
-			if n.GetNode() == here.node && (len(n.GetKernel()) != 1 || n.GetKernel()[0].GetRank() != here.ranks[0] || n.GetKernel()[0].GetCode() != 79) {
+			if n.GetNode() == here.node &&
+				(len(n.GetKernel()) != 1 ||
+					n.GetKernel()[0].GetRank() != here.ranks[0] ||
+					n.GetKernel()[0].GetCode() != 79) {
 				t.Errorf("%v", n)
 			}
 		}
@@ -97,11 +123,21 @@ func TestKernelNotesAreBounded(t *testing.T) {
 		for i := range int32(100) {
 			var list []*falconv1.KernelNote
 			for j := range int32(40) {
-				list = append(list, &falconv1.KernelNote{Kind: "xid", Code: 100*i + j, Text: strings.Repeat("x", 4000), Line: strings.Repeat("y", 9000), AtUnixNs: 1 << 62})
+				list = append(list, &falconv1.KernelNote{
+					Kind:     "xid",
+					Code:     100*i + j,
+					Text:     strings.Repeat("x", 4000),
+					Line:     strings.Repeat("y", 9000),
+					AtUnixNs: 1 << 62,
+				})
 			}
 			loud.notes(list...)
 		}
-		calm.notes(&falconv1.KernelNote{Kind: "oom", Text: "a process was killed", AtUnixNs: b.engine.cfg.Now().UnixNano()})
+		calm.notes(&falconv1.KernelNote{
+			Kind:     "oom",
+			Text:     "a process was killed",
+			AtUnixNs: b.engine.cfg.Now().UnixNano(),
+		})
 		b.turn()
 		n, own := 0, false
 		for _, l := range b.kernelLines() {
@@ -113,11 +149,15 @@ func TestKernelNotesAreBounded(t *testing.T) {
 		}
 		b.inLoop(func() {
 			for _, v := range b.engine.kernel.of[b.engine.job.ranks[0].node] {
-				if len(v.GetText()) > textBytesMax || len(v.GetLine()) > kernelLineMost || time.Until(time.Unix(0, v.GetAtUnixNs())) > time.Hour {
-					t.Errorf("kept %d and %d bytes of %s", len(v.GetText()), len(v.GetLine()), time.Unix(0, v.GetAtUnixNs()))
+				if len(v.GetText()) > textBytesMax ||
+					len(v.GetLine()) > kernelLineMost ||
+					time.Until(time.Unix(0, v.GetAtUnixNs())) > time.Hour {
+					t.Errorf("kept %d and %d bytes of %s",
+						len(v.GetText()), len(v.GetLine()), time.Unix(0, v.GetAtUnixNs()))
 				}
 			}
-			if n := len(b.engine.kernel.of[b.engine.job.ranks[0].node]); n > kernelNotesKept {
+			n := len(b.engine.kernel.of[b.engine.job.ranks[0].node])
+			if n > kernelNotesKept {
 				t.Errorf("%d notes are kept", n)
 			}
 		})

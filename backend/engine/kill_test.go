@@ -94,10 +94,15 @@ func checkStory(b *bench) {
 	if len(m.incidents) != 1 || m.incidents[0].State != falcon.IncidentClosed {
 		b.t.Errorf("incidents in the journal: %+v", m.incidents)
 	}
-	if len(m.actions) != 1 || m.actions[0].State != falcon.ActionReverted || m.actions[0].DecidedBy != "tester" {
+	if len(m.actions) != 1 ||
+		m.actions[0].State != falcon.ActionReverted ||
+		m.actions[0].DecidedBy != "tester" {
 		b.t.Errorf("actions in the journal: %+v", m.actions)
 	}
-	if len(m.orders) != 0 || len(rec[kindOrder]) != 2 || len(rec[kindDecision]) != 1 {
-		b.t.Errorf("%d orders open, %d in all, %d decisions", len(m.orders), len(rec[kindOrder]), len(rec[kindDecision]))
+	if len(m.orders) != 0 ||
+		len(rec[kindOrder]) != 2 ||
+		len(rec[kindDecision]) != 1 {
+		b.t.Errorf("%d orders open, %d in all, %d decisions",
+			len(m.orders), len(rec[kindOrder]), len(rec[kindDecision]))
 	}
 }

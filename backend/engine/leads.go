@@ -27,12 +27,16 @@ type leads struct{ first, second lead }
 func (l *leads) noteLead(node falcon.Node, iteration int64, now time.Time) {
 	switch {
 	case l.first.node == node:
-		l.first.iteration, l.first.at = max(l.first.iteration, iteration), now
+		l.first.iteration = max(l.first.iteration, iteration)
+		l.first.at = now
 	case l.first.node == "" || iteration > l.first.iteration:
 		l.first, l.second = lead{node, iteration, now}, l.first
 	case l.second.node == node:
-		l.second.iteration, l.second.at = max(l.second.iteration, iteration), now
-	case l.second.node == "" || iteration > l.second.iteration || now.Sub(l.second.at) > leadFresh:
+		l.second.iteration = max(l.second.iteration, iteration)
+		l.second.at = now
+	case l.second.node == "" ||
+		iteration > l.second.iteration ||
+		now.Sub(l.second.at) > leadFresh:
 		l.second = lead{node, iteration, now}
 	}
 }
@@ -43,5 +47,7 @@ func (l *leads) tooFar(node falcon.Node, iteration int64, now time.Time) bool {
 	if other.node == node {
 		other = l.second
 	}
-	return other.node != "" && now.Sub(other.at) <= leadFresh && iteration > other.iteration+leadMax
+	return other.node != "" &&
+		now.Sub(other.at) <= leadFresh &&
+		iteration > other.iteration+leadMax
 }

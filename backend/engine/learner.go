@@ -48,10 +48,19 @@ type learner struct {
 func (l *learner) begin(now time.Time, id string) {
 	first := l.state.Epoch == 0
 	head := l.cfg.Journal.Head().Seq
-	l.self = learn.Engine{ID: id, Host: l.cfg.Host, Start: l.state.newestStart().Start + 1, First: head + 1}
+	l.self = learn.Engine{
+		ID:    id,
+		Host:  l.cfg.Host,
+		Start: l.state.newestStart().Start + 1,
+		First: head + 1,
+	}
 	own := l.own(head)
-	l.machine, l.found = learn.New(own), own.Generation
-	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: own.Epoch, Engine: &l.self}))
+	l.machine = learn.New(own)
+	l.found = own.Generation
+	l.batch.apply(record(now, kindEpoch, epochRecord{
+		Epoch:  own.Epoch,
+		Engine: &l.self,
+	}))
 	if l.cfg.TrustJournal {
 		l.machine.Agree()
 	}
@@ -64,11 +73,17 @@ func (l *learner) begin(now time.Time, id string) {
 func (l *learner) own(head uint64) learn.Own {
 	return learn.Own{
 		Numbers: learn.Numbers{
-			Epoch: max(l.state.Epoch, 1), Command: max(l.state.Reserved, 1) - 1,
-			Generation: l.cluster.newestGeneration(), Order: max(l.state.NextOrder, 1) - 1,
+			Epoch:      max(l.state.Epoch, 1),
+			Command:    max(l.state.Reserved, 1) - 1,
+			Generation: l.cluster.newestGeneration(),
+			Order:      max(l.state.NextOrder, 1) - 1,
 		},
-		Record: head, Engine: l.self, Before: slices.Clone(l.state.Starts), Nodes: l.expected(),
-		Empty: len(l.state.job.Placement) == 0, Rejoins: l.rejoins(),
+		Record:  head,
+		Engine:  l.self,
+		Before:  slices.Clone(l.state.Starts),
+		Nodes:   l.expected(),
+		Empty:   len(l.state.job.Placement) == 0,
+		Rejoins: l.rejoins(),
 	}
 }
 
@@ -76,13 +91,19 @@ func (l *learner) own(head uint64) learn.Own {
 // another engine: the job may be that one's, and this engine's nodes were out of its reach until now.
 // It reports whether it does.
 func (l *learner) learnsAgain(now time.Time, a arrival) bool {
-	if a.what != arriveAttach || l.machine == nil || l.ends != nil || l.cfg.TrustJournal || len(l.state.job.Placement) > 0 {
+	if a.what != arriveAttach ||
+		l.machine == nil ||
+		l.ends != nil ||
+		l.cfg.TrustJournal ||
+		len(l.state.job.Placement) > 0 {
 		return false
 	}
 	if !l.machine.Leads(reportOf(a.session.Hello.GetStanding())) {
 		return false
 	}
-	l.oplog.logf("journal", 2, "", "node %s follows another engine, and this one knows no job: it hears its nodes again", a.session.Hello.GetNode())
+	l.oplog.logf("journal", 2, "",
+		"node %s follows another engine, and this one knows no job: it hears its nodes again",
+		a.session.Hello.GetNode())
 	l.machine = learn.New(l.own(l.cfg.Journal.Head().Seq))
 	l.began, l.told = now, false
 	for _, n := range l.nodes.Nodes() {
@@ -107,7 +128,8 @@ func (l *learner) rejoins() uint64 {
 		return newest
 	}
 	switch v.State {
-	case falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect:
+	case falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace,
+		falcon.RecoveryTable, falcon.RecoveryCollect:
 		return newest - min(newest, 1)
 	}
 	return newest
@@ -119,9 +141,15 @@ func (l *learner) refusal() error {
 	case !l.learning():
 		return nil
 	case len(l.nodes.Nodes()) == 0:
-		return fmt.Errorf("%w: the engine has started and no node was heard yet: nothing can be decided about a job before one is; see that falcon-agent runs and reaches this engine", ErrRefused)
+		return fmt.Errorf(
+			"%w: the engine has started and no node was heard yet: nothing can be decided about a job before one is; see that falcon-agent runs and reaches this engine",
+			ErrRefused,
+		)
 	}
-	return fmt.Errorf("%w: the engine has started and hears its nodes first: it waits up to %s for %s; repeat it then", ErrRefused, l.machine.Limit(), l.waitsFor())
+	return fmt.Errorf(
+		"%w: the engine has started and hears its nodes first: it waits up to %s for %s; repeat it then",
+		ErrRefused, l.machine.Limit(), l.waitsFor(),
+	)
 }
 
 // expected are the nodes that hold ranks, as far as the journal knows, but for those given up.
@@ -136,17 +164,23 @@ func (l *learner) expected() []falcon.Node {
 			given[n] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(p.SortedNodes()), func(n falcon.Node) bool { return given[n] || l.state.fences.nodeFenced(n) })
+	return slices.DeleteFunc(slices.Clone(p.SortedNodes()), func(n falcon.Node) bool {
+		return given[n] || l.state.fences.nodeFenced(n)
+	})
 }
 
-func (l *learner) learning() bool { return l.machine != nil && l.machine.Learning() }
+func (l *learner) learning() bool {
+	return l.machine != nil && l.machine.Learning()
+}
 
 // reportOf is what a node says of the engines before.
 func reportOf(s *falconv1.Standing) learn.Report {
 	return learn.Report{
 		Numbers: learn.Numbers{
-			Epoch: s.GetEpoch(), Command: s.GetCommand(),
-			Generation: s.GetGeneration(), Order: s.GetOrder(),
+			Epoch:      s.GetEpoch(),
+			Command:    s.GetCommand(),
+			Generation: s.GetGeneration(),
+			Order:      s.GetOrder(),
 		},
 		Seen:   seenOf(s.GetEngine(), s.GetRecord()),
 		Before: seenOf(s.GetBefore().GetEngine(), s.GetBefore().GetRecord()),
@@ -154,7 +188,11 @@ func reportOf(s *falconv1.Standing) learn.Report {
 }
 
 func seenOf(e *falconv1.EngineName, record uint64) learn.Seen {
-	name := learn.Engine{ID: clean(e.GetId()), Host: clean(e.GetHost()), Start: e.GetStart()}
+	name := learn.Engine{
+		ID:    clean(e.GetId()),
+		Host:  clean(e.GetHost()),
+		Start: e.GetStart(),
+	}
 	return learn.Seen{Engine: name, Record: record}
 }
 
@@ -174,11 +212,17 @@ func (l *learner) attach(now time.Time, s *fleet.Session) {
 // claimOf is a process as it claims its rank.
 func claimOf(n falcon.Node, s *falconv1.RankState) learn.Rank {
 	return learn.Rank{
-		Node: n, Process: processName(n, s), Rank: falcon.Rank(s.GetRank()), Device: deviceOn(n, s.GetDevice()),
-		Alive: s.GetAlive(), Joins: s.GetPark().GetJoining(),
+		Node:       n,
+		Process:    processName(n, s),
+		Rank:       falcon.Rank(s.GetRank()),
+		Device:     deviceOn(n, s.GetDevice()),
+		Alive:      s.GetAlive(),
+		Joins:      s.GetPark().GetJoining(),
 		World:      int(min(max(s.GetWorld(), 0), RanksMax)),
-		Generation: generationOf(s), Launch: s.GetGeneration(), Rejoined: s.GetRejoinedGeneration(),
-		Order: max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
+		Generation: generationOf(s),
+		Launch:     s.GetGeneration(),
+		Rejoined:   s.GetRejoinedGeneration(),
+		Order:      max(s.GetPlacementOrder(), s.GetCommitted().GetOrder()),
 	}
 }
 
@@ -199,7 +243,8 @@ func (l *learner) hold(a arrival, n falcon.Node) {
 		c.Untold = a.session.Hello.GetProtocol() < falconv1.StandingRevision
 		l.machine.Rank(c)
 	}
-	if len(l.held) >= heldFrames && (a.frame.GetSamples() != nil || a.frame.GetTelemetry() != nil) {
+	if len(l.held) >= heldFrames &&
+		(a.frame.GetSamples() != nil || a.frame.GetTelemetry() != nil) {
 		return
 	}
 	l.held = append(l.held, a)
@@ -214,7 +259,9 @@ func (l *learner) notice(now time.Time) {
 		return
 	}
 	l.told = true
-	l.oplog.logf("journal", 1, "", "the engine has started and acts on nobody before it has heard its nodes: it waits up to %s for %s", l.machine.Limit(), l.waitsFor())
+	l.oplog.logf("journal", 1, "",
+		"the engine has started and acts on nobody before it has heard its nodes: it waits up to %s for %s",
+		l.machine.Limit(), l.waitsFor())
 }
 
 // waitsFor names what was not heard, for people.
@@ -223,7 +270,8 @@ func (l *learner) waitsFor() string {
 		return falcon.NodesText(list)
 	}
 	if list := l.machine.MissingRanks(); len(list) > 0 {
-		return fmt.Sprintf("rank %d and whoever else belongs to the job (%d of %d ranks are not described)", list[0], len(list), l.machine.World())
+		return fmt.Sprintf("rank %d and whoever else belongs to the job (%d of %d ranks are not described)",
+			list[0], len(list), l.machine.World())
 	}
 	return "the job's ranks"
 }
@@ -237,16 +285,24 @@ func (l *learner) numbers(now time.Time, stale []learn.Sign) {
 	if l.older && l.state.job.Epoch == 0 { // agents that do not tell take epochs by the wall clock alone
 		next = max(next, uint64(max(now.UnixNano(), 0)))
 	}
-	if more := at.Generation > l.cluster.newestGeneration() || at.Order >= l.state.NextOrder; more && len(stale) == 0 {
+	more := at.Generation > l.cluster.newestGeneration() || at.Order >= l.state.NextOrder
+	if more && len(stale) == 0 {
 		raised := &learntRecord{Generation: at.Generation, Order: at.Order}
-		l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: raised}))
+		l.batch.apply(record(now, kindEpoch, epochRecord{
+			Epoch:  l.state.Epoch,
+			Learnt: raised,
+		}))
 	}
 	if next == l.state.Epoch {
 		return
 	}
 	v := epochRecord{Epoch: next}
 	if len(stale) > 0 {
-		v.Learnt = &learntRecord{Generation: at.Generation, Order: at.Order, Void: true}
+		v.Learnt = &learntRecord{
+			Generation: at.Generation,
+			Order:      at.Order,
+			Void:       true,
+		}
 		if at.Epoch == l.state.Epoch {
 			v.Learnt.Command = at.Command
 		}
@@ -259,19 +315,30 @@ func (l *learner) raise(now time.Time, v epochRecord) {
 	l.batch.apply(record(now, kindEpoch, v))
 	l.batch.skipTo(now, l.state.Reserved)
 	l.machine.Raised(learn.Numbers{
-		Epoch: v.Epoch, Command: l.state.Reserved,
-		Generation: l.cluster.newestGeneration(), Order: l.state.NextOrder - 1,
+		Epoch:      v.Epoch,
+		Command:    l.state.Reserved,
+		Generation: l.cluster.newestGeneration(),
+		Order:      l.state.NextOrder - 1,
 	})
 }
 
 // welcome is the first frame of a stream, and what raises an epoch on one.
 func (l *learner) welcome(acked uint64) *falconv1.EngineFrame {
 	w := &falconv1.Welcome{
-		Epoch: l.state.Epoch, Acked: acked, BeatPeriodMs: l.cfg.beatPeriod().Milliseconds(),
-		Protocol: falconv1.ProtocolRevision, Version: version.Own(), Record: l.cfg.Journal.Head().Seq, Job: l.cfg.JobName,
+		Epoch:        l.state.Epoch,
+		Acked:        acked,
+		BeatPeriodMs: l.cfg.beatPeriod().Milliseconds(),
+		Protocol:     falconv1.ProtocolRevision,
+		Version:      version.Own(),
+		Record:       l.cfg.Journal.Head().Seq,
+		Job:          l.cfg.JobName,
 	}
 	if l.self.ID != "" {
-		w.Engine = &falconv1.EngineName{Id: l.self.ID, Host: l.self.Host, Start: l.self.Start}
+		w.Engine = &falconv1.EngineName{
+			Id:    l.self.ID,
+			Host:  l.self.Host,
+			Start: l.self.Start,
+		}
 	}
 	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: w}}
 }
@@ -282,14 +349,29 @@ func (l *learner) tellStale(stale []learn.Sign) {
 	for _, s := range stale {
 		switch s.Kind {
 		case learn.ByEngine:
-			parts = append(parts, fmt.Sprintf("they followed engine %s, which it does not know", l.machine.Predecessor()))
-		case learn.ByCommand, learn.ByRecord, learn.ByEpoch, learn.ByGeneration, learn.ByOrder, learn.ByRejoin:
-			parts = append(parts, fmt.Sprintf("they have seen %s %d, and it ends at %d", s.Kind, s.Seen, s.Has))
+			parts = append(parts, fmt.Sprintf("they followed engine %s, which it does not know",
+				l.machine.Predecessor()))
+		case learn.ByCommand, learn.ByRecord, learn.ByEpoch, learn.ByGeneration, learn.ByOrder,
+			learn.ByRejoin:
+			parts = append(parts, fmt.Sprintf("they have seen %s %d, and it ends at %d",
+				s.Kind, s.Seen, s.Has))
 		}
 	}
-	l.oplog.logf("journal", 3, "", "the journal is older than the nodes: %s; the engine goes on above that, as epoch %d, with the job as the nodes describe it", strings.Join(parts, "; "), l.state.Epoch)
-	l.oplog.logf("journal", 2, "", "what was decided since is lost with the records: changes of the policy (in force is %s), fences and bars by hand, snoozes, incidents and the audit of that time: look at falcon policy and falcon node, and set them again", l.state.policy.Policy.Mode)
-	l.log.Error("the journal is older than the nodes", "signs", strings.Join(parts, "; "), "epoch", l.state.Epoch, "generation", l.cluster.newestGeneration())
+	l.oplog.logf("journal", 3, "",
+		"the journal is older than the nodes: %s; the engine goes on above that, as epoch %d, with the job as the nodes describe it",
+		strings.Join(parts, "; "), l.state.Epoch)
+	l.oplog.logf("journal", 2, "",
+		"what was decided since is lost with the records: changes of the policy (in force is %s), fences and bars by hand, snoozes, incidents and the audit of that time: look at falcon policy and falcon node, and set them again",
+		l.state.policy.Policy.Mode)
+	l.log.Error(
+		"the journal is older than the nodes",
+		"signs",
+		strings.Join(parts, "; "),
+		"epoch",
+		l.state.Epoch,
+		"generation",
+		l.cluster.newestGeneration(),
+	)
 }
 
 // newer takes a refusal as older: the engine goes above what the node knows. It reports whether the
@@ -310,7 +392,12 @@ const generationsAhead = 1000
 
 // onGeneration takes the generation of a process.
 func (l *learner) onGeneration(now time.Time, n falcon.Node, generation uint64) {
-	l.seen(now, n, generation, min(l.cluster.newestGeneration()+generationsAhead, learn.NumberMost))
+	l.seen(
+		now,
+		n,
+		generation,
+		min(l.cluster.newestGeneration()+generationsAhead, learn.NumberMost),
+	)
 }
 
 // seen goes above a generation that a node has seen, by an order of another engine. It reports whether
@@ -319,7 +406,9 @@ func (l *learner) seen(now time.Time, n falcon.Node, generation, most uint64) bo
 	if l.machine == nil || generation <= l.cluster.newestGeneration() || generation >= most {
 		return false
 	}
-	l.oplog.logf("recovery", 2, string(n), "node %s has seen generation %d, which the journal does not know: the engine goes above it", n, generation)
+	l.oplog.logf("recovery", 2, string(n),
+		"node %s has seen generation %d, which the journal does not know: the engine goes above it",
+		n, generation)
 	l.goAbove(now, n, generation)
 	return true
 }
@@ -328,7 +417,10 @@ func (l *learner) seen(now time.Time, n falcon.Node, generation, most uint64) bo
 // will have, seen.
 func (l *learner) goAbove(now time.Time, n falcon.Node, generation uint64) {
 	raised := &learntRecord{Generation: generation}
-	l.batch.apply(record(now, kindEpoch, epochRecord{Epoch: l.state.Epoch, Learnt: raised}))
+	l.batch.apply(record(now, kindEpoch, epochRecord{
+		Epoch:  l.state.Epoch,
+		Learnt: raised,
+	}))
 	l.rec.Step(now, recovery.Newer{Node: n, Generation: generation})
 }
 
@@ -345,7 +437,9 @@ func (l *learner) goAboveRival(now time.Time) {
 	next := max(l.state.Epoch, r.Epoch) + 1
 	l.raise(now, epochRecord{Epoch: next})
 	l.machine.GoneAbove(now)
-	l.oplog.logf("journal", 2, string(n), "node %s follows engine %s, and has been connected to this one alone for %s: this engine goes on as epoch %d, which all nodes follow; see that only one engine serves this job", n, r.Engine, learn.RivalMost, next)
+	l.oplog.logf("journal", 2, string(n),
+		"node %s follows engine %s, and has been connected to this one alone for %s: this engine goes on as epoch %d, which all nodes follow; see that only one engine serves this job",
+		n, r.Engine, learn.RivalMost, next)
 	l.batch.sendDurable(func() {
 		for _, x := range l.nodes.Nodes() {
 			if x.Connected() {
@@ -369,9 +463,14 @@ func (l *learner) judgeRivals(n falcon.Node) {
 	}
 	r, beaten := l.machine.Rival(connected, l.cluster.jobNodes())
 	if !beaten {
-		l.oplog.logf("journal", 3, string(n), "node %s follows another engine: it obeys no order of this one; see that only one engine serves this job", n)
+		l.oplog.logf("journal", 3, string(n),
+			"node %s follows another engine: it obeys no order of this one; see that only one engine serves this job",
+			n)
 		return
 	}
-	l.ends = fmt.Errorf("%w: the nodes follow engine %s, epoch %d; this is engine %s, epoch %d, and it ends without having touched them: stop the engine that is not to run, then start the other again", ErrSuperseded, r.Engine, r.Epoch, l.self, l.state.Epoch)
+	l.ends = fmt.Errorf(
+		"%w: the nodes follow engine %s, epoch %d; this is engine %s, epoch %d, and it ends without having touched them: stop the engine that is not to run, then start the other again",
+		ErrSuperseded, r.Engine, r.Epoch, l.self, l.state.Epoch,
+	)
 	l.oplog.logf("journal", 3, "", "%s", l.ends)
 }

@@ -65,10 +65,19 @@ func TestNothingIsOrderedWhileTheNodesAreHeard(t *testing.T) {
 			ask  func() error
 			want error
 		}{
-			"an action": {b.decide(&falconv1.DecideRequest{Incident: "INC-0001", Action: "ACT-0001"}), ErrRefused},
-			"a fence":   {b.recoverBy(&falconv1.RecoverRequest{Verb: verbFence, Node: "n0", Reason: "smoke"}), ErrRefused},
-			"no inc.":   {b.decide(&falconv1.DecideRequest{Incident: "INC-0001"}), ErrNotFound},
-			"no rec.":   {b.recoverBy(&falconv1.RecoverRequest{Verb: "approve", Recovery: "REC-0009"}), ErrNotFound},
+			"an action": {
+				b.decide(&falconv1.DecideRequest{Incident: "INC-0001", Action: "ACT-0001"}),
+				ErrRefused,
+			},
+			"a fence": {
+				b.recoverBy(&falconv1.RecoverRequest{Verb: verbFence, Node: "n0", Reason: "smoke"}),
+				ErrRefused,
+			},
+			"no inc.": {b.decide(&falconv1.DecideRequest{Incident: "INC-0001"}), ErrNotFound},
+			"no rec.": {
+				b.recoverBy(&falconv1.RecoverRequest{Verb: "approve", Recovery: "REC-0009"}),
+				ErrNotFound,
+			},
 			"validation": {func() error {
 				_, err := b.engine.Validate(ctx, tester, &falconv1.ValidateRequest{Gemm: true})
 				return err
@@ -82,11 +91,17 @@ func TestNothingIsOrderedWhileTheNodesAreHeard(t *testing.T) {
 }
 
 func (b *bench) decide(q *falconv1.DecideRequest) func() error {
-	return func() error { _, err := b.engine.Decide(context.Background(), tester, q); return err }
+	return func() error {
+		_, err := b.engine.Decide(context.Background(), tester, q)
+		return err
+	}
 }
 
 func (b *bench) recoverBy(q *falconv1.RecoverRequest) func() error {
-	return func() error { _, err := b.engine.Recover(context.Background(), tester, q); return err }
+	return func() error {
+		_, err := b.engine.Recover(context.Background(), tester, q)
+		return err
+	}
 }
 
 // killRank ends a rank's process wherever it is, once the job has come to an iteration.
@@ -120,9 +135,13 @@ func pastTo(t *testing.T, b *bench) map[string][]byte {
 	}
 	early := filesOf(t, b.path)
 	first, second := killRank(b, 20, 2), killRank(b, 40, 1)
-	b.each = func(*bench) { first(); second() }
+	b.each = func(*bench) {
+		first()
+		second()
+	}
 	b.playTo(60)
-	if got := b.recoveries(); len(got) != 2 || got[1].State != falcon.RecoveryResumed {
+	got := b.recoveries()
+	if len(got) != 2 || got[1].State != falcon.RecoveryResumed {
 		t.Fatalf("recoveries %+v", got)
 	}
 	if err := b.halt(); err != nil {
@@ -146,7 +165,11 @@ func TestAnOlderJournalLearns(t *testing.T) {
 			t.Run(c.name+"/"+dead, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					b := newBench(t)
-					b.policy = falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "test"}
+					b.policy = falcon.Policy{
+						Mode:  falcon.ModeAuto,
+						Cap:   falcon.RungS4,
+						Owner: "test",
+					}
 					early := pastTo(t, b)
 					putFiles(t, b.path, c.files(early))
 					kill := killRank(b, 70, 3)
@@ -158,13 +181,22 @@ func TestAnOlderJournalLearns(t *testing.T) {
 					b.playTo(100)
 					list := b.recoveries()
 					v := list[len(list)-1]
-					if v.State != falcon.RecoveryResumed || v.Generation < 3 || v.Whole || !slices.Contains(slices.Collect(maps.Keys(v.Replaced)), 3) {
+					if v.State != falcon.RecoveryResumed ||
+						v.Generation < 3 ||
+						v.Whole ||
+						!slices.Contains(slices.Collect(maps.Keys(v.Replaced)), 3) {
 						t.Errorf("recoveries %+v", list)
 					}
-					if text := strings.Join(b.eventTexts(), "\n"); !strings.Contains(text, "the journal is older than the nodes") {
+					if text := strings.Join(
+						b.eventTexts(),
+						"\n",
+					); !strings.Contains(text, "the journal is older than the nodes") {
 						t.Errorf("no line about the journal:\n%s", text)
 					}
-					if text := strings.Join(b.eventTexts(), "\n"); strings.Contains(text, "the clock of node") {
+					if text := strings.Join(
+						b.eventTexts(),
+						"\n",
+					); strings.Contains(text, "the clock of node") {
 						t.Errorf("beats that waited are compared with another time:\n%s", text)
 					}
 					b.onceEach()

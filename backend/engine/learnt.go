@@ -12,7 +12,8 @@ type learntRecord struct {
 	Generation uint64 `json:"generation,omitempty"`
 	Order      uint64 `json:"order,omitempty"`
 	Command    uint64 `json:"command,omitempty"`
-	Void       bool   `json:"void,omitempty"` // what the journal has in progress went on, or ended, without it
+	// what the journal has in progress went on, or ended, without it
+	Void bool `json:"void,omitempty"`
 }
 
 // foldEpoch folds a record of an engine's start, or of what it has learnt.
@@ -25,7 +26,8 @@ func foldEpoch(m *journalState, v epochRecord) {
 		if l.Generation > m.Generation {
 			m.Lost = l.Generation
 		}
-		m.Generation, m.NextOrder = max(m.Generation, l.Generation), max(m.NextOrder, l.Order+1)
+		m.Generation = max(m.Generation, l.Generation)
+		m.NextOrder = max(m.NextOrder, l.Order+1)
 		m.Reserved = max(m.Reserved, l.Command+1)
 		if l.Void {
 			endOpen(m)
@@ -40,12 +42,18 @@ const olderJournal = "the journal is older than the job: what became of this is 
 func endOpen(m *journalState) {
 	for i := range m.recoveries {
 		if v := &m.recoveries[i]; !v.State.Over() {
-			v.State, v.Reason, v.DeadlineNs, v.AwaitsProof = falcon.RecoveryCancelled, olderJournal, 0, false
+			v.State = falcon.RecoveryCancelled
+			v.Reason = olderJournal
+			v.DeadlineNs = 0
+			v.AwaitsProof = false
 			v.EndedNs = max(v.EndedNs, v.StartedNs)
 		}
 	}
 	if m.restart.Active() {
-		m.restart.Phase, m.restart.Failed, m.restart.Stop, m.restart.Next = restart.Over, olderJournal, nil, nil
+		m.restart.Phase = restart.Over
+		m.restart.Failed = olderJournal
+		m.restart.Stop = nil
+		m.restart.Next = nil
 	}
 	m.sent = nil
 }

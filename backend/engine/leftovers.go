@@ -38,7 +38,8 @@ func (l leftovers) note(now time.Time, n falcon.Node, s *falconv1.RankState) {
 		l[n] = on
 	}
 	if _, known := on[name]; known || len(on) < leftoversMost {
-		text := fmt.Sprintf("process %d of an earlier life of rank %d still runs on %s", s.GetPid(), s.GetRank(), n)
+		text := fmt.Sprintf("process %d of an earlier life of rank %d still runs on %s",
+			s.GetPid(), s.GetRank(), n)
 		on[name] = leftover{text: text, at: now}
 	}
 }
@@ -71,7 +72,10 @@ const relistBeats = 3
 // stream: what it has not reported there has ended.
 func (c *clusterView) listed(now time.Time, name falcon.Node, wait time.Duration) bool {
 	n := c.nodes.Node(name)
-	return n != nil && n.Connected() && n.Beats >= relistBeats && now.Sub(c.attached[name]) >= wait
+	return n != nil &&
+		n.Connected() &&
+		n.Beats >= relistBeats &&
+		now.Sub(c.attached[name]) >= wait
 }
 
 // leftOn is the first leftover on a node, "" = none is known.

@@ -30,9 +30,24 @@ func stepOf(ramp *falcon.Ramp, level *int, x float64, measured bool) int32 {
 // enterSteps enters the levels of a rank but that of the slowdown. Its clock is
 // compared with that of the job's fast GPUs.
 func (was *shown) enterSteps(v *falconv1.RankView, fastClock float64) {
-	v.WaitStep = stepOf(&falcon.WaitRamp, &was.wait, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0)
-	v.TemperatureStep = stepOf(&falcon.TemperatureRamp, &was.temperature, float64(v.TemperatureC), v.TemperatureC > 0)
-	v.ClockStep = stepOf(&falcon.ClockRamp, &was.clock, 100*float64(v.SmClockMhz)/fastClock, v.SmClockMhz > 0)
+	v.WaitStep = stepOf(
+		&falcon.WaitRamp,
+		&was.wait,
+		100*v.WaitMs/v.Ms,
+		v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0,
+	)
+	v.TemperatureStep = stepOf(
+		&falcon.TemperatureRamp,
+		&was.temperature,
+		float64(v.TemperatureC),
+		v.TemperatureC > 0,
+	)
+	v.ClockStep = stepOf(
+		&falcon.ClockRamp,
+		&was.clock,
+		100*float64(v.SmClockMhz)/fastClock,
+		v.SmClockMhz > 0,
+	)
 	v.CnpStep = stepOf(&falcon.CNPRamp, &was.cnp, v.CnpPerS, v.CnpPerS >= 0)
 }
 

@@ -33,7 +33,14 @@ type operatorLog struct {
 }
 
 func newOperatorLog(cfg *Config, det Detector, b *batch) *operatorLog {
-	return &operatorLog{now: cfg.Now, det: det, batch: b, log: cfg.Log, budgets: newBudgets(), news: nodeNews{racks: cfg.Recovery.Racks}}
+	return &operatorLog{
+		now:     cfg.Now,
+		det:     det,
+		batch:   b,
+		log:     cfg.Log,
+		budgets: newBudgets(),
+		news:    nodeNews{racks: cfg.Recovery.Racks},
+	}
 }
 
 // logf writes a line at the newest iteration. about is the id of an incident, action,
@@ -68,7 +75,9 @@ func (l *operatorLog) withinBudget(kind string) bool {
 	if node := l.budgets.sender; node != "" {
 		ok, left := l.budgets.budgetOf(source{kind, node}, nodeLinesBurst, now).admit(now)
 		if left > 0 {
-			l.append(l.det.Steady().Iteration, kind, 1, string(node), "%d further lines of this kind from node %s were left out", left, node)
+			l.append(l.det.Steady().Iteration, kind, 1, string(node),
+				"%d further lines of this kind from node %s were left out",
+				left, node)
 		}
 		if !ok {
 			return false
@@ -81,14 +90,35 @@ func (l *operatorLog) withinBudget(kind string) bool {
 	return ok
 }
 
-func (l *operatorLog) append(iteration int64, kind string, severity int32, about, format string, args ...any) {
+func (l *operatorLog) append(
+	iteration int64,
+	kind string,
+	severity int32,
+	about, format string,
+	args ...any,
+) {
 	text := clean(fmt.Sprintf(format, args...))
-	l.batch.addRecords(record(l.now(), kindEvent, eventRecord{Iteration: iteration, Kind: kind, Severity: severity, About: about, Text: text}))
+	l.batch.addRecords(record(l.now(), kindEvent, eventRecord{
+		Iteration: iteration,
+		Kind:      kind,
+		Severity:  severity,
+		About:     about,
+		Text:      text,
+	}))
 	level := slog.LevelInfo
 	if severity > 1 {
 		level = slog.LevelWarn
 	}
-	l.log.Log(context.Background(), level, "event", slog.String("text", text), slog.String("kind", kind), slog.String("about", about), slog.Int64("iteration", iteration), slog.Int("severity", int(severity)))
+	l.log.Log(
+		context.Background(),
+		level,
+		"event",
+		slog.String("text", text),
+		slog.String("kind", kind),
+		slog.String("about", about),
+		slog.Int64("iteration", iteration),
+		slog.Int("severity", int(severity)),
+	)
 }
 
 // planKind maps the planner's notes to the kinds that consoles know.
@@ -118,11 +148,15 @@ func (l *operatorLog) detected(n detect.Note) {
 func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Incident) {
 	severity := int32(max(v.Verdict.Severity, 1))
 	if !known {
-		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.Before())
+		l.logAt(v.DetectedIteration, "incident", severity, v.ID,
+			"%s: slow since iteration %d: %.1f ms instead of %.1f ms",
+			v.ID, v.OnsetIteration, v.SlowMs, v.Before())
 	}
 	switch {
 	case known && isBack(old, v):
-		l.logAt(v.DetectedIteration, "incident", severity, v.ID, "%s is back, time %d since iteration %d: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.Times, v.FirstOnset, v.OnsetIteration, v.SlowMs, v.Before())
+		l.logAt(v.DetectedIteration, "incident", severity, v.ID,
+			"%s is back, time %d since iteration %d: slow since iteration %d: %.1f ms instead of %.1f ms",
+			v.ID, v.Times, v.FirstOnset, v.OnsetIteration, v.SlowMs, v.Before())
 	case known && v.Times < old.Times:
 		l.logf("incident", 0, v.ID, "%s is closed: what came after it is another fault", v.ID)
 		return
@@ -135,14 +169,20 @@ func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Inciden
 		l.logf("verdict", severity, v.ID, "%s: %s", v.ID, VerdictText(v.Verdict))
 	case falcon.IncidentRelieved:
 		if old.State != falcon.IncidentLocated && v.Verdict.Cause == falcon.CauseUnknown {
-			l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named", v.ID, v.RelievedIteration)
+			l.logAt(v.RelievedIteration, "incident", 0, v.ID,
+				"%s: the slowdown ended at iteration %d before a profile was taken: no culprit is named",
+				v.ID, v.RelievedIteration)
 			return
 		}
 		if v.Departed {
-			l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: what it names has left the job; healthy from iteration %d", v.ID, v.RelievedIteration)
+			l.logAt(v.RelievedIteration, "incident", 0, v.ID,
+				"%s: what it names has left the job; healthy from iteration %d",
+				v.ID, v.RelievedIteration)
 			return
 		}
-		l.logAt(v.RelievedIteration, "incident", 0, v.ID, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
+		l.logAt(v.RelievedIteration, "incident", 0, v.ID,
+			"%s: the fault has cleared; healthy from iteration %d",
+			v.ID, v.RelievedIteration)
 	case falcon.IncidentClosed:
 		l.logf("incident", 0, v.ID, "%s is closed", v.ID)
 	case falcon.IncidentVerified:
@@ -185,6 +225,9 @@ func ranksText(ranks []falcon.Rank) string {
 func (l *operatorLog) audit(now time.Time, who Actor, d auditEntry) {
 	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
 	l.batch.addRecords(record(now, kindEvent, eventRecord{
-		Iteration: l.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.sentence()), Audit: &d,
+		Iteration: l.det.Steady().Iteration,
+		Kind:      kindAudit,
+		Text:      clean(d.sentence()),
+		Audit:     &d,
 	}))
 }

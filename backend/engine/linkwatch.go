@@ -42,10 +42,18 @@ type linkWatch struct {
 }
 
 func newLinkWatch(beat time.Duration, rec Recoverer, l *operatorLog) *linkWatch {
-	return &linkWatch{beat: beat, rec: rec, oplog: l, goodbye: map[falcon.Node]bool{}, clocks: map[falcon.Node]*skew{}}
+	return &linkWatch{
+		beat:    beat,
+		rec:     rec,
+		oplog:   l,
+		goodbye: map[falcon.Node]bool{},
+		clocks:  map[falcon.Node]*skew{},
+	}
 }
 
-func (w *linkWatch) leaves(n falcon.Node) { w.goodbye[n] = true }
+func (w *linkWatch) leaves(n falcon.Node) {
+	w.goodbye[n] = true
+}
 
 func (w *linkWatch) attached(n falcon.Node) {
 	delete(w.goodbye, n)
@@ -134,7 +142,9 @@ func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
 // endedHere reports whether a stream was ended by this side: its own reasons are
 // neither the end of the stream nor an error of the transport.
 func endedHere(cause error) bool {
-	if cause == nil || errors.Is(cause, io.EOF) || errors.Is(cause, context.Canceled) {
+	if cause == nil ||
+		errors.Is(cause, io.EOF) ||
+		errors.Is(cause, context.Canceled) {
 		return false
 	}
 	s, transport := status.FromError(cause)
@@ -160,10 +170,13 @@ func (w *linkWatch) compareClock(n falcon.Node, atNs int64, offset time.Duration
 		if size < 0 {
 			where = "behind"
 		}
-		w.oplog.logf("agent", 1, string(n), "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
+		w.oplog.logf("agent", 1, string(n),
+			"the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that",
+			clean(string(n)), size.Abs().Seconds(), where)
 	case s.logged && size.Abs() <= skewBack:
 		s.logged = false
-		w.oplog.logf("agent", 0, string(n), "the clock of node %s agrees with the console's again", clean(string(n)))
+		w.oplog.logf("agent", 0, string(n), "the clock of node %s agrees with the console's again",
+			clean(string(n)))
 	}
 }
 

@@ -148,7 +148,10 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 	e.job.outlived = l.machine.Trains()
 	for _, a := range held {
 		n := falcon.Node(a.session.Hello.GetNode())
-		if s := a.frame.GetRank(); s != nil && !e.state.fences.nodeFenced(n) && !e.state.fences.processFenced(processName(n, s)) {
+		s := a.frame.GetRank()
+		if s != nil &&
+			!e.state.fences.nodeFenced(n) &&
+			!e.state.fences.processFenced(processName(n, s)) {
 			e.job.setState(n, s)
 		}
 	}
@@ -168,7 +171,9 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 	if len(unknown) == 0 {
 		return world
 	}
-	e.oplog.logf("journal", 3, "", "%d of %d ranks, the first of them rank %d, are described by no node and by no record: nothing is recovered before they are; start their agents, or the job again", len(unknown), world, unknown[0])
+	e.oplog.logf("journal", 3, "",
+		"%d of %d ranks, the first of them rank %d, are described by no node and by no record: nothing is recovered before they are; start their agents, or the job again",
+		len(unknown), world, unknown[0])
 	e.describer.forget(now)
 	return 0
 }
@@ -186,7 +191,9 @@ func (l *learner) fenceLeftBehind(now time.Time, held []arrival, stale bool) {
 	}
 	for _, a := range held {
 		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
-		if s == nil || s != newest[processName(n, s)] || !l.machine.Replaced(claimOf(n, s)) {
+		if s == nil ||
+			s != newest[processName(n, s)] ||
+			!l.machine.Replaced(claimOf(n, s)) {
 			continue
 		}
 		if !stale && l.cluster.nodeOf(falcon.Rank(s.GetRank())) == n {
@@ -196,7 +203,9 @@ func (l *learner) fenceLeftBehind(now time.Time, held []arrival, stale bool) {
 		if !s.GetAlive() {
 			continue
 		}
-		l.oplog.logf("rank", 2, string(n), "process %d on node %s claims rank %d, and was replaced: the job trains without it; end it by hand", s.GetPid(), n, s.GetRank())
+		l.oplog.logf("rank", 2, string(n),
+			"process %d on node %s claims rank %d, and was replaced: the job trains without it; end it by hand",
+			s.GetPid(), n, s.GetRank())
 	}
 	if len(v.Processes) > 0 {
 		l.batch.apply(record(now, kindFence, v))
@@ -206,7 +215,11 @@ func (l *learner) fenceLeftBehind(now time.Time, held []arrival, stale bool) {
 // rebuild describes the job in the journal by its processes, every one of which is known.
 func (l *learner) rebuild(now time.Time, world int) {
 	e := l.engine
-	v := epoch.View{Job: e.state.job, Configured: e.describer.configuredLayout(), Ranks: e.job.ranksView(world)}
+	v := epoch.View{
+		Job:        e.state.job,
+		Configured: e.describer.configuredLayout(),
+		Ranks:      e.job.ranksView(world),
+	}
 	rec := v.Candidate()
 	for _, r := range v.Ranks {
 		rec.Rejoined = max(rec.Rejoined, r.Rejoined)
@@ -226,11 +239,16 @@ func (j *job) lifeText(world int) string {
 			parked++
 		}
 	}
-	return fmt.Sprintf("%d of %d ranks live, %d of them are suspended, %d have ended", j.alive, world, parked, j.dead)
+	return fmt.Sprintf("%d of %d ranks live, %d of them are suspended, %d have ended",
+		j.alive, world, parked, j.dead)
 }
 
 // forgetJournal forgets what an older journal says of the processes.
-func (j *job) forgetJournal() { j.known, j.placed, j.floor = nil, 0, 0 }
+func (j *job) forgetJournal() {
+	j.known = nil
+	j.placed = 0
+	j.floor = 0
+}
 
 // forget drops a description that is known to be wrong.
 func (d *jobDescriber) forget(now time.Time) {

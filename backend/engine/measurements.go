@@ -84,7 +84,11 @@ func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now tim
 
 // speedsOf is what the newest profile window says, for one incident.
 func (ms *measurements) speedsOf(incident string) speedsRecord {
-	return speedsRecord{Incident: incident, SelfMs: ms.det.Speeds(), Profile: ms.det.Profile()}
+	return speedsRecord{
+		Incident: incident,
+		SelfMs:   ms.det.Speeds(),
+		Profile:  ms.det.Profile(),
+	}
 }
 
 // announceSpeeds has the speeds of a profile for the planner, where they differ
@@ -102,7 +106,8 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 		if v.State != falcon.IncidentLocated {
 			continue
 		}
-		if next := ms.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.sameSpeeds(ms.state.speeds[v.ID]) {
+		next := ms.speedsOf(v.ID)
+		if len(next.SelfMs) > 0 && !next.sameSpeeds(ms.state.speeds[v.ID]) {
 			ms.batch.addRecords(record(now, kindSpeeds, next))
 			ms.plan.Step(now, mitigate.Speeds(next))
 			changed = true
@@ -121,9 +126,13 @@ func (ms *measurements) learned(now time.Time, acted bool) {
 	was := ms.state.baseline
 	if !steady.Learning && steady.BaselineMs > 0 &&
 		(was.JobEpoch != ms.state.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
-		ms.batch.addRecords(record(now, kindBaseline, baselineRecord{JobEpoch: ms.state.job.Epoch, Ms: steady.BaselineMs}))
+		ms.batch.addRecords(record(now, kindBaseline, baselineRecord{
+			JobEpoch: ms.state.job.Epoch,
+			Ms:       steady.BaselineMs,
+		}))
 	}
-	if over := ms.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, ms.state.overheads) {
+	over := ms.plan.OverheadsMs()
+	if acted && len(over) > 0 && !maps.Equal(over, ms.state.overheads) {
 		ms.batch.addRecords(record(now, kindOverhead, over))
 	}
 }

@@ -43,13 +43,27 @@ func newCrowd(t testing.TB, nodes int) *crowd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = j.Close() })
-	c := &crowd{now: time.Unix(1_700_000_000, 0), rng: rand.New(rand.NewPCG(1, 2)), layout: falcon.Layout{TP: crowdGPUs, DP: nodes / 2, PP: 2}}
-	if c.engine, err = New(Config{JobName: "crowd", Journal: j, Now: func() time.Time { return c.now }, Policy: falcon.Policy{Mode: falcon.ModeObserve}}); err != nil {
+	c := &crowd{
+		now:    time.Unix(1_700_000_000, 0),
+		rng:    rand.New(rand.NewPCG(1, 2)),
+		layout: falcon.Layout{TP: crowdGPUs, DP: nodes / 2, PP: 2},
+	}
+	if c.engine, err = New(Config{
+		JobName: "crowd",
+		Journal: j,
+		Now:     func() time.Time { return c.now },
+		Policy:  falcon.Policy{Mode: falcon.ModeObserve},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("n%d", i)
-		s := fleet.NewSession(context.Background(), &falconv1.Hello{Agent: name, Node: name, Boot: "b", Version: "test"})
+		s := fleet.NewSession(context.Background(), &falconv1.Hello{
+			Agent:   name,
+			Node:    name,
+			Boot:    "b",
+			Version: "test",
+		})
 		c.sessions = append(c.sessions, s)
 		c.engine.handleArrival(arrival{session: s, what: arriveAttach, at: c.now}, c.now)
 		for k := range crowdGPUs {
@@ -73,7 +87,15 @@ type carried struct {
 
 func (c *crowd) take(f carried) {
 	c.now = f.at
-	c.engine.handleArrival(arrival{session: c.sessions[f.node], what: arriveFrame, frame: f.frame, at: c.now}, c.now)
+	c.engine.handleArrival(
+		arrival{
+			session: c.sessions[f.node],
+			what:    arriveFrame,
+			frame:   f.frame,
+			at:      c.now,
+		},
+		c.now,
+	)
 }
 
 func (c *crowd) carried(t testing.TB, node int, f *falconv1.AgentFrame) carried {
@@ -91,14 +113,30 @@ func (c *crowd) carried(t testing.TB, node int, f *falconv1.AgentFrame) carried 
 }
 
 func (c *crowd) rankState(node, gpu int) *falconv1.RankState {
-	r, l := falcon.Rank(node*crowdGPUs+gpu), c.layout
+	r := falcon.Rank(node*crowdGPUs + gpu)
+	l := c.layout
 	s := &falconv1.RankState{
-		Rank: int32(r), Device: fmt.Sprintf("n%d.g%d", node, gpu), Nic: fmt.Sprintf("n%d.nic%d", node, gpu), Pid: int32(1000 + gpu), Alive: true,
-		Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()), MicroBatches: 8, StateBytes: 10 << 30, CopyMbs: 20_000, NcclVersion: 22809,
+		Rank:         int32(r),
+		Device:       fmt.Sprintf("n%d.g%d", node, gpu),
+		Nic:          fmt.Sprintf("n%d.nic%d", node, gpu),
+		Pid:          int32(1000 + gpu),
+		Alive:        true,
+		Tp:           int32(l.TP),
+		Dp:           int32(l.DP),
+		Pp:           int32(l.PP),
+		World:        int32(l.World()),
+		MicroBatches: 8,
+		StateBytes:   10 << 30,
+		CopyMbs:      20_000,
+		NcclVersion:  22809,
 	}
 	for n, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
 		peers := l.Peers(r, d)
-		s.Comms = append(s.Comms, &falconv1.Comm{Id: uint64(n+1)<<40 | uint64(peers[0]), Name: string(d), Size: int32(len(peers))})
+		s.Comms = append(s.Comms, &falconv1.Comm{
+			Id:   uint64(n+1)<<40 | uint64(peers[0]),
+			Name: string(d),
+			Size: int32(len(peers)),
+		})
 	}
 	return s
 }
@@ -110,26 +148,63 @@ func (c *crowd) frames(t testing.TB, iteration int64) (out []carried) {
 	for i := range c.sessions {
 		c.now = c.now.Add(time.Second / time.Duration(len(c.sessions)))
 		samples := &falconv1.Samples{}
-		tele := &falconv1.Telemetry{Host: &falconv1.Host{AtUnixNs: c.now.UnixNano(), PressureUs: spent / 1e5, LoadPerCpu: 0.3, RunDelayNs: map[int32]uint64{}}}
+		tele := &falconv1.Telemetry{Host: &falconv1.Host{
+			AtUnixNs:   c.now.UnixNano(),
+			PressureUs: spent / 1e5,
+			LoadPerCpu: 0.3,
+			RunDelayNs: map[int32]uint64{},
+		}}
 		var beats []*falconv1.RankBeat
 		for k := range crowdGPUs {
 			r := int32(i*crowdGPUs + k)
-			samples.Samples = append(samples.Samples, &falconv1.Sample{Rank: r, Iteration: iteration, EndUnixNs: c.now.UnixNano(), Ms: ms + c.rng.Float64(), Exact: true})
+			samples.Samples = append(samples.Samples, &falconv1.Sample{
+				Rank:      r,
+				Iteration: iteration,
+				EndUnixNs: c.now.UnixNano(),
+				Ms:        ms + c.rng.Float64(),
+				Exact:     true,
+			})
 			tele.Gpus = append(tele.Gpus, &falconv1.Gpu{
-				Device: fmt.Sprintf("n%d.g%d", i, k), AtUnixNs: c.now.UnixNano() - c.rng.Int64N(2e6), SmClockMhz: 1965 + uint32(c.rng.IntN(16)), MaxSmClockMhz: 1980,
-				TemperatureC: 60, PowerMw: 640_000 + uint32(c.rng.IntN(20_000)), PowerLimitMw: 700_000, ProbeUs: 700,
+				Device:        fmt.Sprintf("n%d.g%d", i, k),
+				AtUnixNs:      c.now.UnixNano() - c.rng.Int64N(2e6),
+				SmClockMhz:    1965 + uint32(c.rng.IntN(16)),
+				MaxSmClockMhz: 1980,
+				TemperatureC:  60,
+				PowerMw:       640_000 + uint32(c.rng.IntN(20_000)),
+				PowerLimitMw:  700_000,
+				ProbeUs:       700,
 			})
 			tele.Nics = append(tele.Nics, &falconv1.Nic{
-				Name: fmt.Sprintf("n%d.nic%d", i, k), AtUnixNs: c.now.UnixNano() - c.rng.Int64N(2e6), RateMbps: 400_000, Active: true,
-				XmitBytes: spent * 20, RcvBytes: spent * 20, CnpSent: spent / 1e8, CnpHandled: spent / 1e8,
+				Name:       fmt.Sprintf("n%d.nic%d", i, k),
+				AtUnixNs:   c.now.UnixNano() - c.rng.Int64N(2e6),
+				RateMbps:   400_000,
+				Active:     true,
+				XmitBytes:  spent * 20,
+				RcvBytes:   spent * 20,
+				CnpSent:    spent / 1e8,
+				CnpHandled: spent / 1e8,
 			})
 			tele.Host.RunDelayNs[r] = spent / 2000
-			beats = append(beats, &falconv1.RankBeat{Rank: r, Pid: int32(1000 + k), Iteration: iteration, Calls: uint64(iteration) * 60, WaitingKnown: true})
+			beats = append(beats, &falconv1.RankBeat{
+				Rank:         r,
+				Pid:          int32(1000 + k),
+				Iteration:    iteration,
+				Calls:        uint64(iteration) * 60,
+				WaitingKnown: true,
+			})
 		}
-		out = append(out, c.carried(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: samples}}))
-		out = append(out, c.carried(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: tele}}))
+		out = append(out, c.carried(t, i, &falconv1.AgentFrame{
+			Body: &falconv1.AgentFrame_Samples{Samples: samples},
+		}))
+		out = append(out, c.carried(t, i, &falconv1.AgentFrame{
+			Body: &falconv1.AgentFrame_Telemetry{Telemetry: tele},
+		}))
 		if iteration%2 == 0 {
-			out = append(out, c.carried(t, i, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: c.now.UnixNano(), Ranks: beats}}}))
+			out = append(out, c.carried(t, i, &falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Beat{
+					Beat: &falconv1.Beat{AtUnixNs: c.now.UnixNano(), Ranks: beats},
+				},
+			}))
 		}
 	}
 	return out
@@ -164,7 +239,8 @@ func (c *crowd) turn(t testing.TB) {
 
 // What an engine holds of a rank is bounded.
 func TestBytesOfARank(t *testing.T) {
-	nodes, seconds := 100, int64(600)
+	nodes := 100
+	seconds := int64(600)
 	if testing.Short() {
 		nodes, seconds = 64, 250
 	}

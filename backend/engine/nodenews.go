@@ -37,7 +37,9 @@ type newsOf struct {
 	more  []falcon.Node // for the line at its end
 }
 
-func (n *newsOf) isOver(now time.Time) bool { return now.Sub(n.since) >= n.span || now.Before(n.since) }
+func (n *newsOf) isOver(now time.Time) bool {
+	return now.Sub(n.since) >= n.span || now.Before(n.since)
+}
 
 // newsKind is what a line says of nodes: it has them where %s stands.
 type newsKind struct {
@@ -53,7 +55,11 @@ var (
 
 func agentsCame(version string) newsKind {
 	version = strings.ReplaceAll(version, "%", "%%")
-	return newsKind{0, "the agent of node %s connected (version " + version + ")", "the agents of %s connected (version " + version + ")"}
+	return newsKind{
+		0,
+		"the agent of node %s connected (version " + version + ")",
+		"the agents of %s connected (version " + version + ")",
+	}
 }
 
 // nodeSays logs what has become of a node's agent.
@@ -115,9 +121,12 @@ func (n *nodeNews) texts(nodes []falcon.Node) []string {
 		if rack != "" {
 			where = " of rack " + rack
 		}
-		out = append(out, fmt.Sprintf("%d nodes%s (%s)", len(by[rack]), where, cleanNodes(by[rack])))
+		out = append(out, fmt.Sprintf("%d nodes%s (%s)",
+			len(by[rack]), where, cleanNodes(by[rack])))
 	}
 	return out
 }
 
-func cleanNodes(nodes []falcon.Node) string { return clean(falcon.NodesText(nodes)) }
+func cleanNodes(nodes []falcon.Node) string {
+	return clean(falcon.NodesText(nodes))
+}

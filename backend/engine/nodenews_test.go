@@ -32,7 +32,9 @@ func TestAgentsThatGoTogetherAreOneLine(t *testing.T) {
 	e.onTick(t0.Add(500 * time.Millisecond))
 	e.onTick(t0.Add(2 * time.Second))
 	text := e.lines(t)
-	if n := strings.Count(text, "connected"); n != newsOwn+2 || !strings.Contains(text, "the agents of 32 nodes of rack r1 (n32, n33") || !strings.Contains(text, "the agents of 16 nodes of rack r0 (n16, n17") {
+	if n := strings.Count(text, "connected"); n != newsOwn+2 ||
+		!strings.Contains(text, "the agents of 32 nodes of rack r1 (n32, n33") ||
+		!strings.Contains(text, "the agents of 16 nodes of rack r0 (n16, n17") {
 		t.Fatalf("%d lines\n%s", n, text)
 	}
 	e.handleArrival(arrival{session: sessions[3], what: arriveDetach}, t0.Add(5*time.Second))
@@ -44,7 +46,9 @@ func TestAgentsThatGoTogetherAreOneLine(t *testing.T) {
 		e.handleArrival(arrival{session: s, what: arriveDetach}, t0.Add(8*time.Second))
 	}
 	e.onTick(t0.Add(10 * time.Second))
-	if text := e.lines(t); strings.Count(text, "gone") != 1+newsOwn+1 || !strings.Contains(text, "2 the agents of 47 nodes (n") || !strings.Contains(text, "and 39 more) are gone") {
+	if text := e.lines(t); strings.Count(text, "gone") != 1+newsOwn+1 ||
+		!strings.Contains(text, "2 the agents of 47 nodes (n") ||
+		!strings.Contains(text, "and 39 more) are gone") {
 		t.Errorf("all gone:\n%s", text)
 	}
 	was := strings.Count(e.lines(t), "connected")

@@ -74,7 +74,10 @@ func (b *orderBook) lateResult(node falcon.Node, res *falconv1.CommandResult, jo
 // the job over: what has left with a checkpoint is that one's to start again.
 func (b *orderBook) revived(world int, jobEpoch uint64, recovered bool) (*order, outcomeRecord) {
 	for i, o := range b.lost {
-		if o.Order.Epoch != jobEpoch || world == 0 || o.vote.Taken() < world || recovered && o.Order.Leave {
+		if o.Order.Epoch != jobEpoch ||
+			world == 0 ||
+			o.vote.Taken() < world ||
+			recovered && o.Order.Leave {
 			continue
 		}
 		if out := o.vote.Agreed(); out.Failed == "" {
@@ -86,7 +89,9 @@ func (b *orderBook) revived(world int, jobEpoch uint64, recovered bool) (*order,
 }
 
 // votable are the orders that ranks may still vote for.
-func (b *orderBook) votable() []*order { return slices.Concat(b.lost, b.open()) }
+func (b *orderBook) votable() []*order {
+	return slices.Concat(b.lost, b.open())
+}
 
 // newOrderBook holds the orders that are open, and those that were given up.
 func newOrderBook(box *outbox.Box, pending, lost []orderRecord) *orderBook {
@@ -105,7 +110,12 @@ func newOrderBook(box *outbox.Box, pending, lost []orderRecord) *orderBook {
 func (b *orderBook) addOrder(rec orderRecord) *order {
 	o := newOrder(rec)
 	o.item = b.outbox.Put(outbox.Item{
-		Class: orderCommand, ID: rec.Command, Deadline: time.Unix(0, rec.DeadlineNs), Life: OrderLife, Repeat: true, About: o,
+		Class:    orderCommand,
+		ID:       rec.Command,
+		Deadline: time.Unix(0, rec.DeadlineNs),
+		Life:     OrderLife,
+		Repeat:   true,
+		About:    o,
 		Body: func(falcon.Node) *falconv1.Command {
 			body := convert.OrderToProto(rec.Order)
 			body.Generation = rec.Generation
@@ -144,10 +154,14 @@ func (b *orderBook) heavy() bool {
 
 // byOrder finds an open one by the order's own id.
 func (b *orderBook) byOrder(id uint64) *order {
-	return firstOf(b.open(), func(o *order) bool { return o.Order.ID == id })
+	return firstOf(b.open(), func(o *order) bool {
+		return o.Order.ID == id
+	})
 }
 
 // forget drops an order that was given up on.
 func (b *orderBook) forget(id uint64) {
-	b.lost = slices.DeleteFunc(b.lost, func(o *order) bool { return o.Order.ID == id })
+	b.lost = slices.DeleteFunc(b.lost, func(o *order) bool {
+		return o.Order.ID == id
+	})
 }

@@ -16,8 +16,9 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 	e := jobOfSix()
 	now := time.Unix(1_700_000_000, 0)
 	c := e.recoveries.putCommand(&nodeCommand{
-		sentRecord: sentRecord{First: 1, Nodes: []falcon.Node{"n1"}}, deadline: now.Add(-time.Minute),
-		body: func(falcon.Node) *falconv1.Command { return &falconv1.Command{} },
+		sentRecord: sentRecord{First: 1, Nodes: []falcon.Node{"n1"}},
+		deadline:   now.Add(-time.Minute),
+		body:       func(falcon.Node) *falconv1.Command { return &falconv1.Command{} },
 	})
 	c.SendAll(now)
 	if !c.Deadline.Equal(now.Add(commandLife)) {
@@ -37,7 +38,15 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 // that the ranks may have agreed on.
 func TestLostOrdersOutliveAStart(t *testing.T) {
 	m := newJournalState()
-	m.addOrder(orderRecord{Order: falcon.Order{Epoch: 1, ID: 4, Kind: falcon.OrderCheckpoint, Leave: true}, Command: 9})
+	m.addOrder(orderRecord{
+		Order: falcon.Order{
+			Epoch: 1,
+			ID:    4,
+			Kind:  falcon.OrderCheckpoint,
+			Leave: true,
+		},
+		Command: 9,
+	})
 	m.endOrder(outcomeRecord{Order: 4, Failed: "no rank took it"})
 	b := newOrderBook(&outbox.Box{}, m.orders, m.lostOrders)
 	if len(b.open()) != 0 || len(b.lost) != 1 {
@@ -45,7 +54,14 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 	}
 	now := time.Unix(1_700_000_000, 0)
 	for r := range falcon.Rank(2) {
-		p := &process{rank: r, state: &falconv1.RankState{Committed: &falconv1.Commitment{Order: 4, Iteration: 60, ResumeIteration: 60}}}
+		p := &process{
+			rank: r,
+			state: &falconv1.RankState{Committed: &falconv1.Commitment{
+				Order:           4,
+				Iteration:       60,
+				ResumeIteration: 60,
+			}},
+		}
 		for _, o := range b.votable() {
 			o.announce(now, p)
 		}
@@ -63,7 +79,11 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 func TestWhatWaitsIsNotSentAgain(t *testing.T) {
 	e := jobOfSix()
 	now := time.Unix(1_700_000_000, 0)
-	o := e.orders.addOrder(orderRecord{Order: falcon.Order{Epoch: 3, ID: 4}, Command: 9, DeadlineNs: now.UnixNano()})
+	o := e.orders.addOrder(orderRecord{
+		Order:      falcon.Order{Epoch: 3, ID: 4},
+		Command:    9,
+		DeadlineNs: now.UnixNano(),
+	})
 	e.delivery.addWindow(now, 10, detect.ProfileRequest{Window: 1, Iterations: 2})
 	for _, it := range []*outbox.Item{o.item, e.outbox.Find("n0", 10)} {
 		if e.delivery.wantedBy(now, "n0", it) {

@@ -31,12 +31,23 @@ func allHeard(map[falcon.Rank]struct{}) []falcon.Node { return nil }
 func TestPaceNamesTheUnheard(t *testing.T) {
 	j := &job{ranks: map[falcon.Rank]*process{}}
 	for r, age := range []time.Duration{0, unheardFor, unheardFor, unheardFor - 1, unheardFor} {
-		j.ranks[falcon.Rank(r)] = &process{node: falcon.Node(fmt.Sprint("n", r/2)), state: &falconv1.RankState{Alive: r != 4}, lastSeen: t0.Add(-age)}
+		j.ranks[falcon.Rank(r)] = &process{
+			node:     falcon.Node(fmt.Sprint("n", r/2)),
+			state:    &falconv1.RankState{Alive: r != 4},
+			lastSeen: t0.Add(-age),
+		}
 	}
 	p := newIterationCollector()
 	p.addSample(sampleOf(0, 3, 10), t0.Add(-laggardWait))
-	got := p.takeComplete(4, t0, func(heard map[falcon.Rank]struct{}) []falcon.Node { return j.unheard(heard, t0) })
-	if want := []mitigate.Iteration{{Index: 3, Ms: 10, Unheard: []falcon.Node{"n0", "n1"}}}; !reflect.DeepEqual(got, want) {
+	got := p.takeComplete(4, t0, func(heard map[falcon.Rank]struct{}) []falcon.Node {
+		return j.unheard(heard, t0)
+	})
+	want := []mitigate.Iteration{{
+		Index:   3,
+		Ms:      10,
+		Unheard: []falcon.Node{"n0", "n1"},
+	}}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -48,7 +59,11 @@ func TestPaceWaitsForAllButNotForever(t *testing.T) {
 		t.Fatalf("given out before rank 1 reported: %v", got)
 	}
 	p.addSample(falcon.Sample{Rank: 1, Iteration: 3, Ms: 30, PausedMs: 10}, t0)
-	if got := p.takeComplete(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
+	if got := p.takeComplete(
+		2,
+		t0,
+		allHeard,
+	); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
 		t.Fatalf("got %v, want iteration 3 at 20 ms", got)
 	}
 	p.addSample(sampleOf(1, 3, 99), t0) // again, after a reconnect
@@ -56,13 +71,21 @@ func TestPaceWaitsForAllButNotForever(t *testing.T) {
 	if got := p.takeComplete(2, t0.Add(laggardWait-1), allHeard); got != nil {
 		t.Fatalf("given out early: %v", got)
 	}
-	if got := p.takeComplete(2, t0.Add(laggardWait), allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
+	if got := p.takeComplete(
+		2,
+		t0.Add(laggardWait),
+		allHeard,
+	); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
 		t.Fatalf("after the wait: %v", got)
 	}
 	for i := int64(5); i < 5+laggardIterations+1; i++ {
 		p.addSample(sampleOf(0, i, 12), t0)
 	}
-	if got := p.takeComplete(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
+	if got := p.takeComplete(
+		2,
+		t0,
+		allHeard,
+	); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
 		t.Fatalf("a silent rank held back more than %d iterations: %v", laggardIterations, got)
 	}
 }
@@ -103,7 +126,14 @@ func TestPaceAgainstSorting(t *testing.T) {
 func TestStepsHoldByEachMeasurement(t *testing.T) {
 	var was shown
 	look := func(temperature, clock uint32, wait, cnp float64) *falconv1.RankView {
-		v := &falconv1.RankView{TemperatureC: temperature, SmClockMhz: clock, Ms: 100, WaitMs: wait, SelfRatio: 1, CnpPerS: cnp}
+		v := &falconv1.RankView{
+			TemperatureC: temperature,
+			SmClockMhz:   clock,
+			Ms:           100,
+			WaitMs:       wait,
+			SelfRatio:    1,
+			CnpPerS:      cnp,
+		}
 		was.enterSteps(v, 2000)
 		return v
 	}
@@ -119,7 +149,8 @@ func TestStepsHoldByEachMeasurement(t *testing.T) {
 		{look(60, 2000, 1, 0), [4]int32{2, 2, 2, 2}},
 	} {
 		v := c.view
-		if got := [4]int32{v.TemperatureStep, v.ClockStep, v.WaitStep, v.CnpStep}; got != c.want {
+		got := [4]int32{v.TemperatureStep, v.ClockStep, v.WaitStep, v.CnpStep}
+		if got != c.want {
 			t.Errorf("look %d: steps %v, want %v", i, got, c.want)
 		}
 	}
@@ -127,10 +158,15 @@ func TestStepsHoldByEachMeasurement(t *testing.T) {
 
 func TestWorstOfThreeWays(t *testing.T) {
 	for _, c := range []struct{ slowdown, ms, stage, ratio, want float64 }{
-		{-0.2, 100, 100, 0, 0}, {0.3, 100, 100, 0, 0.3}, {0, 150, 100, 0, 0.5}, {0, 100, 100, 2, 1}, {0.1, 0, 100, 0.5, 0.1},
+		{-0.2, 100, 100, 0, 0},
+		{0.3, 100, 100, 0, 0.3},
+		{0, 150, 100, 0, 0.5},
+		{0, 100, 100, 2, 1},
+		{0.1, 0, 100, 0.5, 0.1},
 	} {
 		if got := worst(c.slowdown, c.ms, c.stage, c.ratio); got != c.want {
-			t.Errorf("worst(%v, %v, %v, %v) = %v, want %v", c.slowdown, c.ms, c.stage, c.ratio, got, c.want)
+			t.Errorf("worst(%v, %v, %v, %v) = %v, want %v",
+				c.slowdown, c.ms, c.stage, c.ratio, got, c.want)
 		}
 	}
 }
@@ -164,7 +200,16 @@ func TestCommunicatorsAreNamedByTheirRanks(t *testing.T) {
 func TestReportsThatAreNotTaken(t *testing.T) {
 	j := newJob()
 	for r := range int32(4) {
-		j.setState("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4, Tp: 1, Dp: 4, Pp: 4, MicroBatches: 2})
+		j.setState("n0", &falconv1.RankState{
+			Rank:         r,
+			Pid:          10 + r,
+			Alive:        true,
+			World:        4,
+			Tp:           1,
+			Dp:           4,
+			Pp:           4,
+			MicroBatches: 2,
+		})
 	}
 	if !j.complete() {
 		t.Fatal("four of four ranks are here")
@@ -178,7 +223,11 @@ func TestReportsThatAreNotTaken(t *testing.T) {
 	if !j.complete() {
 		t.Error("the end of an unknown earlier process counted as the rank's")
 	}
-	j.setState("n0", &falconv1.RankState{Rank: 2, Pid: 12, Exit: "exited normally"})
+	j.setState("n0", &falconv1.RankState{
+		Rank: 2,
+		Pid:  12,
+		Exit: "exited normally",
+	})
 	if j.complete() || j.alive != 3 || j.ranks[2].state.GetDp() != 4 {
 		t.Errorf("after an end: alive %d, state %v", j.alive, j.ranks[2].state)
 	}
@@ -188,7 +237,9 @@ func TestCleanLeavesNoControlCharacter(t *testing.T) {
 	if got := clean("a\x1b[31mb\u009bc\nd\x00é\xff"); got != "a[31mbcdé" {
 		t.Errorf("clean = %q", got)
 	}
-	if got := clean(string(make([]rune, 0)) + string(slices.Repeat([]rune{'é'}, 400))); len(got) > textBytesMax {
+	if got := clean(
+		string(make([]rune, 0)) + string(slices.Repeat([]rune{'é'}, 400)),
+	); len(got) > textBytesMax {
 		t.Errorf("%d bytes", len(got))
 	}
 }
@@ -212,8 +263,15 @@ func benchEngine(b *testing.B, n int) *Engine {
 			e.onAttach(fleet.NewSession(context.Background(), &falconv1.Hello{Agent: node, Node: node}), t0)
 		}
 		e.job.setState(falcon.Node(node), &falconv1.RankState{
-			Rank: int32(r), Device: fmt.Sprintf("%s.g%d", node, r%8), Pid: int32(1 + r), Alive: true,
-			Tp: 8, Dp: int32(n / 32), Pp: 4, World: int32(n), MicroBatches: 8,
+			Rank:         int32(r),
+			Device:       fmt.Sprintf("%s.g%d", node, r%8),
+			Pid:          int32(1 + r),
+			Alive:        true,
+			Tp:           8,
+			Dp:           int32(n / 32),
+			Pp:           4,
+			World:        int32(n),
+			MicroBatches: 8,
 		})
 	}
 	e.describe(t0)

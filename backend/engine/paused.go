@@ -28,7 +28,9 @@ func (c comebacks) note(n falcon.Node, fence fenceRecord, s *falconv1.RankState)
 
 // liftPaused lifts the fences of nodes that have only paused, and hold nothing of the job any more.
 func (dr *recoveryDriver) liftPaused(now time.Time) {
-	if len(dr.back) == 0 || dr.cluster.recovering() != nil || dr.state.policy.Policy.Frozen {
+	if len(dr.back) == 0 ||
+		dr.cluster.recovering() != nil ||
+		dr.state.policy.Policy.Frozen {
 		return
 	}
 	for _, n := range sortedKeys(dr.back) {
@@ -41,8 +43,12 @@ func (dr *recoveryDriver) liftPaused(now time.Time) {
 		}
 		delete(dr.back, n)
 		dr.takeBack(now, fenceRecord{
-			Lifted: n, By: "falcon",
-			Reason: fmt.Sprintf("nothing but its silence spoke against it, it came back with its processes, and is heard for %s", pausedLeast),
+			Lifted: n,
+			By:     "falcon",
+			Reason: fmt.Sprintf(
+				"nothing but its silence spoke against it, it came back with its processes, and is heard for %s",
+				pausedLeast,
+			),
 		})
 	}
 }
@@ -56,5 +62,6 @@ func (c *clusterView) holdsProcesses(now time.Time, n falcon.Node) bool {
 func (s *shared) takeBack(now time.Time, rec fenceRecord) {
 	s.batch.apply(record(now, kindFence, rec))
 	s.outbox.Remove(isStopOf(rec.Lifted))
-	s.oplog.logf("recovery", 1, string(rec.Lifted), "the fence of node %s is lifted by %s: %s", rec.Lifted, rec.By, rec.Reason)
+	s.oplog.logf("recovery", 1, string(rec.Lifted), "the fence of node %s is lifted by %s: %s",
+		rec.Lifted, rec.By, rec.Reason)
 }

@@ -55,8 +55,10 @@ type peeking struct {
 
 func newPeekDesk(s *shared) *peekDesk {
 	return &peekDesk{
-		shared: s, waiting: map[uint64]*peeking{}, people: map[string]*rate.Limiter{},
-		newest: uint64(max(s.cfg.Now().UnixNano(), 0)), // a late answer to an earlier engine finds nothing
+		shared:  s,
+		waiting: map[uint64]*peeking{},
+		people:  map[string]*rate.Limiter{},
+		newest:  uint64(max(s.cfg.Now().UnixNano(), 0)), // a late answer to an earlier engine finds nothing
 	}
 }
 
@@ -64,7 +66,13 @@ func newPeekDesk(s *shared) *peekDesk {
 // whom, is durable before the agent is asked. ErrRefused where no agent could answer or
 // it has refused, ErrInvalid and ErrNotFound for what is not there, ErrBusy beyond
 // the bounds, ErrDenied where a stack needs an approver.
-func Peek(ctx context.Context, e *Engine, who Actor, mayStack bool, q *falconv1.PeekRequest) (*falconv1.PeekReply, error) {
+func Peek(
+	ctx context.Context,
+	e *Engine,
+	who Actor,
+	mayStack bool,
+	q *falconv1.PeekRequest,
+) (*falconv1.PeekReply, error) {
 	d := e.peeks
 	var out *falconv1.PeekReply
 	var p *peeking
@@ -80,7 +88,11 @@ func Peek(ctx context.Context, e *Engine, who Actor, mayStack bool, q *falconv1.
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = e.readInLoop(context.WithoutCancel(ctx), func() { delete(d.waiting, id) }) }()
+	defer func() {
+		_ = e.readInLoop(context.WithoutCancel(ctx), func() {
+			delete(d.waiting, id)
+		})
+	}()
 	if id == 0 {
 		return nil, fmt.Errorf("%w: the agent of %s has just left", ErrRefused, p.node)
 	}
@@ -103,38 +115,60 @@ func (p *peeking) await(ctx context.Context) (*falconv1.Peeked, error) {
 		}
 		return a, nil
 	case <-timer.C:
-		return nil, fmt.Errorf("%w: the agent of %s has not answered within %s: the file may be on a file system that does not answer", ErrRefused, p.node, peekWithin)
+		return nil, fmt.Errorf(
+			"%w: the agent of %s has not answered within %s: the file may be on a file system that does not answer",
+			ErrRefused, p.node, peekWithin,
+		)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
 // admit checks a request and writes down who made it.
-func (d *peekDesk) admit(who Actor, mayStack bool, q *falconv1.PeekRequest) (*falconv1.PeekReply, *peeking, error) {
+func (d *peekDesk) admit(
+	who Actor,
+	mayStack bool,
+	q *falconv1.PeekRequest,
+) (*falconv1.PeekReply, *peeking, error) {
 	now := d.cfg.Now()
 	out, about, err := d.target(now, q)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case q.GetWhat() == peekStack && !mayStack:
-		return nil, nil, fmt.Errorf("%w: a stack needs the role approver and %s has the role %s", ErrDenied, clean(who.Name), clean(who.Role))
+		return nil, nil, fmt.Errorf("%w: a stack needs the role approver and %s has the role %s",
+			ErrDenied, clean(who.Name), clean(who.Role))
 	}
-	p := &peeking{node: falcon.Node(out.GetNode()), answer: make(chan *falconv1.Peeked, 1)}
+	p := &peeking{
+		node:   falcon.Node(out.GetNode()),
+		answer: make(chan *falconv1.Peeked, 1),
+	}
 	if err := d.reachable(now, p.node); err != nil {
 		return nil, nil, err
 	}
 	if err := d.affordable(now, who, p.node); err != nil {
 		return nil, nil, err
 	}
-	d.oplog.audit(now, who, auditEntry{Verb: "peek", About: about, Reason: q.GetWhat()})
+	d.oplog.audit(now, who, auditEntry{
+		Verb:   "peek",
+		About:  about,
+		Reason: q.GetWhat(),
+	})
 	return out, p, nil
 }
 
 // target is whose node is asked.
-func (d *peekDesk) target(now time.Time, q *falconv1.PeekRequest) (out *falconv1.PeekReply, about string, err error) {
+func (d *peekDesk) target(
+	now time.Time,
+	q *falconv1.PeekRequest,
+) (out *falconv1.PeekReply, about string, err error) {
 	switch q.GetWhat() {
 	case peekLog, peekStack:
-		return d.rankTarget(now, falcon.Rank(q.GetRank()), falcon.Node(clean(q.GetNode())))
+		return d.rankTarget(
+			now,
+			falcon.Rank(q.GetRank()),
+			falcon.Node(clean(q.GetNode())),
+		)
 	case peekKernel, peekNode:
 		name := clean(q.GetNode())
 		if d.nodes.Node(falcon.Node(name)) == nil {
@@ -142,19 +176,34 @@ func (d *peekDesk) target(now time.Time, q *falconv1.PeekRequest) (out *falconv1
 		}
 		return &falconv1.PeekReply{Node: name, Rank: -1}, name, nil
 	}
-	return nil, "", fmt.Errorf("%w: %q is neither %s, %s, %s nor %s", ErrInvalid, clean(q.GetWhat()), peekLog, peekStack, peekKernel, peekNode)
+	return nil, "", fmt.Errorf("%w: %q is neither %s, %s, %s nor %s",
+		ErrInvalid, clean(q.GetWhat()), peekLog, peekStack, peekKernel, peekNode)
 }
 
 // rankTarget is the node of a rank, or another one that has had it before.
-func (d *peekDesk) rankTarget(now time.Time, r falcon.Rank, node falcon.Node) (out *falconv1.PeekReply, about string, err error) {
+func (d *peekDesk) rankTarget(
+	now time.Time,
+	r falcon.Rank,
+	node falcon.Node,
+) (out *falconv1.PeekReply, about string, err error) {
 	p := d.job.ranks[r]
 	switch {
 	case p == nil:
 		return nil, "", fmt.Errorf("%w: no agent knows a rank %d", ErrNotFound, r)
 	case node != "" && node != p.node:
-		return &falconv1.PeekReply{Node: string(node), Rank: int32(r), State: "now on " + string(p.node)}, fmt.Sprintf("%s on %s", falcon.RankSubject(r), node), nil
+		return &falconv1.PeekReply{
+				Node:  string(node),
+				Rank:  int32(r),
+				State: "now on " + string(p.node),
+			},
+			fmt.Sprintf("%s on %s", falcon.RankSubject(r), node),
+			nil
 	}
-	return &falconv1.PeekReply{Node: string(p.node), Rank: int32(r), State: processText(now, p)}, falcon.RankSubject(r), nil
+	return &falconv1.PeekReply{
+		Node:  string(p.node),
+		Rank:  int32(r),
+		State: processText(now, p),
+	}, falcon.RankSubject(r), nil
 }
 
 func processText(now time.Time, p *process) string {
@@ -176,9 +225,11 @@ func (d *peekDesk) reachable(now time.Time, name falcon.Node) error {
 	case n == nil:
 		return fmt.Errorf("%w: no agent of node %s has been here", ErrRefused, name)
 	case !n.Connected():
-		return fmt.Errorf("%w: the agent of %s is away, last heard %s ago", ErrRefused, name, n.Age(now).Round(time.Second))
+		return fmt.Errorf("%w: the agent of %s is away, last heard %s ago",
+			ErrRefused, name, n.Age(now).Round(time.Second))
 	case n.Session.Hello.GetProtocol() < falconv1.PeekRevision:
-		return fmt.Errorf("%w: the agent of %s is too old for this (version %s): update it", ErrRefused, name, clean(n.Session.Hello.GetVersion()))
+		return fmt.Errorf("%w: the agent of %s is too old for this (version %s): update it",
+			ErrRefused, name, clean(n.Session.Hello.GetVersion()))
 	}
 	return nil
 }
@@ -192,7 +243,8 @@ func (d *peekDesk) affordable(now time.Time, who Actor, node falcon.Node) error 
 		}
 	}
 	if ofNode >= peeksOfNode || len(d.waiting) >= peeksMost {
-		return fmt.Errorf("%w: others have just asked for the same of %s: try again in some seconds", ErrBusy, node)
+		return fmt.Errorf("%w: others have just asked for the same of %s: try again in some seconds",
+			ErrBusy, node)
 	}
 	b := d.people[who.Name]
 	if b == nil {
@@ -203,7 +255,8 @@ func (d *peekDesk) affordable(now time.Time, who Actor, node falcon.Node) error 
 		d.people[who.Name] = b
 	}
 	if !b.AllowN(now, 1) {
-		return fmt.Errorf("%w: you have asked %d times within seconds: wait %s", ErrBusy, peeksBurst, peekEvery)
+		return fmt.Errorf("%w: you have asked %d times within seconds: wait %s",
+			ErrBusy, peeksBurst, peekEvery)
 	}
 	return nil
 }
@@ -217,7 +270,11 @@ func (d *peekDesk) ask(p *peeking, q *falconv1.PeekRequest) uint64 {
 	d.newest++
 	d.waiting[d.newest] = p
 	n.Session.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Peek{Peek: &falconv1.Peek{
-		Id: d.newest, What: q.GetWhat(), Rank: q.GetRank(), Lines: min(max(q.GetLines(), 0), peekLines), Sure: q.GetSure(),
+		Id:    d.newest,
+		What:  q.GetWhat(),
+		Rank:  q.GetRank(),
+		Lines: min(max(q.GetLines(), 0), peekLines),
+		Sure:  q.GetSure(),
 	}}})
 	return d.newest
 }
@@ -239,8 +296,12 @@ func cleanParts(in []*falconv1.PeekPart) []*falconv1.PeekPart {
 	var out []*falconv1.PeekPart
 	for _, p := range in[:min(len(in), peekParts)] {
 		c := &falconv1.PeekPart{
-			Source: clean(p.GetSource()), Path: clean(p.GetPath()), Note: clean(p.GetNote()),
-			ChangedUnixNs: max(p.GetChangedUnixNs(), 0), Bytes: max(p.GetBytes(), 0), Owner: max(p.GetOwner(), 0),
+			Source:        clean(p.GetSource()),
+			Path:          clean(p.GetPath()),
+			Note:          clean(p.GetNote()),
+			ChangedUnixNs: max(p.GetChangedUnixNs(), 0),
+			Bytes:         max(p.GetBytes(), 0),
+			Owner:         max(p.GetOwner(), 0),
 		}
 		for _, l := range p.GetLines()[:min(len(p.GetLines()), peekLines)] {
 			c.Lines = append(c.Lines, cleanWithin(l, peekLineMost))

@@ -12,7 +12,11 @@ import (
 )
 
 // peekAs has something read while agents answer.
-func (b *bench) peekAs(who Actor, mayStack bool, q *falconv1.PeekRequest) (out *falconv1.PeekReply, err error) {
+func (b *bench) peekAs(
+	who Actor,
+	mayStack bool,
+	q *falconv1.PeekRequest,
+) (out *falconv1.PeekReply, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -56,17 +60,32 @@ func TestPeek(t *testing.T) {
 			for range 400 {
 				lines = append(lines, "l")
 			}
-			return &falconv1.Peeked{Parts: []*falconv1.PeekPart{{Source: "stderr", Path: "/logs/1", Lines: lines, Bytes: -1}}}
+			return &falconv1.Peeked{Parts: []*falconv1.PeekPart{{
+				Source: "stderr",
+				Path:   "/logs/1",
+				Lines:  lines,
+				Bytes:  -1,
+			}}}
 		})
-		got, err := b.peekAs(dana, false, &falconv1.PeekRequest{What: "log", Rank: 1, Lines: 1 << 30})
+		got, err := b.peekAs(dana, false, &falconv1.PeekRequest{
+			What:  "log",
+			Rank:  1,
+			Lines: 1 << 30,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := got.GetParts()[0]
-		if asked.GetRank() != 1 || asked.GetLines() != peekLines || got.GetNode() == "" || !strings.Contains(got.GetState(), "runs") {
+		if asked.GetRank() != 1 ||
+			asked.GetLines() != peekLines ||
+			got.GetNode() == "" ||
+			!strings.Contains(got.GetState(), "runs") {
 			t.Errorf("asked %v, got node %q, state %q", asked, got.GetNode(), got.GetState())
 		}
-		if len(p.Lines) != peekLines || p.Lines[0] != "bad[2J news" || len(p.Lines[1]) != peekLineMost || p.Bytes != 0 {
+		if len(p.Lines) != peekLines ||
+			p.Lines[0] != "bad[2J news" ||
+			len(p.Lines[1]) != peekLineMost ||
+			p.Bytes != 0 {
 			t.Errorf("%d lines, the first %q", len(p.Lines), p.Lines[0])
 		}
 		if audited != "peek rank 1: log" {
@@ -92,7 +111,8 @@ func TestPeekRefusals(t *testing.T) {
 		log := &falconv1.PeekRequest{What: "log", Rank: 1}
 		refuses := func(who Actor, q *falconv1.PeekRequest, want error, words string) {
 			t.Helper()
-			if _, err := b.peekAs(who, false, q); !errors.Is(err, want) || !strings.Contains(err.Error(), words) {
+			_, err := b.peekAs(who, false, q)
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), words) {
 				t.Errorf("%v: %v, want %v with %q", q, err, want, words)
 			}
 		}
@@ -102,12 +122,19 @@ func TestPeekRefusals(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 		refuses(dana, &falconv1.PeekRequest{What: "log", Rank: 99}, ErrNotFound, "no agent knows a rank 99")
-		refuses(dana, &falconv1.PeekRequest{What: "log", Rank: 1, Node: "n9"}, ErrRefused, "no agent of node n9")
+		refuses(
+			dana,
+			&falconv1.PeekRequest{What: "log", Rank: 1, Node: "n9"},
+			ErrRefused,
+			"no agent of node n9",
+		)
 		refuses(dana, &falconv1.PeekRequest{What: "kernel", Node: "n\x1b9"}, ErrNotFound, `"n9"`)
 		refuses(dana, &falconv1.PeekRequest{What: "secrets"}, ErrInvalid, "neither")
 		refuses(dana, &falconv1.PeekRequest{What: "stack", Rank: 1}, ErrDenied, "role approver")
 		for _, a := range b.job.agents {
-			a.peeks = func(*falconv1.Peek) *falconv1.Peeked { return &falconv1.Peeked{Refused: "it is\nswitched off"} }
+			a.peeks = func(*falconv1.Peek) *falconv1.Peeked {
+				return &falconv1.Peeked{Refused: "it is\nswitched off"}
+			}
 		}
 		refuses(dana, log, ErrRefused, "it isswitched off")
 		eve := Actor{Name: "eve", Role: "operator"}
@@ -142,7 +169,11 @@ func TestPeekOldAgent(t *testing.T) {
 			t.Error("an agent was asked that does not know how to answer")
 			return nil
 		})
-		if _, err := b.peekAs(dana, true, &falconv1.PeekRequest{What: "stack", Rank: 0}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "too old for this") {
+		_, err := b.peekAs(dana, true, &falconv1.PeekRequest{
+			What: "stack",
+			Rank: 0,
+		})
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "too old for this") {
 			t.Error(err)
 		}
 	})
@@ -155,12 +186,21 @@ func TestPeekStrayAnswers(t *testing.T) {
 		liar := b.job.agents[len(b.job.agents)-1]
 		for _, a := range b.job.agents {
 			a.peeks = func(q *falconv1.Peek) *falconv1.Peeked {
-				liar.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Peeked{Peeked: &falconv1.Peeked{Peek: q.GetId(), Refused: "a lie"}}})
-				liar.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Peeked{Peeked: &falconv1.Peeked{Peek: q.GetId() + 1}}})
+				liar.send(&falconv1.AgentFrame{
+					Body: &falconv1.AgentFrame_Peeked{
+						Peeked: &falconv1.Peeked{Peek: q.GetId(), Refused: "a lie"},
+					},
+				})
+				liar.send(&falconv1.AgentFrame{
+					Body: &falconv1.AgentFrame_Peeked{Peeked: &falconv1.Peeked{Peek: q.GetId() + 1}},
+				})
 				return &falconv1.Peeked{Parts: []*falconv1.PeekPart{{Source: "stdout"}}}
 			}
 		}
-		got, err := b.peekAs(dana, false, &falconv1.PeekRequest{What: "log", Rank: 0})
+		got, err := b.peekAs(dana, false, &falconv1.PeekRequest{
+			What: "log",
+			Rank: 0,
+		})
 		if err != nil || len(got.GetParts()) != 1 {
 			t.Errorf("%v %v", got, err)
 		}

@@ -19,7 +19,9 @@ func moves(blocks []int32, world int) []falcon.Rank {
 	if n == 0 || world == 0 || world%n != 0 {
 		return nil
 	}
-	size, seen, out := world/n, make([]bool, n), make([]falcon.Rank, world)
+	size := world / n
+	seen := make([]bool, n)
+	out := make([]falcon.Rank, world)
 	for b, to := range blocks {
 		if to < 0 || int(to) >= n || seen[to] {
 			return nil
@@ -50,12 +52,14 @@ func (j *job) applyPlacement(perm []falcon.Rank, id uint64) {
 	j.ranks = make(map[falcon.Rank]*process, len(held))
 	for old, p := range held {
 		if int(old) < len(perm) {
-			p.rank, p.order = perm[old], id
+			p.rank = perm[old]
+			p.order = id
 		}
 		if p.next != nil && p.next.GetPlacementOrder() <= id {
 			alive := p.state.GetAlive()
 			j.count(p, -1)
-			p.state, p.next = p.next, nil
+			p.state = p.next
+			p.next = nil
 			p.state.Alive = alive
 			j.count(p, 1)
 		}
@@ -74,15 +78,19 @@ func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []f
 	taken := make([]bool, world)
 	for r := range world {
 		p := c.job.ranks[falcon.Rank(r)]
-		if p == nil || p.next == nil || (id != 0 && p.next.GetPlacementOrder() != id) {
+		if p == nil ||
+			p.next == nil ||
+			(id != 0 && p.next.GetPlacementOrder() != id) {
 			return 0, 0, nil
 		}
-		id, iteration = p.next.GetPlacementOrder(), p.next.GetPlacementIteration()
+		id = p.next.GetPlacementOrder()
+		iteration = p.next.GetPlacementIteration()
 		to := int(p.next.GetRank())
 		if to < 0 || to >= world || taken[to] {
 			return 0, 0, nil
 		}
-		taken[to], perm[r] = true, falcon.Rank(to)
+		taken[to] = true
+		perm[r] = falcon.Rank(to)
 	}
 	return id, iteration, perm
 }
@@ -90,11 +98,15 @@ func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []f
 // reconcile takes a placement from the processes' own reports.
 func (pd *planDelivery) reconcile(now time.Time) {
 	id, iteration, perm := pd.cluster.announcedPlacement()
-	if id == 0 || pd.orders.byOrder(id) != nil || !pd.describer.place(now, id, iteration, perm) {
+	if id == 0 ||
+		pd.orders.byOrder(id) != nil ||
+		!pd.describer.place(now, id, iteration, perm) {
 		return
 	}
 	pd.orders.forget(id)
-	pd.oplog.logf("action", 1, "", "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
+	pd.oplog.logf("action", 1, "",
+		"all processes hold the ranks of placement %d since iteration %d, whose order was given up on",
+		id, iteration)
 	pd.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
 	pd.describer.announceToPlanner(now)
 }

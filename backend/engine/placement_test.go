@@ -18,7 +18,11 @@ import (
 // swapBench is a job whose two nodes change places from iteration 20 on.
 func swapBench(t *testing.T) *bench {
 	b := newBench(t)
-	b.script = &fakePlanner{kind: falcon.OrderPlacement, at: 20, blocks: []int32{1, 0}}
+	b.script = &fakePlanner{
+		kind:   falcon.OrderPlacement,
+		at:     20,
+		blocks: []int32{1, 0},
+	}
 	return b
 }
 
@@ -34,13 +38,17 @@ func checkPicture(b *bench) {
 				if g := b.job.kept.generation; g != 0 {
 					want += fmt.Sprintf("/g%d", g)
 				}
-				if int(r) >= len(rec.Processes) || rec.Processes[r] != want || rec.Placement[r].Node() != falcon.Node(a.node) {
-					b.t.Errorf("rank %d is %s; the engine says %v on %v", r, want, rec.Processes, rec.Placement)
+				if int(r) >= len(rec.Processes) ||
+					rec.Processes[r] != want ||
+					rec.Placement[r].Node() != falcon.Node(a.node) {
+					b.t.Errorf("rank %d is %s; the engine says %v on %v",
+						r, want, rec.Processes, rec.Placement)
 				}
 			}
 		}
 		if rec.PlacementOrder != b.job.kept.order || rec.Generation != b.job.kept.generation {
-			b.t.Errorf("placement %d of launch %d; the ranks are at %d of %d", rec.PlacementOrder, rec.Generation, b.job.kept.order, b.job.kept.generation)
+			b.t.Errorf("placement %d of launch %d; the ranks are at %d of %d",
+				rec.PlacementOrder, rec.Generation, b.job.kept.order, b.job.kept.generation)
 		}
 		checkSamples(b)
 	})
@@ -57,8 +65,10 @@ func checkSamples(b *bench) {
 		}
 		for _, x := range s.Samples {
 			seen++
-			if pid := b.job.kept.holder[sampleKey{int32(x.Rank), x.Iteration}]; int64(pid) != x.EndNs {
-				b.t.Errorf("rank %d at iteration %d: a sample of process %d, and %d held it", x.Rank, x.Iteration, x.EndNs, pid)
+			pid := b.job.kept.holder[sampleKey{int32(x.Rank), x.Iteration}]
+			if int64(pid) != x.EndNs {
+				b.t.Errorf("rank %d at iteration %d: a sample of process %d, and %d held it",
+					x.Rank, x.Iteration, x.EndNs, pid)
 			}
 		}
 	}
@@ -89,7 +99,11 @@ func checkNoneLost(b *bench) {
 // when it comes late.
 func TestSamplesOfOtherTimes(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		b.script = &fakePlanner{kind: falcon.OrderPlacement, at: 20, blocks: []int32{1, 0}}
+		b.script = &fakePlanner{
+			kind:   falcon.OrderPlacement,
+			at:     20,
+			blocks: []int32{1, 0},
+		}
 		b.start()
 		b.until(40)
 		from := b.job.kept.from
@@ -100,8 +114,14 @@ func TestSamplesOfOtherTimes(t *testing.T) {
 				want      int
 			}{{"n0", from - 1, 1}, {"n1", from - 1, 0}, {"n0", from, 0}, {"n1", from, 1}} {
 				n := b.engine.nodes.Node(c.node)
-				if got := b.engine.intake.attribute(n, []*falconv1.Sample{{Rank: 0, Iteration: c.iteration, Ms: 1}}, time.Now()); len(got) != c.want {
-					b.t.Errorf("rank 0 at iteration %d from %s: %d samples were taken, want %d", c.iteration, c.node, len(got), c.want)
+				got := b.engine.intake.attribute(
+					n,
+					[]*falconv1.Sample{{Rank: 0, Iteration: c.iteration, Ms: 1}},
+					time.Now(),
+				)
+				if len(got) != c.want {
+					b.t.Errorf("rank 0 at iteration %d from %s: %d samples were taken, want %d",
+						c.iteration, c.node, len(got), c.want)
 				}
 			}
 			if len(b.engine.intake.ahead) != 0 {
@@ -113,24 +133,38 @@ func TestSamplesOfOtherTimes(t *testing.T) {
 
 func TestNodesChangePlaces(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		b.script = &fakePlanner{kind: falcon.OrderPlacement, at: 20, blocks: []int32{1, 0}}
+		b.script = &fakePlanner{
+			kind:   falcon.OrderPlacement,
+			at:     20,
+			blocks: []int32{1, 0},
+		}
 		b.start()
 		b.until(40)
 		checkPicture(b)
 		t, a := b.t, b.script.action
-		if a == nil || a.State != falcon.ActionApplied || a.AppliedIteration != b.job.kept.from {
+		if a == nil ||
+			a.State != falcon.ActionApplied ||
+			a.AppliedIteration != b.job.kept.from {
 			t.Fatalf("action %+v", a)
 		}
-		if want := (falcon.Swap{StepMs: [4]float64{1, 2, 3, 3}, MovedMB: 4}); *a.Swap != want {
+		want := (falcon.Swap{StepMs: [4]float64{1, 2, 3, 3}, MovedMB: 4})
+		if *a.Swap != want {
 			t.Errorf("swap %+v, want %+v", *a.Swap, want)
 		}
-		jobAfter := slices.IndexFunc(b.det.log, func(in detect.Input) bool { j, ok := in.(detect.Job); return ok && j.Placement[0] == "n1.g0" })
-		acted := slices.IndexFunc(b.det.log, func(in detect.Input) bool { x, ok := in.(detect.Acted); return ok && len(x.Placement) > 0 })
+		jobAfter := slices.IndexFunc(b.det.log, func(in detect.Input) bool {
+			j, ok := in.(detect.Job)
+			return ok && j.Placement[0] == "n1.g0"
+		})
+		acted := slices.IndexFunc(b.det.log, func(in detect.Input) bool {
+			x, ok := in.(detect.Acted)
+			return ok && len(x.Placement) > 0
+		})
 		if acted < 0 || jobAfter < acted {
 			t.Errorf("the detector heard of the action at %d and of the new places at %d", acted, jobAfter)
 		}
 		checkNoneLost(b)
-		if c := b.det.job.Comms[0]; len(c) != 1 || c[0].ID != 77+b.job.kept.order || b.det.job.Epoch != 1 {
+		c := b.det.job.Comms[0]
+		if len(c) != 1 || c[0].ID != 77+b.job.kept.order || b.det.job.Epoch != 1 {
 			t.Errorf("the detector knows communicators %v in job epoch %d", c, b.det.job.Epoch)
 		}
 	})
@@ -244,7 +278,8 @@ func (b *bench) upset(what int) {
 func TestKilledInAPlacement(t *testing.T) {
 	killEverywhere(t, swapBench, func(b *bench) {
 		checkPicture(b)
-		if a := b.script.action; a == nil || a.State != falcon.ActionApplied || a.Swap == nil {
+		a := b.script.action
+		if a == nil || a.State != falcon.ActionApplied || a.Swap == nil {
 			b.t.Errorf("action %+v", a)
 		}
 	})
@@ -276,8 +311,12 @@ func killEverywhere(t *testing.T, begin func(*testing.T) *bench, check func(*ben
 					if err := b.halt(); err != nil {
 						t.Fatal(err)
 					}
-					if rec := b.records(); len(rec[kindOrder]) != 1 || len(rec[kindOutcome]) != 1 || len(rec[kindDecision]) != 1 {
-						t.Errorf("%d orders, %d outcomes and %d decisions in the journal", len(rec[kindOrder]), len(rec[kindOutcome]), len(rec[kindDecision]))
+					rec := b.records()
+					if len(rec[kindOrder]) != 1 ||
+						len(rec[kindOutcome]) != 1 ||
+						len(rec[kindDecision]) != 1 {
+						t.Errorf("%d orders, %d outcomes and %d decisions in the journal",
+							len(rec[kindOrder]), len(rec[kindOutcome]), len(rec[kindDecision]))
 					}
 				})
 			})
@@ -307,7 +346,8 @@ func (b *bench) playTo(iteration int64) {
 
 func TestMovesAgainstPositions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		size, n := rapid.IntRange(1, 4).Draw(t, "size"), rapid.IntRange(1, 8).Draw(t, "blocks")
+		size := rapid.IntRange(1, 4).Draw(t, "size")
+		n := rapid.IntRange(1, 8).Draw(t, "blocks")
 		blocks := make([]int32, n)
 		for i := range blocks {
 			blocks[i] = int32(i)
@@ -348,8 +388,17 @@ func TestPlacementAndValidationTakeTurns(t *testing.T) {
 		}
 		var sent *order
 		b.inLoop(func() {
-			o := falcon.Order{Epoch: b.engine.state.job.Epoch, ID: 99, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}}
-			sent = b.engine.orders.addOrder(orderRecord{Order: o, Command: 1 << 40, DeadlineNs: time.Now().Add(time.Minute).UnixNano()})
+			o := falcon.Order{
+				Epoch:  b.engine.state.job.Epoch,
+				ID:     99,
+				Kind:   falcon.OrderPlacement,
+				Blocks: []int32{1, 0},
+			}
+			sent = b.engine.orders.addOrder(orderRecord{
+				Order:      o,
+				Command:    1 << 40,
+				DeadlineNs: time.Now().Add(time.Minute).UnixNano(),
+			})
 			b.engine.delivery.sendWaiting(time.Now())
 			if sent.item.Sent() {
 				t.Errorf("a placement went out while %s holds the job", v.GetId())

@@ -36,18 +36,27 @@ func policyHash(p falcon.Policy) string {
 // adoptConfigured takes the configured policy where it is newer.
 func (pk *policyKeeper) adoptConfigured(now time.Time) {
 	was, hash := pk.state.policy, policyHash(pk.cfg.Policy)
-	next := policyRecord{Policy: pk.cfg.Policy, Version: was.Version + 1, File: hash, By: configured}
+	next := policyRecord{
+		Policy:  pk.cfg.Policy,
+		Version: was.Version + 1,
+		File:    hash,
+		By:      configured,
+	}
 	switch {
 	case was.Version == 0:
 	case was.File == hash:
 		return
 	case was.File == "" && was.By != configured: // of a journal that did not note the configuration
-		next.Policy, next.By, next.Role, next.From = was.Policy, was.By, was.Role, was.From
+		next.Policy = was.Policy
+		next.By = was.By
+		next.Role = was.Role
+		next.From = was.From
 	default:
 		next.Policy.Frozen = was.Policy.Frozen
 	}
 	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
-		pk.oplog.logf("policy", 1, "", "the configured policy has changed and holds now: %s", policyText(next.Policy))
+		pk.oplog.logf("policy", 1, "", "the configured policy has changed and holds now: %s",
+			policyText(next.Policy))
 	}
 	pk.batch.apply(record(now, kindPolicy, next))
 }
@@ -101,7 +110,9 @@ func (p *phrase) add(when bool, format string, args ...any) {
 // policyFrom is a policy as a console sent it, its texts cleaned.
 func policyFrom(p *falconv1.Policy) falcon.Policy {
 	out := convert.PolicyFromProto(p)
-	out.Owner, out.Hours, out.Recovery.Approval = clean(out.Owner), clean(out.Hours), clean(out.Recovery.Approval)
+	out.Owner, out.Hours, out.Recovery.Approval = clean(out.Owner),
+		clean(out.Hours),
+		clean(out.Recovery.Approval)
 	out.Tests = clean(out.Tests)
 	rungs := out.Rungs
 	if rungs != nil {
@@ -119,7 +130,12 @@ func policyFrom(p *falconv1.Policy) falcon.Policy {
 
 // SetPolicy replaces the policy that has the version named in p. mayLoosen is
 // for approvers: others may only freeze.
-func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+func (e *Engine) SetPolicy(
+	ctx context.Context,
+	who Actor,
+	mayLoosen bool,
+	p *falconv1.Policy,
+) (*falconv1.Policy, error) {
 	var out *falconv1.Policy
 	err := e.decideInLoop(ctx, func() (refused error) {
 		out, refused = e.policies.replacePolicy(who, mayLoosen, p)
@@ -131,7 +147,11 @@ func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *fa
 	return out, nil
 }
 
-func (pk *policyKeeper) replacePolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+func (pk *policyKeeper) replacePolicy(
+	who Actor,
+	mayLoosen bool,
+	p *falconv1.Policy,
+) (*falconv1.Policy, error) {
 	was := pk.state.policy
 	next := policyFrom(p)
 	if p.GetRecovery() == nil { // of a console that does not know of it
@@ -141,17 +161,30 @@ func (pk *policyKeeper) replacePolicy(who Actor, mayLoosen bool, p *falconv1.Pol
 		return nil, err
 	}
 	if p.GetVersion() != was.Version {
-		return nil, fmt.Errorf("%w: you saw policy version %d and it is version %d now (mode %s, cap %s, frozen %v, set by %s); look again",
-			ErrStale, p.GetVersion(), was.Version, was.Policy.Mode, was.Policy.Cap, was.Policy.Frozen, was.By)
+		return nil, fmt.Errorf(
+			"%w: you saw policy version %d and it is version %d now (mode %s, cap %s, frozen %v, set by %s); look again",
+			ErrStale, p.GetVersion(), was.Version, was.Policy.Mode, was.Policy.Cap,
+			was.Policy.Frozen, was.By,
+		)
 	}
 	if freezing := was.Policy; !mayLoosen {
 		freezing.Frozen = true
 		if !next.Equal(freezing) {
-			return nil, fmt.Errorf("%w: an operator may freeze; anything else in the policy needs an approver", ErrDenied)
+			return nil, fmt.Errorf(
+				"%w: an operator may freeze; anything else in the policy needs an approver",
+				ErrDenied,
+			)
 		}
 	}
 	now := pk.cfg.Now()
-	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
+	rec := policyRecord{
+		Policy:  next,
+		Version: was.Version + 1,
+		File:    was.File,
+		By:      who.Name,
+		Role:    who.Role,
+		From:    who.From,
+	}
 	pk.batch.addRecords(record(now, kindPolicy, rec))
 	pk.oplog.logf("policy", 0, "", "policy: %s (by %s)", policyText(next), who.Name)
 	pk.oplog.audit(now, who, auditEntry{Verb: "set policy", About: policyText(next)})

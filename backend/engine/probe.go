@@ -33,7 +33,12 @@ type probeKeeper struct {
 // where a node is not there, is fenced or holds a process, and while another one is
 // allowed. Nothing is kept over a restart of the engine: processes that run are seen
 // again.
-func Probe(ctx context.Context, e *Engine, who Actor, q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
+func Probe(
+	ctx context.Context,
+	e *Engine,
+	who Actor,
+	q *falconv1.ProbeRequest,
+) (*falconv1.ProbeReply, error) {
 	var out *falconv1.ProbeReply
 	err := e.decideInLoop(ctx, func() (refused error) {
 		if q.GetEnd() {
@@ -52,7 +57,9 @@ func (p *probeKeeper) end(who Actor) error {
 	if p.by != who.Name {
 		return nil // it has run out, or is another's
 	}
-	p.allowed, p.by, p.until = nil, "", time.Time{}
+	p.allowed = nil
+	p.by = ""
+	p.until = time.Time{}
 	return nil
 }
 
@@ -68,9 +75,14 @@ func (p *probeKeeper) allow(who Actor, q *falconv1.ProbeRequest) (*falconv1.Prob
 	if err := p.obstacle(now, kind, nodes); err != nil {
 		return nil, err
 	}
-	p.allowed, p.by, p.until = nodes, who.Name, now.Add(span)
+	p.allowed = nodes
+	p.by = who.Name
+	p.until = now.Add(span)
 	p.oplog.audit(now, who, auditEntry{
-		Verb: "probe", About: joinNodes(nodes), Reason: clean(fmt.Sprintf("%s for at most %s: %s", kindText(kind), span, q.GetReason())),
+		Verb:  "probe",
+		About: joinNodes(nodes),
+		Reason: clean(fmt.Sprintf("%s for at most %s: %s",
+			kindText(kind), span, q.GetReason())),
 	})
 	return &falconv1.ProbeReply{DeadlineUnixNs: p.until.UnixNano()}, nil
 }
@@ -79,13 +91,19 @@ func (p *probeKeeper) allow(who Actor, q *falconv1.ProbeRequest) (*falconv1.Prob
 func (p *probeKeeper) obstacle(now time.Time, kind history.Kind, nodes []falcon.Node) error {
 	switch {
 	case p.cfg.JobKind == "":
-		return fmt.Errorf("%w: this engine watches training; sampling jobs need an engine and agents of their own, with probe: %s in its falcon.yaml", ErrRefused, kind)
+		return fmt.Errorf(
+			"%w: this engine watches training; sampling jobs need an engine and agents of their own, with probe: %s in its falcon.yaml",
+			ErrRefused, kind,
+		)
 	case p.cfg.JobKind != kind:
-		return fmt.Errorf("%w: this engine watches %s, not %s: its falcon.yaml says probe: %s", ErrRefused, kindText(p.cfg.JobKind), kindText(kind), p.cfg.JobKind)
+		return fmt.Errorf("%w: this engine watches %s, not %s: its falcon.yaml says probe: %s",
+			ErrRefused, kindText(p.cfg.JobKind), kindText(kind), p.cfg.JobKind)
 	case p.plan.Policy().Frozen:
-		return fmt.Errorf("%w: the policy is frozen: no sampling job is started until it is unfrozen", ErrRefused)
+		return fmt.Errorf("%w: the policy is frozen: no sampling job is started until it is unfrozen",
+			ErrRefused)
 	case now.Before(p.until):
-		return fmt.Errorf("%w: %s may run one on %s until %s UTC", ErrRefused, p.by, joinNodes(p.allowed), p.until.UTC().Format(time.TimeOnly))
+		return fmt.Errorf("%w: %s may run one on %s until %s UTC",
+			ErrRefused, p.by, joinNodes(p.allowed), p.until.UTC().Format(time.TimeOnly))
 	}
 	for _, n := range nodes {
 		if why := p.unfit(now, n); why != "" {
@@ -93,7 +111,8 @@ func (p *probeKeeper) obstacle(now time.Time, kind history.Kind, nodes []falcon.
 		}
 	}
 	if name := p.running(""); name != "" {
-		return fmt.Errorf("%w: process %s of a job still runs, and an engine watches one job", ErrRefused, name)
+		return fmt.Errorf("%w: process %s of a job still runs, and an engine watches one job",
+			ErrRefused, name)
 	}
 	return nil
 }
@@ -118,7 +137,8 @@ func (p *probeKeeper) unfit(now time.Time, name falcon.Node) string {
 // running is a live process on a node, or on any for "".
 func (p *probeKeeper) running(on falcon.Node) string {
 	for _, name := range sortedKeys(p.job.named) {
-		if x := p.job.named[name]; x.state.GetAlive() && (on == "" || x.node == on) {
+		x := p.job.named[name]
+		if x.state.GetAlive() && (on == "" || x.node == on) {
 			return name
 		}
 	}
@@ -135,14 +155,18 @@ func probeNodes(kind history.Kind, names []string) ([]falcon.Node, error) {
 		out = append(out, falcon.Node(n))
 	}
 	switch {
-	case kind == history.ProbeA && len(out) == 1, kind == history.ProbeB && len(out) >= 2 && len(out) <= probeNodesMost:
+	case kind == history.ProbeA && len(out) == 1,
+		kind == history.ProbeB && len(out) >= 2 && len(out) <= probeNodesMost:
 		return out, nil
 	case kind == history.ProbeA:
-		return nil, fmt.Errorf("%w: a sampling job of kind a runs on one node, not on %d", ErrInvalid, len(out))
+		return nil, fmt.Errorf("%w: a sampling job of kind a runs on one node, not on %d",
+			ErrInvalid, len(out))
 	case kind == history.ProbeB:
-		return nil, fmt.Errorf("%w: a sampling job of kind b runs on 2 to %d nodes, not on %d", ErrInvalid, probeNodesMost, len(out))
+		return nil, fmt.Errorf("%w: a sampling job of kind b runs on 2 to %d nodes, not on %d",
+			ErrInvalid, probeNodesMost, len(out))
 	}
-	return nil, fmt.Errorf("%w: kind %q is neither a (one node) nor b (several)", ErrInvalid, clean(string(kind)))
+	return nil, fmt.Errorf("%w: kind %q is neither a (one node) nor b (several)",
+		ErrInvalid, clean(string(kind)))
 }
 
 func kindText(k history.Kind) string {

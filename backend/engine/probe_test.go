@@ -29,16 +29,33 @@ func TestProbe(t *testing.T) {
 		hour := int64(time.Hour)
 		refused := func(why string, q *falconv1.ProbeRequest) {
 			t.Helper()
-			if err := ask(q); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), why) {
+			err := ask(q)
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), why) {
 				t.Errorf("%v: %v, want a refusal with %q", q, err, why)
 			}
 		}
-		one := &falconv1.ProbeRequest{Kind: "a", Nodes: []string{"n2"}, ForNs: hour}
+		one := &falconv1.ProbeRequest{
+			Kind:  "a",
+			Nodes: []string{"n2"},
+			ForNs: hour,
+		}
 		refused("watches training", one)
 		b.inLoop(func() { b.engine.probes.cfg.JobKind = history.ProbeA })
-		refused("probe: a", &falconv1.ProbeRequest{Kind: "b", Nodes: []string{"n0", "n2"}, ForNs: hour})
-		refused("has no agent", &falconv1.ProbeRequest{Kind: "a", Nodes: []string{"n9"}, ForNs: hour})
-		refused("is not idle", &falconv1.ProbeRequest{Kind: "a", Nodes: []string{"n0"}, ForNs: hour})
+		refused("probe: a", &falconv1.ProbeRequest{
+			Kind:  "b",
+			Nodes: []string{"n0", "n2"},
+			ForNs: hour,
+		})
+		refused("has no agent", &falconv1.ProbeRequest{
+			Kind:  "a",
+			Nodes: []string{"n9"},
+			ForNs: hour,
+		})
+		refused("is not idle", &falconv1.ProbeRequest{
+			Kind:  "a",
+			Nodes: []string{"n0"},
+			ForNs: hour,
+		})
 		refused("still runs", one)
 		for _, bad := range []*falconv1.ProbeRequest{
 			{Kind: "c", Nodes: []string{"n2"}, ForNs: hour},

@@ -25,7 +25,10 @@ type port struct {
 }
 
 func newDeviceReadings() *deviceReadings {
-	return &deviceReadings{gpus: map[falcon.Device]*falcon.GPUReading{}, nics: map[falcon.NIC]*port{}}
+	return &deviceReadings{
+		gpus: map[falcon.Device]*falcon.GPUReading{},
+		nics: map[falcon.NIC]*port{},
+	}
 }
 
 // noteGPU takes in a look at a GPU. Its name is kept as it came first.
@@ -68,7 +71,8 @@ func (p *port) cnpNow(now time.Time) float64 {
 func (d *deviceReadings) nicViews() []*falconv1.Nic {
 	var out []*falconv1.Nic
 	if d.sortedAt != d.seen {
-		d.sortedAt, d.sorted = d.seen, d.sorted[:0]
+		d.sortedAt = d.seen
+		d.sorted = d.sorted[:0]
 		for _, name := range sortedKeys(d.nics) {
 			d.sorted = append(d.sorted, d.nics[name])
 		}

@@ -29,7 +29,11 @@ func (sv *stateViews) recent(iterations int) *falconv1.Recent {
 	if world == 0 || world >= RecentRanks || iterations < 1 {
 		return nil
 	}
-	out := &falconv1.Recent{LastIteration: falcon.NoIteration, Columns: int32(iterations), Pids: make([]int32, world)}
+	out := &falconv1.Recent{
+		LastIteration: falcon.NoIteration,
+		Columns:       int32(iterations),
+		Pids:          make([]int32, world),
+	}
 	for r := range world {
 		if status, ok := sv.det.Rank(falcon.Rank(r)); ok {
 			out.LastIteration = max(out.LastIteration, status.Iteration)

@@ -51,7 +51,8 @@ func (m *journalState) current() *falcon.Recovery {
 }
 
 func (m *journalState) recovery(id string) (falcon.Recovery, bool) {
-	if i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == id }); i >= 0 {
+	i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == id })
+	if i >= 0 {
 		return m.recoveries[i], true
 	}
 	return falcon.Recovery{}, false
@@ -96,10 +97,16 @@ func (dr *recoveryDriver) restore(now time.Time) {
 	}
 	dr.rec.Step(now, recovery.SetPolicy{Policy: dr.state.policy.Policy})
 	ended := dr.state.ended.ranksOf(dr.state.job.Epoch)
-	if len(dr.state.recoveries) > 0 || dr.cluster.newestGeneration() > 0 || len(dr.state.devices) > 0 || len(ended) > 0 {
+	if len(dr.state.recoveries) > 0 ||
+		dr.cluster.newestGeneration() > 0 ||
+		len(dr.state.devices) > 0 ||
+		len(ended) > 0 {
 		dr.rec.Step(now, recovery.Restored{
-			Recoveries: slices.Clone(dr.state.recoveries), NextID: dr.state.NextRecovery, Generation: dr.cluster.newestGeneration(),
-			Devices: slices.Collect(maps.Values(dr.state.devices)), Ended: ended,
+			Recoveries: slices.Clone(dr.state.recoveries),
+			NextID:     dr.state.NextRecovery,
+			Generation: dr.cluster.newestGeneration(),
+			Devices:    slices.Collect(maps.Values(dr.state.devices)),
+			Ended:      ended,
 		})
 	}
 }
@@ -107,15 +114,25 @@ func (dr *recoveryDriver) restore(now time.Time) {
 func (c *clusterView) recoveryJob() recovery.Job {
 	rec, m := c.state.job, c.launchMeans()
 	in := recovery.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.Newest(),
-		Spares: c.state.healthyFirst(m.spares), Barred: m.barred, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Parks: (rec.Can.Park || len(c.job.ranks) >= len(rec.Placement)) && c.job.parks(),
-		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
+		Epoch:      rec.Epoch,
+		Layout:     rec.Layout,
+		Placement:  slices.Clone(rec.Placement),
+		Generation: rec.Newest(),
+		Spares:     c.state.healthyFirst(m.spares),
+		Barred:     m.barred,
+		CanLaunch:  map[falcon.Node]bool{},
+		Away:       c.awayNodes(),
+		Domains:    c.cfg.Recovery.Racks,
+		Parks:      (rec.Can.Park || len(c.job.ranks) >= len(rec.Placement)) && c.job.parks(),
+		Splits:     slices.Clone(rec.MicroBatches),
+		Checkpoint: falcon.NoIteration,
 	}
 	if rec.Doubt() != "" { // no rank's state is known to be another's
 		in.Layout, in.Splits = falcon.Layout{TP: rec.Layout.World(), DP: 1, PP: 1}, nil
 	}
 	if v := c.unadopted(); v != nil { // its epoch is about to begin
-		in.Placement, in.Generation = slices.Clone(v.Placement), v.Generation
+		in.Placement = slices.Clone(v.Placement)
+		in.Generation = v.Generation
 	}
 	for _, n := range c.nodes.Nodes() {
 		if c.launchSlots(n.Name) > 0 && !c.state.fences.nodeFenced(n.Name) {
@@ -135,7 +152,9 @@ func (m *journalState) healthyFirst(nodes []falcon.Node) []falcon.Node {
 			named[d.Node()] = 1
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b falcon.Node) int { return named[a] - named[b] })
+	slices.SortStableFunc(nodes, func(a, b falcon.Node) int {
+		return named[a] - named[b]
+	})
 	return nodes
 }
 
@@ -168,8 +187,12 @@ func (c *clusterView) addDeclaredState(in *recovery.Job) {
 			continue // what the others say holds for it
 		}
 		s := p.state
-		if s.GetZeroInstances() > 0 && (in.ZeRO.Instances == 0 || int(s.GetZeroInstances()) < in.ZeRO.Instances) {
-			in.ZeRO = falcon.ZeRO{Stage: int(s.GetZeroStage()), Instances: int(s.GetZeroInstances())}
+		if s.GetZeroInstances() > 0 &&
+			(in.ZeRO.Instances == 0 || int(s.GetZeroInstances()) < in.ZeRO.Instances) {
+			in.ZeRO = falcon.ZeRO{
+				Stage:     int(s.GetZeroStage()),
+				Instances: int(s.GetZeroInstances()),
+			}
 		}
 		in.StateMB = max(in.StateMB, float64(s.GetStateBytes())/1e6)
 		if n := s.GetMicroMultiple(); n > 0 && n <= countMost {
@@ -185,9 +208,19 @@ func (c *clusterView) addDeclaredState(in *recovery.Job) {
 }
 
 func sameRecoveryJob(a, b recovery.Job) bool {
-	return a.Layout == b.Layout && a.Generation == b.Generation && a.ZeRO == b.ZeRO && a.StateMB == b.StateMB && a.Unit == b.Unit &&
-		a.Parks == b.Parks && a.Checkpoint == b.Checkpoint && slices.Equal(a.Placement, b.Placement) &&
-		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Barred, b.Barred) && slices.Equal(a.Splits, b.Splits) && maps.Equal(a.CanLaunch, b.CanLaunch) && maps.Equal(a.Away, b.Away)
+	return a.Layout == b.Layout &&
+		a.Generation == b.Generation &&
+		a.ZeRO == b.ZeRO &&
+		a.StateMB == b.StateMB &&
+		a.Unit == b.Unit &&
+		a.Parks == b.Parks &&
+		a.Checkpoint == b.Checkpoint &&
+		slices.Equal(a.Placement, b.Placement) &&
+		slices.Equal(a.Spares, b.Spares) &&
+		slices.Equal(a.Barred, b.Barred) &&
+		slices.Equal(a.Splits, b.Splits) &&
+		maps.Equal(a.CanLaunch, b.CanLaunch) &&
+		maps.Equal(a.Away, b.Away)
 }
 
 // leaving reports whether processes end on purpose: a restart is going on, it has come
@@ -197,16 +230,27 @@ func (d *jobDescriber) leaving() bool {
 	if d.state.restart.Active() || d.state.restart.ToldToLeave(d.state.job.Epoch) {
 		return true
 	}
-	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.vote.Taken() > 0 })
+	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool {
+		return o.Order.Leave &&
+			o.Order.Epoch == d.state.job.Epoch &&
+			o.vote.Taken() > 0
+	})
 }
 
 // parkFrom reads where a process waits. A report about a generation that was never
 // given out does not count.
 func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
-	if in == nil || in.GetGeneration() > d.cluster.newestGeneration() || in.GetTag() < -1 || in.GetTag() > iterationMost {
+	if in == nil ||
+		in.GetGeneration() > d.cluster.newestGeneration() ||
+		in.GetTag() < -1 ||
+		in.GetTag() > iterationMost {
 		return nil
 	}
-	out := &recovery.Park{Generation: in.GetGeneration(), Joining: in.GetJoining(), Tag: in.GetTag()}
+	out := &recovery.Park{
+		Generation: in.GetGeneration(),
+		Joining:    in.GetJoining(),
+		Tag:        in.GetTag(),
+	}
 	out.Hold.Steps = [2]int64{falcon.NoIteration, falcon.NoIteration}
 	for i, step := range in.GetSteps() {
 		if i >= len(out.Hold.Steps) || i >= len(in.GetSums()) {
@@ -226,10 +270,15 @@ func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time
 	dr.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
 		p := dr.job.ranks[falcon.Rank(b.GetRank())]
-		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || dr.state.fences.processFenced(p.name) {
+		if p == nil ||
+			p.node != n.Name ||
+			p.state.GetPid() != b.GetPid() ||
+			dr.state.fences.processFenced(p.name) {
 			continue
 		}
-		wild := b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost
+		wild := b.GetIteration() > iterationMost ||
+			b.GetStepTag() < -1 ||
+			b.GetStepTag() > iterationMost
 		if wild || dr.intake.leads.tooFar(n.Name, b.GetIteration(), now) {
 			continue
 		}
@@ -237,13 +286,21 @@ func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time
 		dr.intake.pulse.note(b.GetIteration(), now)
 		dr.hangs.takeSign(now, p.rank, b)
 		dr.rec.Step(now, recovery.Beat{
-			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),
-			Calls: b.GetCalls(), WaitingMs: finite(b.GetWaitingMs(), msMost), WaitingKnown: b.GetWaitingKnown(),
+			Rank:         p.rank,
+			Pid:          int(b.GetPid()),
+			Iteration:    b.GetIteration(),
+			Tag:          b.GetStepTag(),
+			HookAgeMs:    finite(b.GetHookAgeMs(), msMost),
+			Calls:        b.GetCalls(),
+			WaitingMs:    finite(b.GetWaitingMs(), msMost),
+			WaitingKnown: b.GetWaitingKnown(),
 		})
 	}
 }
 
-func (c Config) beatPeriod() time.Duration { return orElse(c.Recovery.Beat, BeatPeriod) }
+func (c Config) beatPeriod() time.Duration {
+	return orElse(c.Recovery.Beat, BeatPeriod)
+}
 
 // onDeviceEvent takes a device's own report of a fault.
 func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
@@ -251,16 +308,27 @@ func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent,
 	if nic, ok := nicOn(n.Name, in.GetDevice()); ok {
 		device = falcon.Device(nic)
 	}
-	report := recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())}
+	report := recovery.Device{
+		Device: device,
+		Fatal:  in.GetFatal(),
+		Code:   int(in.GetCode()),
+		Text:   clean(in.GetText()),
+	}
 	ok, again := dr.oplog.budgets.report(n.Name, report, now)
 	if !ok {
 		return
 	}
 	if again > 0 {
-		dr.oplog.logf("fault", 1, string(device), "device %s has reported code %d %d times more since", device, report.Code, again)
+		dr.oplog.logf("fault", 1, string(device), "device %s has reported code %d %d times more since",
+			device, report.Code, again)
 	}
 	if report.Fatal {
-		dr.batch.addRecords(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
+		dr.batch.addRecords(record(now, kindDevice, deviceRecord{
+			Node:   n.Name,
+			Device: device,
+			Code:   report.Code,
+			Text:   report.Text,
+		}))
 	}
 	dr.rec.Step(now, report)
 }
@@ -275,18 +343,31 @@ type deviceRecord struct {
 }
 
 func (m *journalState) setDevice(v deviceRecord, atNs int64) {
-	maps.DeleteFunc(m.devices, func(_ falcon.Node, s recovery.Seen) bool { return atNs-s.AtNs > int64(recovery.EventLife) })
-	m.devices[v.Node] = recovery.Seen{Device: recovery.Device{Device: v.Device, Fatal: true, Code: v.Code, Text: v.Text}, AtNs: atNs}
+	maps.DeleteFunc(m.devices, func(_ falcon.Node, s recovery.Seen) bool {
+		return atNs-s.AtNs > int64(recovery.EventLife)
+	})
+	m.devices[v.Node] = recovery.Seen{
+		Device: recovery.Device{
+			Device: v.Device,
+			Fatal:  true,
+			Code:   v.Code,
+			Text:   v.Text,
+		},
+		AtNs: atNs,
+	}
 }
 
 // reportProgress has the machine know how fast the job goes, and whether it is held.
 func (dr *recoveryDriver) reportProgress(now time.Time) {
 	steady := dr.det.Steady()
 	in := recovery.Pace{
-		Iteration: dr.intake.newestBegun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
-		Held: dr.arbiter.present(now).mayStandStill(),
+		Iteration: dr.intake.newestBegun,
+		Ms:        finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
+		Held:      dr.arbiter.present(now).mayStandStill(),
 	}
-	if in.Iteration == dr.paced.Iteration && in.Held == dr.paced.Held && now.Sub(dr.pacedAt) < pacePeriod {
+	if in.Iteration == dr.paced.Iteration &&
+		in.Held == dr.paced.Held &&
+		now.Sub(dr.pacedAt) < pacePeriod {
 		return
 	}
 	dr.paced, dr.pacedAt = in, now
@@ -299,21 +380,30 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 	for _, x := range v.Recoveries {
 		was, _ := e.state.recovery(x.ID)
 		e.batch.addRecords(e.recoveries.lastWritten.recoveryRecord(now, e.state.job, x))
-		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
+		begins := x.State == falcon.RecoverySuspend &&
+			(was.State != x.State || was.Generation != x.Generation)
 		if begins {
-			r.steps = append(r.steps, func() { e.delivery.makeWay(now, x.ID) })
+			r.steps = append(r.steps, func() {
+				e.delivery.makeWay(now, x.ID)
+			})
 		}
 		if x.State.Over() && !was.State.Over() {
 			r.steps = append(r.steps, func() { e.recovered(now, x) })
 		}
 	}
 	if len(v.Ended) > 0 {
-		e.batch.addRecords(record(now, kindEnded, endedRecord{JobEpoch: e.describer.recoveryKnows.Epoch, Ranks: v.Ended}))
+		e.batch.addRecords(record(now, kindEnded, endedRecord{
+			JobEpoch: e.describer.recoveryKnows.Epoch,
+			Ranks:    v.Ended,
+		}))
 	}
 	for _, n := range v.Notes {
 		e.oplog.logf(n.Kind, int32(n.Severity), n.About, "%s", n.Text)
 	}
-	whole := slices.ContainsFunc(v.Commands, func(c recovery.Command) bool { _, is := c.(recovery.Restart); return is })
+	whole := slices.ContainsFunc(v.Commands, func(c recovery.Command) bool {
+		_, is := c.(recovery.Restart)
+		return is
+	})
 	for _, c := range v.Commands {
 		if f, is := c.(recovery.Fence); is && whole {
 			f.Ranks = nil // they are waited for: nothing starts before they have ended
@@ -337,7 +427,8 @@ func (e *Engine) adopt(now time.Time, rec jobRecord) {
 	v := e.cluster.unadopted()
 	e.intake.beginEpoch(v.Resume - 1)
 	e.describer.commit(now, rec)
-	e.oplog.logf("recovery", 0, "", "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
+	e.oplog.logf("recovery", 0, "", "job epoch %d: %d ranks go on from iteration %d as generation %d",
+		rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
 	e.fencer.follow(now)
 }
 

@@ -34,7 +34,10 @@ func (b *bench) proposes() {
 	for range 300 {
 		b.turn()
 		b.each(b)
-		if list := b.recoveries(); len(list) > 0 && list[0].State == falcon.RecoveryProposed && list[0].Reason != "" {
+		list := b.recoveries()
+		if len(list) > 0 &&
+			list[0].State == falcon.RecoveryProposed &&
+			list[0].Reason != "" {
 			return
 		}
 	}
@@ -54,14 +57,21 @@ func TestApprovedWhileAnAgentIsAway(t *testing.T) {
 		b.approveRecovery()
 		b.playTurns(15)
 		v := b.recoveries()[0]
-		if v.State.Over() || !strings.Contains(v.Reason, "waits up to 1m0s for the agent of node n0") || v.NoReturn {
+		if v.State.Over() ||
+			!strings.Contains(v.Reason, "waits up to 1m0s for the agent of node n0") ||
+			v.NoReturn {
 			t.Fatalf("while the agent is away: %s, no return %v, reason %q", v.State, v.NoReturn, v.Reason)
 		}
 		b.attach(away)
 		b.playTurns(60)
 		v = b.recoveries()[0]
-		if v.State != falcon.RecoveryResumed || !v.Whole || len(v.Fenced) > 0 || strings.Contains(v.Reason, "waits") || v.DecidedBy != "tester" {
-			t.Errorf("after the agent was back: %s by %s, fenced %v, reason %q", v.State, v.DecidedBy, v.Fenced, v.Reason)
+		if v.State != falcon.RecoveryResumed ||
+			!v.Whole ||
+			len(v.Fenced) > 0 ||
+			strings.Contains(v.Reason, "waits") ||
+			v.DecidedBy != "tester" {
+			t.Errorf("after the agent was back: %s by %s, fenced %v, reason %q",
+				v.State, v.DecidedBy, v.Fenced, v.Reason)
 		}
 		b.onceEach()
 		if err := b.halt(); err != nil {
@@ -89,9 +99,13 @@ func TestApprovedWhileAnAgentIsGone(t *testing.T) {
 			b.playTurns(300)
 			v := b.recoveries()[0]
 			switch {
-			case spare && (v.State != falcon.RecoveryResumed || len(v.Fenced) != 1 || v.Replaced[0] != "n2.g0"):
-				t.Errorf("with a spare: %s, fenced %v, replaced %v, reason %q", v.State, v.Fenced, v.Replaced, v.Reason)
-			case !spare && (v.State != falcon.RecoveryFailed || !strings.Contains(v.Reason, "no spare is left for node n0; bring one")):
+			case spare &&
+				(v.State != falcon.RecoveryResumed || len(v.Fenced) != 1 || v.Replaced[0] != "n2.g0"):
+				t.Errorf("with a spare: %s, fenced %v, replaced %v, reason %q",
+					v.State, v.Fenced, v.Replaced, v.Reason)
+			case !spare &&
+				(v.State != falcon.RecoveryFailed ||
+					!strings.Contains(v.Reason, "no spare is left for node n0; bring one")):
 				t.Errorf("without a spare: %s, reason %q", v.State, v.Reason)
 			}
 			if err := b.halt(); err != nil {
@@ -131,7 +145,8 @@ func TestKilledWhileAnAgentIsAwaited(t *testing.T) {
 				b.approveRecovery() // an approval that got lost with the engine is given again
 			}
 		}
-		if v := b.recoveries()[0]; v.State != falcon.RecoveryResumed || v.DecidedBy != "tester" {
+		v := b.recoveries()[0]
+		if v.State != falcon.RecoveryResumed || v.DecidedBy != "tester" {
 			t.Errorf("%s by %s, reason %q", v.State, v.DecidedBy, v.Reason)
 		}
 		b.onceEach()
@@ -157,11 +172,13 @@ func TestFewerReplicasWhileAnAgentIsAway(t *testing.T) {
 		stays.leave()
 		b.playTurns(15)
 		if v := b.recoveries()[0]; v.State != falcon.RecoveryProposed || v.PlanHash != hash {
-			t.Fatalf("while the agent is away: %s, plan %s instead of %s, reason %q", v.State, v.PlanHash, hash, v.Reason)
+			t.Fatalf("while the agent is away: %s, plan %s instead of %s, reason %q",
+				v.State, v.PlanHash, hash, v.Reason)
 		}
 		b.approveRecovery()
 		b.playTurns(10)
-		if v := b.recoveries()[0]; v.State.Over() || !strings.Contains(v.Reason, "it goes on with 2 of 4 replicas: no spare came; it waits up to") {
+		if v := b.recoveries()[0]; v.State.Over() ||
+			!strings.Contains(v.Reason, "it goes on with 2 of 4 replicas: no spare came; it waits up to") {
 			t.Fatalf("approved while the agent is away: %s, reason %q", v.State, v.Reason)
 		}
 		b.attach(stays)

@@ -28,7 +28,10 @@ func (e *Engine) Recoveries(ctx context.Context, id string, withMap bool) (*falc
 	err := e.readInLoop(ctx, func() {
 		for i := len(e.state.recoveries) - 1; i >= 0; i-- {
 			if v := e.state.recoveries[i]; id == "" || v.ID == id {
-				out.Recoveries = append(out.Recoveries, e.views.recoveryView(v, i == len(e.state.recoveries)-1))
+				out.Recoveries = append(out.Recoveries, e.views.recoveryView(
+					v,
+					i == len(e.state.recoveries)-1,
+				))
 			}
 		}
 		if withMap {
@@ -78,7 +81,11 @@ func (sv *stateViews) lostGPUHours(v falcon.Recovery) float64 {
 }
 
 func (sv *stateViews) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.RankRecovery {
-	out := &falconv1.RankRecovery{Rank: int32(r), Stage: "gone", Tag: falcon.NoIteration}
+	out := &falconv1.RankRecovery{
+		Rank:  int32(r),
+		Stage: "gone",
+		Tag:   falcon.NoIteration,
+	}
 	if d, ok := v.Replaced[r]; ok {
 		out.Device = string(d)
 	} else if int(r) < len(sv.state.job.Placement) {
@@ -90,7 +97,8 @@ func (sv *stateViews) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.R
 	}
 	out.Pid = p.state.GetPid()
 	if park := p.state.GetPark(); park != nil {
-		out.Tag, out.Steps = park.GetTag(), slices.Clone(park.GetSteps())
+		out.Tag = park.GetTag()
+		out.Steps = slices.Clone(park.GetSteps())
 	}
 	out.Stage = sv.stage(v, r, p)
 	return out
@@ -121,10 +129,15 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 
 // Recover decides on a recovery, or asks for one by hand. It answers once that
 // and what it led to are durable.
-func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
+func (e *Engine) Recover(
+	ctx context.Context,
+	who Actor,
+	q *falconv1.RecoverRequest,
+) (*falconv1.Recovery, error) {
 	var id string
 	err := e.decideInLoop(ctx, func() (refused error) {
-		if _, known := e.state.recovery(q.GetRecovery()); !known && q.GetRecovery() != "" {
+		_, known := e.state.recovery(q.GetRecovery())
+		if !known && q.GetRecovery() != "" {
 			return noRecovery(q.GetRecovery())
 		}
 		if refused = e.learner.refusal(); refused != nil {
@@ -162,7 +175,10 @@ func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (strin
 	case verbFence, verbRenew, verbLift, verbBar, verbUnbar:
 		return rd.demand(now, who, q)
 	default:
-		return "", fmt.Errorf("%w: %q is no decision on a recovery; say approve, deny, abort, ended, fence, renew, lift, bar or unbar", ErrInvalid, clean(verb))
+		return "", fmt.Errorf(
+			"%w: %q is no decision on a recovery; say approve, deny, abort, ended, fence, renew, lift, bar or unbar",
+			ErrInvalid, clean(verb),
+		)
 	}
 }
 
@@ -172,16 +188,25 @@ func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverR
 		return noRecovery(q.GetRecovery())
 	}
 	if v.State.Over() {
-		return fmt.Errorf("%w: %s is %s already (decided by %s)", ErrStale, v.ID, v.State, cmp.Or(v.DecidedBy, "nobody"))
+		return fmt.Errorf("%w: %s is %s already (decided by %s)",
+			ErrStale, v.ID, v.State, cmp.Or(v.DecidedBy, "nobody"))
 	}
 	d := recovery.Decision{
-		Recovery: v.ID, PlanHash: q.GetPlanHash(), Verb: recovery.Verb(q.GetVerb()), By: who.Name, From: who.From, Reason: clean(q.GetReason()),
+		Recovery: v.ID,
+		PlanHash: q.GetPlanHash(),
+		Verb:     recovery.Verb(q.GetVerb()),
+		By:       who.Name,
+		From:     who.From,
+		Reason:   clean(q.GetReason()),
 	}
 	if d.PlanHash == "" {
 		d.PlanHash = v.PlanHash
 	}
 	if d.Verb == recovery.Ended && d.Reason == "" {
-		return fmt.Errorf("%w: say how you know that nothing of the job runs there: it is kept with the decision", ErrInvalid)
+		return fmt.Errorf(
+			"%w: say how you know that nothing of the job runs there: it is kept with the decision",
+			ErrInvalid,
+		)
 	}
 	if err := rd.rec.Check(d); err != nil {
 		return fmt.Errorf("%w: %w", ErrStale, err)
@@ -193,10 +218,22 @@ func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverR
 
 func (rd *recoveryDemands) record(now time.Time, who Actor, id, hash, verb, reason string) {
 	rd.batch.addRecords(record(now, kindDecision, DecisionRecord{
-		Action: id, PlanHash: hash, JobEpoch: rd.state.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
-		Reason: reason, By: who.Name, Role: who.Role, From: who.From,
+		Action:   id,
+		PlanHash: hash,
+		JobEpoch: rd.state.job.Epoch,
+		Approve:  verb == string(recovery.Approve),
+		Verb:     verb,
+		Reason:   reason,
+		By:       who.Name,
+		Role:     who.Role,
+		From:     who.From,
 	}))
-	rd.oplog.audit(now, who, auditEntry{Verb: verb, About: id, PlanHash: hash, Reason: reason})
+	rd.oplog.audit(now, who, auditEntry{
+		Verb:     verb,
+		About:    id,
+		PlanHash: hash,
+		Reason:   reason,
+	})
 }
 
 // demand takes what a person asks for although no fault was seen.
@@ -217,15 +254,24 @@ func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverR
 	if why := rd.status.restarting(now); why != "" {
 		return "", fmt.Errorf("%w: the job is %s; ask again when it trains", ErrRefused, why)
 	}
-	d := recovery.Demand{Node: node, Rank: -1, By: who.Name, From: who.From, Reason: reason}
+	d := recovery.Demand{
+		Node:   node,
+		Rank:   -1,
+		By:     who.Name,
+		From:   who.From,
+		Reason: reason,
+	}
 	switch {
-	case q.GetVerb() == verbRenew && (q.GetRank() < 0 || int(q.GetRank()) >= rd.state.job.Layout.World()):
-		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), rd.state.job.Layout.World()-1)
+	case q.GetVerb() == verbRenew &&
+		(q.GetRank() < 0 || int(q.GetRank()) >= rd.state.job.Layout.World()):
+		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d",
+			ErrNotFound, q.GetRank(), rd.state.job.Layout.World()-1)
 	case q.GetVerb() == verbRenew:
 		d.Rank = falcon.Rank(q.GetRank())
 		d.Node = rd.cluster.nodeOf(d.Rank)
 	case !slices.Contains(rd.cluster.jobNodes(), node):
-		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), falcon.NodesText(rd.cluster.jobNodes()))
+		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s",
+			ErrNotFound, clean(string(node)), falcon.NodesText(rd.cluster.jobNodes()))
 	}
 	if err := rd.rec.CheckDemand(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrRefused, err)
@@ -256,15 +302,24 @@ func (rd *recoveryDemands) exposures() ([]*falconv1.Exposure, string) {
 	case !job.Parks:
 		return nil, "the job's framework can't park (falcon_job_can): any fault means a whole restart"
 	}
-	list, err := replica.Map(replica.Query{Layout: job.Layout, ZeRO: job.ZeRO, Placement: job.Placement, Domains: job.Domains})
+	list, err := replica.Map(replica.Query{
+		Layout:    job.Layout,
+		ZeRO:      job.ZeRO,
+		Placement: job.Placement,
+		Domains:   job.Domains,
+	})
 	if err != nil {
 		return nil, err.Error()
 	}
 	out := make([]*falconv1.Exposure, len(list))
 	for i, x := range list {
 		out[i] = &falconv1.Exposure{
-			Domain: x.Label(), Nodes: convert.Strings(x.Nodes), Ranks: convert.Ranks(x.Lost), Why: x.Why,
-			CheckpointIteration: job.Checkpoint, Spare: len(job.Spares) >= len(x.Nodes),
+			Domain:              x.Label(),
+			Nodes:               convert.Strings(x.Nodes),
+			Ranks:               convert.Ranks(x.Lost),
+			Why:                 x.Why,
+			CheckpointIteration: job.Checkpoint,
+			Spare:               len(job.Spares) >= len(x.Nodes),
 		}
 	}
 	return out, ""

@@ -44,12 +44,21 @@ type fences struct {
 }
 
 func newFences() fences {
-	return fences{nodes: map[falcon.Node]fenceRecord{}, names: map[string]falcon.Node{}}
+	return fences{
+		nodes: map[falcon.Node]fenceRecord{},
+		names: map[string]falcon.Node{},
+	}
 }
 
-func (f *fences) nodeFenced(n falcon.Node) bool { _, is := f.nodes[n]; return is }
+func (f *fences) nodeFenced(n falcon.Node) bool {
+	_, is := f.nodes[n]
+	return is
+}
 
-func (f *fences) processFenced(name string) bool { _, is := f.names[name]; return is }
+func (f *fences) processFenced(name string) bool {
+	_, is := f.names[name]
+	return is
+}
 
 // apply folds a record in. A lifted fence admits those processes again that
 // the job still has; others were replaced, and stay fenced for ever.
@@ -91,7 +100,11 @@ func nodeOfProcess(name string) falcon.Node {
 // its rank belongs elsewhere, or its generation was never given out.
 func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
 	v := c.recovering()
-	if v == nil || c.state.restart.Active() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
+	if v == nil ||
+		c.state.restart.Active() ||
+		r < 0 ||
+		int(r) >= len(v.Placement) ||
+		c.job.named[processName(node, s)] != nil {
 		return false
 	}
 	return v.Placement[r].Node() != node || s.GetGeneration() > v.Generation
@@ -101,7 +114,9 @@ func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.Ran
 func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 	out := fenceRecord{Generation: c.Generation, Nodes: slices.Clone(c.Nodes)}
 	add := func(name string) {
-		if name != "" && !dr.state.fences.processFenced(name) && !slices.Contains(out.Processes, name) {
+		if name != "" &&
+			!dr.state.fences.processFenced(name) &&
+			!slices.Contains(out.Processes, name) {
 			out.Processes = append(out.Processes, name)
 		}
 	}
@@ -113,7 +128,8 @@ func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 		}
 	}
 	for r, name := range dr.state.job.Processes { // those that no agent has reported since the engine started
-		if dr.job.ranks[falcon.Rank(r)] == nil && (slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
+		if dr.job.ranks[falcon.Rank(r)] == nil &&
+			(slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
 			add(name)
 		}
 	}
@@ -128,9 +144,12 @@ func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 // applyFence applies a fence to the picture once it is durable.
 func (dr *recoveryDriver) applyFence(now time.Time, v fenceRecord) {
 	for _, r := range sortedKeys(dr.job.ranks) {
-		if p := dr.job.ranks[r]; p.state.GetAlive() && slices.Contains(v.Processes, p.name) {
+		p := dr.job.ranks[r]
+		if p.state.GetAlive() && slices.Contains(v.Processes, p.name) {
 			s := proto.CloneOf(p.state)
-			s.Alive, s.Exit, s.Park = false, "fenced", nil
+			s.Alive = false
+			s.Exit = "fenced"
+			s.Park = nil
 			p.endedAt = now
 			dr.job.putState(p, s)
 		}
@@ -149,7 +168,8 @@ func (dr *recoveryDriver) fenceStore(generation uint64) {
 		return
 	}
 	if err := dr.cfg.Recovery.Store.Fence(generation); err != nil {
-		dr.oplog.logf("recovery", 2, "", "the store does not refuse generations before %d: %s", generation, err)
+		dr.oplog.logf("recovery", 2, "", "the store does not refuse generations before %d: %s",
+			generation, err)
 	}
 }
 
@@ -173,9 +193,16 @@ func (dr *recoveryDriver) putStop(n falcon.Node) *outbox.Item {
 	}
 	dr.outbox.Remove(isStopOf(n))
 	return dr.outbox.Put(outbox.Item{
-		Class: fenceCommand, To: []outbox.To{{Node: n, ID: v.Stop + uint64(slices.Index(v.Nodes, n))}},
-		Life: commandLife, Renew: true, Repeat: true, About: stopOf(n),
-		Body: func(falcon.Node) *falconv1.Command { return stopOlder(v.Generation) },
+		Class: fenceCommand,
+		To: []outbox.To{{
+			Node: n,
+			ID:   v.Stop + uint64(slices.Index(v.Nodes, n)),
+		}},
+		Life:   commandLife,
+		Renew:  true,
+		Repeat: true,
+		About:  stopOf(n),
+		Body:   func(falcon.Node) *falconv1.Command { return stopOlder(v.Generation) },
 	})
 }
 
@@ -192,7 +219,8 @@ func isStopOf(n falcon.Node) func(*outbox.Item) bool {
 func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	name := ""
 	switch body := f.GetBody().(type) {
-	case *falconv1.AgentFrame_Hello, *falconv1.AgentFrame_Beat, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Goodbye:
+	case *falconv1.AgentFrame_Hello, *falconv1.AgentFrame_Beat, *falconv1.AgentFrame_Telemetry,
+		*falconv1.AgentFrame_Goodbye:
 		return false
 	case *falconv1.AgentFrame_Rank:
 		name = processName(n.Name, body.Rank)
@@ -211,7 +239,8 @@ func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	if !whole {
 		what = "what process " + name + " says"
 	}
-	if key := fmt.Sprintf("%s/%d", what, v.Generation); !dr.loggedOnce[key] && len(dr.loggedOnce) < loggedOnceMax {
+	key := fmt.Sprintf("%s/%d", what, v.Generation)
+	if !dr.loggedOnce[key] && len(dr.loggedOnce) < loggedOnceMax {
 		dr.loggedOnce[key] = true
 		dr.oplog.logf("recovery", 1, string(n.Name), "%s is refused: it is fenced", clean(what))
 	}
@@ -227,14 +256,24 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 		return fmt.Errorf("%w: node %q is not fenced", ErrNotFound, clean(string(node)))
 	}
 	if v := rd.cluster.recovering(); v != nil && slices.Contains(v.Fenced, node) {
-		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over", ErrStale, v.ID, node, v.State)
+		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over",
+			ErrStale, v.ID, node, v.State)
 	}
 	if why := rd.cluster.leftRunning(now, node); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
+	rec := fenceRecord{
+		Lifted: node,
+		By:     who.Name,
+		From:   who.From,
+		Reason: reason,
+	}
 	rd.takeBack(now, rec)
-	rd.oplog.audit(now, who, auditEntry{Verb: verbLift, About: string(node), Reason: reason})
+	rd.oplog.audit(now, who, auditEntry{
+		Verb:   verbLift,
+		About:  string(node),
+		Reason: reason,
+	})
 	rd.describer.means = means{}
 	return nil
 }
@@ -245,11 +284,18 @@ func (dr *recoveryDriver) liftOutdated(now time.Time, held []arrival) {
 	for _, a := range held {
 		n, s := falcon.Node(a.session.Hello.GetNode()), a.frame.GetRank()
 		v, fenced := dr.state.fences.nodes[n]
-		if !fenced || !s.GetAlive() || max(s.GetGeneration(), s.GetRejoinedGeneration()) <= v.Generation {
+		if !fenced ||
+			!s.GetAlive() ||
+			max(s.GetGeneration(), s.GetRejoinedGeneration()) <= v.Generation {
 			continue
 		}
-		dr.batch.apply(record(now, kindFence, fenceRecord{Lifted: n, Reason: "the journal is older than its processes"}))
-		dr.oplog.logf("recovery", 2, string(n), "the fence of node %s is lifted: its processes are of generation %d, and the fence is of %d", n, max(s.GetGeneration(), s.GetRejoinedGeneration()), v.Generation)
+		dr.batch.apply(record(now, kindFence, fenceRecord{
+			Lifted: n,
+			Reason: "the journal is older than its processes",
+		}))
+		dr.oplog.logf("recovery", 2, string(n),
+			"the fence of node %s is lifted: its processes are of generation %d, and the fence is of %d",
+			n, max(s.GetGeneration(), s.GetRejoinedGeneration()), v.Generation)
 	}
 }
 
@@ -258,15 +304,24 @@ func (dr *recoveryDriver) liftOutdated(now time.Time, held []arrival) {
 // node can be a spare, and only the node's own agent can say so.
 func (c *clusterView) leftRunning(now time.Time, node falcon.Node) string {
 	n := c.nodes.Node(node)
-	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*c.cfg.beatPeriod() {
-		return fmt.Sprintf("the agent of node %s is not heard, and what still runs there is not known; start it, then lift the fence", node)
+	if n == nil ||
+		!n.Connected() ||
+		n.Beat == nil ||
+		n.Age(now) > 2*c.cfg.beatPeriod() {
+		return fmt.Sprintf(
+			"the agent of node %s is not heard, and what still runs there is not known; start it, then lift the fence",
+			node,
+		)
 	}
 	for _, b := range n.Beat.GetRanks() {
 		prefix := fmt.Sprintf("%s/%d", node, b.GetPid())
 		for name, on := range c.state.fences.names {
 			runs := on == node && (name == prefix || strings.HasPrefix(name, prefix+"/"))
 			if runs && !slices.Contains(c.state.job.Processes, name) {
-				return fmt.Sprintf("process %d on node %s was replaced and still runs; it was ordered to end: wait, or kill it, then lift the fence", b.GetPid(), node)
+				return fmt.Sprintf(
+					"process %d on node %s was replaced and still runs; it was ordered to end: wait, or kill it, then lift the fence",
+					b.GetPid(), node,
+				)
 			}
 		}
 	}

@@ -79,12 +79,21 @@ func (b *bench) outlive(turns int) {
 func (b *bench) approveRecovery() {
 	b.t.Helper()
 	list, err := b.engine.Recoveries(context.Background(), "", false)
-	if err != nil || len(list.GetRecoveries()) == 0 || list.GetRecoveries()[0].GetState() != string(falcon.RecoveryProposed) {
+	if err != nil ||
+		len(list.GetRecoveries()) == 0 ||
+		list.GetRecoveries()[0].GetState() != string(falcon.RecoveryProposed) {
 		return
 	}
 	v := list.GetRecoveries()[0]
-	_, err = b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Recovery: v.GetId(), Verb: string(recovery.Approve), PlanHash: v.GetPlanHash()})
-	if err != nil && !errors.Is(err, ErrStopped) && !errors.Is(err, ErrStale) && !errors.Is(err, ErrRefused) {
+	_, err = b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{
+		Recovery: v.GetId(),
+		Verb:     string(recovery.Approve),
+		PlanHash: v.GetPlanHash(),
+	})
+	if err != nil &&
+		!errors.Is(err, ErrStopped) &&
+		!errors.Is(err, ErrStale) &&
+		!errors.Is(err, ErrRefused) {
 		b.t.Errorf("approve: %v", err)
 	}
 }
@@ -118,7 +127,8 @@ func TestKilledWhereARecoveryFails(t *testing.T) {
 		b.job.agents[2].crew.refuse = map[string]string{launchKind: "no container"}
 		k.on(b)
 		b.outlive(400)
-		if list := b.recoveries(); len(list) != 1 || list[0].State != falcon.RecoveryFailed {
+		list := b.recoveries()
+		if len(list) != 1 || list[0].State != falcon.RecoveryFailed {
 			t.Fatalf("recoveries %+v", list)
 		}
 		for _, a := range b.job.agents {
@@ -143,12 +153,18 @@ func TestKilledInAWholeRestart(t *testing.T) {
 		k.on(b)
 		b.outlive(300)
 		list := b.recoveries()
-		if len(list) != 1 || list[0].State != falcon.RecoveryResumed || !list[0].Whole {
+		if len(list) != 1 ||
+			list[0].State != falcon.RecoveryResumed ||
+			!list[0].Whole {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.state.restart.Phase != restart.Over {
-				t.Errorf("job epoch %d of launch %d, restart %s", e.state.job.Epoch, e.state.job.Generation, e.state.restart.Phase)
+			e := b.engine
+			if e.state.job.Epoch != 2 ||
+				e.state.job.Generation != list[0].Generation ||
+				e.state.restart.Phase != restart.Over {
+				t.Errorf("job epoch %d of launch %d, restart %s",
+					e.state.job.Epoch, e.state.job.Generation, e.state.restart.Phase)
 			}
 		})
 		b.onceEach()
@@ -163,7 +179,9 @@ func TestKilledInAWholeRestart(t *testing.T) {
 func TestDeviceReportOutlivesTheEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := outages()[2]
-		b := suffer(t, outage{strike: func(b *bench) { b.job.agents[1].deviceFails() }})
+		b := suffer(t, outage{strike: func(b *bench) {
+			b.job.agents[1].deviceFails()
+		}})
 		b.start()
 		b.playTurns(60)
 		if len(b.recoveries()) > 0 {
@@ -176,7 +194,10 @@ func TestDeviceReportOutlivesTheEngine(t *testing.T) {
 		b.playTurns(20)
 		b.job.agents[1].crash(2, b.job, "killed by signal 7")
 		b.playTurns(60)
-		if list := b.recoveries(); len(list) != 1 || !maps.Equal(list[0].Replaced, o.replaced) || !slices.Equal(list[0].Fenced, o.fenced) {
+		list := b.recoveries()
+		if len(list) != 1 ||
+			!maps.Equal(list[0].Replaced, o.replaced) ||
+			!slices.Equal(list[0].Fenced, o.fenced) {
 			t.Errorf("recoveries %+v, want %v replaced and %v fenced", list, o.replaced, o.fenced)
 		}
 		if err := b.halt(); err != nil {
@@ -189,7 +210,10 @@ func TestDeviceReportOutlivesTheEngine(t *testing.T) {
 func (a *fakeAgent) deviceFails() {
 	a.crew.blunt = true // it ends what it still runs when it is ordered to
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
-		Device: "n1.g0", Fatal: true, Code: 79, Text: "GPU has fallen off the bus",
+		Device: "n1.g0",
+		Fatal:  true,
+		Code:   79,
+		Text:   "GPU has fallen off the bus",
 	}}})
 }
 

@@ -49,7 +49,9 @@ const (
 )
 
 func (m *journalState) setSent(v sentRecord) {
-	m.sent = keepNewest(slices.DeleteFunc(append(m.sent, v), func(o sentRecord) bool { return o.Generation+sentGenerations <= v.Generation }), sentKept)
+	m.sent = keepNewest(slices.DeleteFunc(append(m.sent, v), func(o sentRecord) bool {
+		return o.Generation+sentGenerations <= v.Generation
+	}), sentKept)
 }
 
 func (m *journalState) sentAs(generation uint64, kind, hash string) (sentRecord, bool) {
@@ -81,7 +83,14 @@ func (dr *recoveryDriver) putCommand(t *nodeCommand) *outbox.Item {
 		to[i] = outbox.To{Node: n, ID: t.First + uint64(i)}
 	}
 	return dr.outbox.Put(outbox.Item{
-		Class: recoveryCommand, To: to, Body: t.body, Deadline: t.deadline, Life: commandLife, Renew: true, Batch: t.batch, About: t,
+		Class:    recoveryCommand,
+		To:       to,
+		Body:     t.body,
+		Deadline: t.deadline,
+		Life:     commandLife,
+		Renew:    true,
+		Batch:    t.batch,
+		About:    t,
 	})
 }
 
@@ -99,7 +108,10 @@ func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *decidedR
 	switch c := c.(type) {
 	case recovery.Fence:
 		v := dr.fenceOf(now, c)
-		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !dr.state.fences.nodeFenced(n) }) {
+		if len(v.Processes) == 0 &&
+			!slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool {
+				return !dr.state.fences.nodeFenced(n)
+			}) {
 			return // given again
 		}
 		dr.batch.addRecords(record(now, kindFence, v))
@@ -127,7 +139,8 @@ func (dr *recoveryDriver) promise(now time.Time, t *nodeCommand, r *decidedRound
 		dr.batch.addRecords(dr.state.sentRecord(now, t.sentRecord))
 	}
 	t.deadline = now.Add(commandLife)
-	if v := dr.state.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {
+	v := dr.state.current()
+	if v != nil && v.DeadlineNs > t.deadline.UnixNano() {
 		t.deadline = time.Unix(0, v.DeadlineNs)
 	}
 }
@@ -136,14 +149,19 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 	t := &nodeCommand{}
 	switch c := c.(type) {
 	case recovery.Suspend:
-		t.Generation, t.Kind, t.Nodes = c.Generation, suspendKind, slices.Clone(c.Nodes)
+		t.Generation = c.Generation
+		t.Kind = suspendKind
+		t.Nodes = slices.Clone(c.Nodes)
 		t.body = func(falcon.Node) *falconv1.Command {
 			return &falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{
-				Generation: c.Generation, OptimizerWaitMs: c.WaitMs,
+				Generation:      c.Generation,
+				OptimizerWaitMs: c.WaitMs,
 			}}}
 		}
 	case recovery.Launch:
-		t.Generation, t.Kind, t.Nodes = c.Generation, launchKind, falcon.Placement(slices.Collect(maps.Values(c.Ranks))).SortedNodes()
+		t.Generation, t.Kind, t.Nodes = c.Generation,
+			launchKind,
+			falcon.Placement(slices.Collect(maps.Values(c.Ranks))).SortedNodes()
 		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
 	case recovery.Table:
 		t.Generation, t.Kind, t.Nodes = c.Generation, tableKind, c.Placement.SortedNodes()
@@ -151,12 +169,19 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, rejoinKind, c.Placement.SortedNodes(), dr.cluster.livePids()
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation,
+			rejoinKind,
+			c.Placement.SortedNodes(),
+			dr.cluster.livePids()
 		on := seats(c.Placement)
-		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
+		t.body = func(n falcon.Node) *falconv1.Command {
+			return rejoinCommand(c, on[n], t.Pids)
+		}
 	case recovery.Stop:
 		t.Generation, t.Kind, t.Nodes = c.Generation, stopKind, dr.cluster.stopNodes(c)
-		t.body = func(n falcon.Node) *falconv1.Command { return stopOlder(c.Generation, dr.cluster.stopRanks(c, n)...) }
+		t.body = func(n falcon.Node) *falconv1.Command {
+			return stopOlder(c.Generation, dr.cluster.stopRanks(c, n)...)
+		}
 	default:
 		dr.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
 		return nil
@@ -166,7 +191,11 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 }
 
 func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {
-	l := &falconv1.LaunchCommand{Generation: c.Generation, World: int32(c.World), Join: true}
+	l := &falconv1.LaunchCommand{
+		Generation: c.Generation,
+		World:      int32(c.World),
+		Join:       true,
+	}
 	for _, r := range sortedKeys(c.Ranks) {
 		addLaunch(l, n, r, c.Ranks[r])
 	}
@@ -195,10 +224,17 @@ func seats(p falcon.Placement) map[falcon.Node][]falcon.Rank {
 
 func rejoinCommand(c recovery.Rejoin, ranks []falcon.Rank, pids map[falcon.Rank]int32) *falconv1.Command {
 	out := &falconv1.RejoinCommand{
-		Generation: c.Generation, ResumeIteration: c.Resume, Checkpoint: c.Checkpoint, MicroBatches: c.Splits, Moves: convert.MovesToProto(c.Moves),
+		Generation:      c.Generation,
+		ResumeIteration: c.Resume,
+		Checkpoint:      c.Checkpoint,
+		MicroBatches:    c.Splits,
+		Moves:           convert.MovesToProto(c.Moves),
 	}
 	for _, r := range ranks {
-		out.Seats = append(out.Seats, &falconv1.RankSeat{Rank: int32(r), Pid: pids[r]})
+		out.Seats = append(out.Seats, &falconv1.RankSeat{
+			Rank: int32(r),
+			Pid:  pids[r],
+		})
 	}
 	return &falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: out}}
 }
@@ -251,13 +287,21 @@ func (c *clusterView) wanted(t *nodeCommand, n falcon.Node) bool {
 	}
 	return !slices.ContainsFunc(t.body(n).GetLaunch().GetRanks(), func(r *falconv1.RankLaunch) bool {
 		rank := falcon.Rank(r.GetRank())
-		return v.Launched[rank] != t.Generation || int(rank) >= len(v.Placement) || v.Placement[rank].Node() != n
+		return v.Launched[rank] != t.Generation ||
+			int(rank) >= len(v.Placement) ||
+			v.Placement[rank].Node() != n
 	})
 }
 
 // onAnswer takes a node's answer to a command.
-func (dr *recoveryDriver) onAnswer(now time.Time, it *outbox.Item, node falcon.Node, in *falconv1.CommandResult) {
-	t, failed := it.About.(*nodeCommand), ""
+func (dr *recoveryDriver) onAnswer(
+	now time.Time,
+	it *outbox.Item,
+	node falcon.Node,
+	in *falconv1.CommandResult,
+) {
+	t := it.About.(*nodeCommand)
+	failed := ""
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
@@ -275,16 +319,34 @@ func (dr *recoveryDriver) onAnswer(now time.Time, it *outbox.Item, node falcon.N
 }
 
 // commandDone steps the machine with the outcome of a command on one node.
-func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult, failed string) {
+func (dr *recoveryDriver) commandDone(
+	now time.Time,
+	t *nodeCommand,
+	node falcon.Node,
+	in *falconv1.CommandResult,
+	failed string,
+) {
 	switch t.Kind {
 	case suspendKind:
 		dr.rec.Step(now, recovery.Suspended{
-			Node: node, Generation: t.Generation, Refused: failed, Late: in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
+			Node:       node,
+			Generation: t.Generation,
+			Refused:    failed,
+			Late:       in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
 		})
 	case launchKind:
-		dr.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed, Unproven: failed != "" && in.GetUnproven() != nil})
+		dr.rec.Step(now, recovery.Launched{
+			Node:       node,
+			Generation: t.Generation,
+			Failed:     failed,
+			Unproven:   failed != "" && in.GetUnproven() != nil,
+		})
 	case tableKind:
-		dr.rec.Step(now, recovery.Tabled{Node: node, Generation: t.Generation, Failed: failed})
+		dr.rec.Step(now, recovery.Tabled{
+			Node:       node,
+			Generation: t.Generation,
+			Failed:     failed,
+		})
 	case rejoinKind:
 		dr.rejoinedRanks(now, t, node, in)
 		if failed != "" {
@@ -294,20 +356,34 @@ func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon
 }
 
 // rejoinedRanks passes on the acknowledgements of the ranks that were meant.
-func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult) {
+func (dr *recoveryDriver) rejoinedRanks(
+	now time.Time,
+	t *nodeCommand,
+	node falcon.Node,
+	in *falconv1.CommandResult,
+) {
 	if t.Kind != rejoinKind {
 		return
 	}
 	for _, a := range in.GetRanks() {
 		r := falcon.Rank(a.GetRank())
 		p := dr.job.ranks[r]
-		mine := dr.cluster.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !dr.state.fences.processFenced(p.name))
-		if !mine || a.GetGeneration() != t.Generation || a.GetIteration() < falcon.NoIteration || a.GetIteration() > iterationMost {
+		mine := dr.cluster.nodeOf(r) == node &&
+			(p == nil || p.state.GetPid() == t.Pids[r] && !dr.state.fences.processFenced(p.name))
+		if !mine ||
+			a.GetGeneration() != t.Generation ||
+			a.GetIteration() < falcon.NoIteration ||
+			a.GetIteration() > iterationMost {
 			continue
 		}
 		dr.rec.Step(now, recovery.Rejoined{
-			Rank: r, Generation: t.Generation, Status: a.GetStatus(), Iteration: a.GetIteration(),
-			GroupsMs: finite(a.GetGroupsMs(), msMost), RestoreMs: finite(a.GetRestoreMs(), msMost), Bytes: a.GetMovedBytes(),
+			Rank:       r,
+			Generation: t.Generation,
+			Status:     a.GetStatus(),
+			Iteration:  a.GetIteration(),
+			GroupsMs:   finite(a.GetGroupsMs(), msMost),
+			RestoreMs:  finite(a.GetRestoreMs(), msMost),
+			Bytes:      a.GetMovedBytes(),
 		})
 		dr.rejoinAcks[r] = rejoinAck{t.Generation, a.GetStatus()}
 	}
@@ -319,7 +395,12 @@ func (dr *recoveryDriver) rejoinRefused(now time.Time, t *nodeCommand, node falc
 	dr.oplog.logf("recovery", 2, string(node), "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
 		if dr.cluster.nodeOf(r) == node && dr.rejoinAcks[r].generation != t.Generation {
-			dr.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})
+			dr.rec.Step(now, recovery.Rejoined{
+				Rank:       r,
+				Generation: t.Generation,
+				Status:     statusRefused,
+				Iteration:  falcon.NoIteration,
+			})
 			dr.rejoinAcks[r] = rejoinAck{t.Generation, statusRefused}
 		}
 	}

@@ -27,27 +27,42 @@ func dwindle(t *testing.T) *bench {
 func checkFewer(b *bench) {
 	b.t.Helper()
 	list := b.recoveries()
-	if len(list) != 1 || list[0].State != falcon.RecoveryResumed || !list[0].Whole || list[0].Shrink == nil {
+	if len(list) != 1 ||
+		list[0].State != falcon.RecoveryResumed ||
+		!list[0].Whole ||
+		list[0].Shrink == nil {
 		b.t.Fatalf("recoveries %+v", list)
 	}
 	v := list[0]
-	if v.Reason != "it goes on with 2 of 4 replicas: no spare came" || !slices.Equal(v.Splits, []int32{16, 16}) {
+	if v.Reason != "it goes on with 2 of 4 replicas: no spare came" ||
+		!slices.Equal(v.Splits, []int32{16, 16}) {
 		b.t.Errorf("reason %q, splits %v", v.Reason, v.Splits)
 	}
-	if w := convert.RecoveryToProto(v); !w.GetWhole() || w.GetShrink().GetOf() != 4 || !slices.Equal(w.GetShrink().GetKept(), []int32{0, 1}) {
+	w := convert.RecoveryToProto(v)
+	if !w.GetWhole() ||
+		w.GetShrink().GetOf() != 4 ||
+		!slices.Equal(w.GetShrink().GetKept(), []int32{0, 1}) {
 		b.t.Errorf("on the wire: whole %v, %v", w.GetWhole(), w.GetShrink())
 	}
 	checkPicture(b)
 	b.inLoop(func() {
-		e, want := b.engine, falcon.Placement{"n0.g0", "n0.g1"}
+		e := b.engine
+		want := falcon.Placement{"n0.g0", "n0.g1"}
 		rec := e.state.job
-		if rec.Epoch != 2 || rec.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 1}) || !slices.Equal(rec.Placement, want) || !slices.Equal(rec.MicroBatches, []int32{16, 16}) {
+		if rec.Epoch != 2 ||
+			rec.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 1}) ||
+			!slices.Equal(rec.Placement, want) ||
+			!slices.Equal(rec.MicroBatches, []int32{16, 16}) {
 			b.t.Errorf("job %+v", rec)
 		}
-		if !slices.Equal(v.Placement, want) || e.state.restart.Phase != restart.Over || !e.state.fences.nodeFenced("n1") {
-			b.t.Errorf("recovered on %v, restart %s, fences %v", v.Placement, e.state.restart.Phase, e.state.fences.nodes)
+		if !slices.Equal(v.Placement, want) ||
+			e.state.restart.Phase != restart.Over ||
+			!e.state.fences.nodeFenced("n1") {
+			b.t.Errorf("recovered on %v, restart %s, fences %v",
+				v.Placement, e.state.restart.Phase, e.state.fences.nodes)
 		}
-		if in := e.cluster.recoveryJob(); in.Layout != rec.Layout || !slices.Equal(in.Splits, rec.MicroBatches) {
+		in := e.cluster.recoveryJob()
+		if in.Layout != rec.Layout || !slices.Equal(in.Splits, rec.MicroBatches) {
 			b.t.Errorf("the next recovery begins with %+v", in)
 		}
 	})
@@ -75,7 +90,10 @@ func checkFewerHeard(b *bench) {
 				}
 			}
 		}
-		if job.Epoch != 2 || job.Layout.DP != 2 || len(job.Comms) != 2 || newest < struckAt+5 {
+		if job.Epoch != 2 ||
+			job.Layout.DP != 2 ||
+			len(job.Comms) != 2 ||
+			newest < struckAt+5 {
 			b.t.Errorf("the detector knows %+v, with samples to iteration %d", job, newest)
 		}
 	})
@@ -108,7 +126,10 @@ func TestReplicasAreNotGivenUpUnasked(t *testing.T) {
 			b.turn()
 			b.each(b)
 		}
-		if v := b.recoveries()[0]; v.State != falcon.RecoveryFailed || v.Shrink != nil || b.job.agents[0].place.started != 0 {
+		v := b.recoveries()[0]
+		if v.State != falcon.RecoveryFailed ||
+			v.Shrink != nil ||
+			b.job.agents[0].place.started != 0 {
 			t.Errorf("recovery %+v", v)
 		}
 		if err := b.halt(); err != nil {

@@ -28,7 +28,10 @@ type tableBook struct {
 }
 
 func newTableBook() tableBook {
-	return tableBook{held: map[falcon.Node]uint64{}, retried: map[falcon.Node]uint64{}}
+	return tableBook{
+		held:    map[falcon.Node]uint64{},
+		retried: map[falcon.Node]uint64{},
+	}
 }
 
 // rankTable encodes the rank table of a placement.
@@ -53,7 +56,9 @@ const tableSaid = 3
 
 // addTable keeps a table.
 func (b *tableBook) addTable(t rankTable) {
-	b.made = slices.DeleteFunc(b.made, func(o rankTable) bool { return o.generation == t.generation })
+	b.made = slices.DeleteFunc(b.made, func(o rankTable) bool {
+		return o.generation == t.generation
+	})
 	b.made = keepNewest(append(b.made, t), tablesKept)
 }
 
@@ -81,12 +86,21 @@ func (b *tableBook) commands(t rankTable, needs func(falcon.Node) bool) func(fal
 		base, known := b.tableOf(held)
 		if holds && known && base.generation < t.generation && b.retried[n] < t.generation {
 			if deltas[base.generation] == nil {
-				deltas[base.generation], _ = ranktable.Diff(base.text, base.generation, t.text, t.generation).Encode() // numbers and bytes always encode
+				// numbers and bytes always encode
+				deltas[base.generation], _ = ranktable.Diff(
+					base.text,
+					base.generation,
+					t.text,
+					t.generation,
+				).Encode()
 			}
-			out.BaseGeneration, out.Delta = base.generation, deltas[base.generation]
+			out.BaseGeneration = base.generation
+			out.Delta = deltas[base.generation]
 		}
 		if len(out.Delta) == 0 || len(out.Delta) > len(t.text) {
-			out.BaseGeneration, out.Delta, out.Table = 0, nil, t.text
+			out.BaseGeneration = 0
+			out.Delta = nil
+			out.Table = t.text
 		}
 		return &falconv1.Command{Body: &falconv1.Command_Table{Table: out}}
 	}
@@ -132,7 +146,10 @@ func (dr *recoveryDriver) distributeTable() {
 		return
 	}
 	dr.tableSent = true
-	if t := dr.compose(recovery.Table{Generation: dr.cluster.newestGeneration(), Placement: dr.state.job.Placement}); t != nil {
+	if t := dr.compose(recovery.Table{
+		Generation: dr.cluster.newestGeneration(),
+		Placement:  dr.state.job.Placement,
+	}); t != nil {
 		t.batch = tablesPerTick
 		dr.resend = append(dr.resend, t)
 	}

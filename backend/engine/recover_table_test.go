@@ -26,7 +26,8 @@ type asNode struct {
 func (n *asNode) take(t *testing.T, c *falconv1.TableCommand) {
 	t.Helper()
 	if n.text = slices.Clone(n.text); len(c.GetTable()) > 0 {
-		n.names, n.text = append(n.names, fmt.Sprint("w", c.GetGeneration())), c.GetTable()
+		n.names = append(n.names, fmt.Sprint("w", c.GetGeneration()))
+		n.text = c.GetTable()
 		return
 	}
 	n.names = append(n.names, fmt.Sprintf("d%d-%d", c.GetBaseGeneration(), c.GetGeneration()))
@@ -76,17 +77,24 @@ func TestTableBook(t *testing.T) {
 	bring(&stays, "n0", zero, "")
 	bring(&refuses, "n1", zero, "")
 	book.addTable(one)
-	if bring(&stays, "n0", one, "") || !bring(&refuses, "n1", one, "not mine") || bring(&spare, "n9", one, "") {
+	if bring(&stays, "n0", one, "") ||
+		!bring(&refuses, "n1", one, "not mine") ||
+		bring(&spare, "n9", one, "") {
 		t.Error("the wrong one is brought the whole again")
 	}
 	if bring(&refuses, "n1", one, "") {
 		t.Error("it was taken")
 	}
 	book.addTable(two)
-	if bring(&stays, "n0", two, ""); bring(&refuses, "n1", two, "no space left") != true || bring(&refuses, "n1", two, "no space left") {
+	if bring(&stays, "n0", two, ""); bring(&refuses, "n1", two, "no space left") != true ||
+		bring(&refuses, "n1", two, "no space left") {
 		t.Error("a refusal is answered once")
 	}
-	for want, n := range map[string]*asNode{"w0 d0-1 d1-2": &stays, "w0 d0-1 w1 d1-2 w2": &refuses, "w1": &spare} {
+	for want, n := range map[string]*asNode{
+		"w0 d0-1 d1-2":       &stays,
+		"w0 d0-1 w1 d1-2 w2": &refuses,
+		"w1":                 &spare,
+	} {
 		if got := strings.Join(n.names, " "); got != want {
 			t.Errorf("brought %q, want %q", got, want)
 		}
@@ -111,7 +119,12 @@ func brought(t *testing.T, a *fakeAgent) string {
 func TestTablesGoWhereTheyAreNeeded(t *testing.T) {
 	now := time.Unix(1000, 0)
 	c := &clusterView{nodes: fleet.NewRegistry()}
-	for name, h := range map[string]*falconv1.Hello{"old": {}, "before": {Protocol: tableSaid - 1}, "file": {Protocol: tableSaid, RankTable: true}, "none": {Protocol: tableSaid}} {
+	for name, h := range map[string]*falconv1.Hello{
+		"old":    {},
+		"before": {Protocol: tableSaid - 1},
+		"file":   {Protocol: tableSaid, RankTable: true},
+		"none":   {Protocol: tableSaid},
+	} {
 		h.Node, h.Boot = name, "b"
 		if _, _, err := c.nodes.Attach(&fleet.Session{Hello: h}, now); err != nil {
 			t.Fatal(err)
@@ -119,9 +132,17 @@ func TestTablesGoWhereTheyAreNeeded(t *testing.T) {
 	}
 	book := newTableBook()
 	bring := book.commands(rankTable{1, []byte("{}")}, c.needsTable)
-	for name, want := range map[falcon.Node]bool{"old": true, "before": true, "file": true, "never seen": true, "none": false} {
+	for name, want := range map[falcon.Node]bool{
+		"old":        true,
+		"before":     true,
+		"file":       true,
+		"never seen": true,
+		"none":       false,
+	} {
 		got := bring(name).GetTable()
-		if got.GetNone() == want || (len(got.GetTable()) > 0) != want || got.GetGeneration() != 1 {
+		if got.GetNone() == want ||
+			(len(got.GetTable()) > 0) != want ||
+			got.GetGeneration() != 1 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -27,22 +27,30 @@ const struckAt = 20
 func outages() []outage {
 	return []outage{
 		{
-			name: "rank", replaced: map[falcon.Rank]falcon.Device{2: "n1.g0"},
-			strike: func(b *bench) { b.job.agents[1].crash(2, b.job, "killed by signal 9") },
+			name:     "rank",
+			replaced: map[falcon.Rank]falcon.Device{2: "n1.g0"},
+			strike: func(b *bench) {
+				b.job.agents[1].crash(2, b.job, "killed by signal 9")
+			},
 		},
 		{
-			name: "node", replaced: map[falcon.Rank]falcon.Device{2: "n2.g0", 3: "n2.g1"}, fenced: []falcon.Node{"n1"},
-			strike: func(b *bench) { b.job.agents[1].lose(b.job) },
+			name:     "node",
+			replaced: map[falcon.Rank]falcon.Device{2: "n2.g0", 3: "n2.g1"},
+			fenced:   []falcon.Node{"n1"},
+			strike:   func(b *bench) { b.job.agents[1].lose(b.job) },
 		},
 		{
-			name: "device", replaced: map[falcon.Rank]falcon.Device{2: "n2.g0", 3: "n2.g1"}, fenced: []falcon.Node{"n1"},
+			name:     "device",
+			replaced: map[falcon.Rank]falcon.Device{2: "n2.g0", 3: "n2.g1"},
+			fenced:   []falcon.Node{"n1"},
 			strike: func(b *bench) {
 				b.job.agents[1].deviceFails()
 				b.job.agents[1].crash(2, b.job, "killed by signal 7")
 			},
 		},
 		{
-			name: "second fault at rank 0", replaced: map[falcon.Rank]falcon.Device{0: "n0.g0", 2: "n1.g0"},
+			name:     "second fault at rank 0",
+			replaced: map[falcon.Rank]falcon.Device{0: "n0.g0", 2: "n1.g0"},
 			strike: func(b *bench) {
 				n0 := b.job.agents[0]
 				n0.crew.onPark = func() { n0.crash(0, b.job, "killed by signal 11") }
@@ -76,17 +84,25 @@ func (b *bench) recoveries() (out []falcon.Recovery) {
 func checkRecovered(b *bench, o outage) {
 	b.t.Helper()
 	list := b.recoveries()
-	if len(list) != 1 || list[0].State != falcon.RecoveryResumed || list[0].Checkpoint {
+	if len(list) != 1 ||
+		list[0].State != falcon.RecoveryResumed ||
+		list[0].Checkpoint {
 		b.t.Fatalf("recoveries %+v", list)
 	}
 	v := list[0]
-	if !maps.Equal(v.Replaced, o.replaced) || !slices.Equal(v.Fenced, o.fenced) || v.Resume != struckAt {
-		b.t.Errorf("replaced %v, fenced %v, resumed at %d; want %v, %v, %d", v.Replaced, v.Fenced, v.Resume, o.replaced, o.fenced, struckAt)
+	if !maps.Equal(v.Replaced, o.replaced) ||
+		!slices.Equal(v.Fenced, o.fenced) ||
+		v.Resume != struckAt {
+		b.t.Errorf("replaced %v, fenced %v, resumed at %d; want %v, %v, %d",
+			v.Replaced, v.Fenced, v.Resume, o.replaced, o.fenced, struckAt)
 	}
 	b.inLoop(func() {
 		rec := b.engine.state.job
-		if rec.Epoch != 2 || rec.Rejoined != v.Generation || !slices.Equal(rec.MicroBatches, b.job.micro) {
-			b.t.Errorf("job epoch %d of recovery %d, splits %v; want epoch 2 of %d, %v", rec.Epoch, rec.Rejoined, rec.MicroBatches, v.Generation, b.job.micro)
+		if rec.Epoch != 2 ||
+			rec.Rejoined != v.Generation ||
+			!slices.Equal(rec.MicroBatches, b.job.micro) {
+			b.t.Errorf("job epoch %d of recovery %d, splits %v; want epoch 2 of %d, %v",
+				rec.Epoch, rec.Rejoined, rec.MicroBatches, v.Generation, b.job.micro)
 		}
 		for _, a := range b.job.holders() {
 			for _, r := range a.ranks {
@@ -120,7 +136,10 @@ func TestRecoveries(t *testing.T) {
 				b.onceEach()
 				sent := b.sentJobs()
 				if !sent.kept || sent.epoch != 2 || !sent.recovered {
-					t.Errorf("the detector was sent epoch %d, baseline kept: %v; the planner that it is recovered: %v", sent.epoch, sent.kept, sent.recovered)
+					t.Errorf(
+						"the detector was sent epoch %d, baseline kept: %v; the planner that it is recovered: %v",
+						sent.epoch, sent.kept, sent.recovered,
+					)
 				}
 				if err := b.halt(); err != nil {
 					t.Error(err)
@@ -158,7 +177,9 @@ func (b *bench) sentJobs() (out heard) {
 func TestKilledInARecovery(t *testing.T) {
 	for _, o := range outages() {
 		t.Run(o.name, func(t *testing.T) {
-			atEveryPoint(t, func(t *testing.T, k *killing) { killedRecovering(t, o, k) })
+			atEveryPoint(t, func(t *testing.T, k *killing) {
+				killedRecovering(t, o, k)
+			})
 		})
 	}
 }
@@ -184,12 +205,19 @@ func TestCheckpointInPlace(t *testing.T) {
 		b := suffer(t, outages()[0])
 		for _, a := range b.job.agents {
 			a.crew.declares = func(s *falconv1.RankState) {
-				s.ZeroStage, s.ZeroInstances, s.CheckpointIteration = 1, 1, 16+1 // 0 would be none
+				// 0 would be none
+				s.ZeroStage = 1
+				s.ZeroInstances = 1
+				s.CheckpointIteration = 16 + 1
 			}
 		}
 		b.playTo(60)
 		list := b.recoveries()
-		if len(list) != 1 || list[0].State != falcon.RecoveryResumed || !list[0].Checkpoint || list[0].Whole || list[0].Resume != 16 {
+		if len(list) != 1 ||
+			list[0].State != falcon.RecoveryResumed ||
+			!list[0].Checkpoint ||
+			list[0].Whole ||
+			list[0].Resume != 16 {
 			t.Fatalf("recoveries %+v", list)
 		}
 		if !slices.Equal(b.job.resumed, []int64{16}) {

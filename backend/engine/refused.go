@@ -39,7 +39,8 @@ const asideMost = 1024
 // kind. A kind that it does not know carries safety.
 func carriesSafety(kind journal.Kind) bool {
 	switch kind {
-	case kindPace, kindEvent, kindOverhead, kindSpeeds, kindImpact, kindWatched, kindTriage, kindBaseline, kindClock:
+	case kindPace, kindEvent, kindOverhead, kindSpeeds, kindImpact, kindWatched, kindTriage,
+		kindBaseline, kindClock:
 		return false
 	}
 	return true
@@ -48,7 +49,8 @@ func carriesSafety(kind journal.Kind) bool {
 // sectionCarriesSafety is carriesSafety for a section of a snapshot.
 func sectionCarriesSafety(name string) bool {
 	switch name {
-	case "pace", "events", "overheads", "speeds", "impacts", "past", "triage", "baseline", "stamps", "opened", "clock":
+	case "pace", "events", "overheads", "speeds", "impacts", "past", "triage", "baseline",
+		"stamps", "opened", "clock":
 		return false
 	}
 	return true
@@ -66,9 +68,15 @@ func (f *folding) add(r journal.Record) error {
 		return nil
 	}
 	safety := carriesSafety(r.Kind) && !errors.Is(err, errPassable)
-	f.refused = append(f.refused, Refusal{Seq: r.Seq, Kind: r.Kind, Reason: clean(err.Error()), Safety: safety})
+	f.refused = append(f.refused, Refusal{
+		Seq:    r.Seq,
+		Kind:   r.Kind,
+		Reason: clean(err.Error()),
+		Safety: safety,
+	})
 	if len(f.refused) > asideMost {
-		return fmt.Errorf("%w: more than %d of its records can't be read, the first: %s", ErrJournal, asideMost, f.refused[0])
+		return fmt.Errorf("%w: more than %d of its records can't be read, the first: %s",
+			ErrJournal, asideMost, f.refused[0])
 	}
 	return nil
 }
@@ -95,7 +103,10 @@ func restore(j *journal.Journal) (*journalState, []Refusal, error) {
 		return nil, nil, err
 	}
 	if list := f.stopping(); len(list) > 0 {
-		return nil, nil, fmt.Errorf("%w: %s; falcon journal verify lists all %d of them, and falcon journal repair --accept-loss passes them over", ErrJournal, list[0], len(list))
+		return nil, nil, fmt.Errorf(
+			"%w: %s; falcon journal verify lists all %d of them, and falcon journal repair --accept-loss passes them over",
+			ErrJournal, list[0], len(list),
+		)
 	}
 	f.state.adoptPast()
 	return f.state, f.refused, nil
@@ -108,7 +119,9 @@ func VerifyRecords(path string) ([]Refusal, error) {
 	if _, err := journal.Read(path, f.add); err != nil {
 		return nil, err
 	}
-	known := func(r Refusal) bool { return slices.Contains(f.state.aside, r.Seq) }
+	known := func(r Refusal) bool {
+		return slices.Contains(f.state.aside, r.Seq)
+	}
 	return slices.DeleteFunc(f.refused, known), nil
 }
 
@@ -126,7 +139,11 @@ func PassOver(path string, now time.Time, list []Refusal) error {
 	text := fmt.Sprintf("%d records that can't be read are passed over, the first: %s", len(list), list[0])
 	err = j.Append([]journal.Record{
 		record(now, kindAside, rec),
-		record(now, kindEvent, eventRecord{Kind: "journal", Severity: 3, Text: clean(text)}),
+		record(now, kindEvent, eventRecord{
+			Kind:     "journal",
+			Severity: 3,
+			Text:     clean(text),
+		}),
 	})
 	return errors.Join(err, j.Close())
 }
@@ -135,10 +152,20 @@ func PassOver(path string, now time.Time, list []Refusal) error {
 func (s *shared) alarmRefused(list []Refusal) {
 	for i, r := range list {
 		if i == refusedShown {
-			s.oplog.logf("journal", 2, "", "%d more records of the journal can't be read and were passed over", len(list)-i)
+			s.oplog.logf("journal", 2, "",
+				"%d more records of the journal can't be read and were passed over",
+				len(list)-i)
 			return
 		}
-		s.log.Error("a record of the journal was passed over", "record", r.Seq, "kind", string(r.Kind), "reason", r.Reason)
+		s.log.Error(
+			"a record of the journal was passed over",
+			"record",
+			r.Seq,
+			"kind",
+			string(r.Kind),
+			"reason",
+			r.Reason,
+		)
 		s.oplog.logf("journal", 2, "", "%s; it was passed over, and no decision depends on it", r)
 	}
 }

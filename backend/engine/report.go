@@ -48,7 +48,9 @@ func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) 
 // incident names. A device that was slow and then died is one incident.
 func (c *clusterView) belongsTo(r falcon.Recovery, v falcon.Incident) bool {
 	for _, f := range r.Faults {
-		if slices.ContainsFunc(v.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == f.Node }) {
+		if slices.ContainsFunc(v.Verdict.Devices, func(d falcon.Device) bool {
+			return d.Node() == f.Node
+		}) {
 			return true
 		}
 	}
@@ -56,7 +58,8 @@ func (c *clusterView) belongsTo(r falcon.Recovery, v falcon.Incident) bool {
 	if at == falcon.NoIteration {
 		return v.Open() && !r.State.Over()
 	}
-	return at >= v.OnsetIteration && (v.RelievedIteration == falcon.NoIteration || at <= v.RelievedIteration+chartMargin)
+	return at >= v.OnsetIteration &&
+		(v.RelievedIteration == falcon.NoIteration || at <= v.RelievedIteration+chartMargin)
 }
 
 // struckRanks is the iteration in which a recovery's fault came: what the processes
@@ -94,7 +97,8 @@ func names(line *falconv1.EventLine, ids []string) bool {
 	about := cmp.Or(line.GetAudit().GetAbout(), line.GetAbout())
 	incident, _, _ := strings.Cut(about, "/")
 	return slices.ContainsFunc(ids, func(id string) bool {
-		return id != "" && (id == about || id == incident || about == "" && strings.Contains(line.GetText(), id))
+		return id != "" &&
+			(id == about || id == incident || about == "" && strings.Contains(line.GetText(), id))
 	})
 }
 
@@ -110,7 +114,9 @@ func (sv *stateViews) chartOf(v falcon.Incident) *falconv1.Series {
 		return nil
 	}
 	from := max(0, v.OnsetIteration-chartMargin)
-	if newest-from >= ColumnsMax && v.RelievedIteration != falcon.NoIteration && newest-v.RelievedIteration >= ColumnsMax {
+	if newest-from >= ColumnsMax &&
+		v.RelievedIteration != falcon.NoIteration &&
+		newest-v.RelievedIteration >= ColumnsMax {
 		return nil // of another time
 	}
 	s := sv.series(rank, int(min(ColumnsMax, newest-from+1)), 0)

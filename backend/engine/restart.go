@@ -42,7 +42,9 @@ func (rs *restartDriver) stepWith(now time.Time, in restart.Input) {
 
 // adopt has the machine go on from the journal's state, before it has done anything.
 func (rs *restartDriver) adopt(s restart.State) {
-	rs.machine = restart.New(rs.cfg.Restart, s, func() uint64 { return rs.batch.commandID(rs.cfg.Now()) })
+	rs.machine = restart.New(rs.cfg.Restart, s, func() uint64 {
+		return rs.batch.commandID(rs.cfg.Now())
+	})
 }
 
 func (rs *restartDriver) tick(now time.Time) {
@@ -66,7 +68,10 @@ func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 		rs.removeOld()
 	}
 	if e.Ended != nil {
-		rs.batch.apply(record(now, kindLaunchEnded, launchEndedRecord{Generation: e.Ended.Generation, Rank: e.Ended.Rank}))
+		rs.batch.apply(record(now, kindLaunchEnded, launchEndedRecord{
+			Generation: e.Ended.Generation,
+			Rank:       e.Ended.Rank,
+		}))
 	}
 	for _, n := range e.Notes {
 		rs.oplog.logf(n.Kind, n.Severity, "", "%s", n.Text)
@@ -99,11 +104,18 @@ func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
 // launched hands the outcome of a launch to the machine that planned it.
 func (rs *restartDriver) launched(now time.Time, l restart.Launched) {
 	if !l.Recovery {
-		rs.plan.Step(now, mitigate.Launched{Generation: l.Generation, Failed: l.Failed})
+		rs.plan.Step(now, mitigate.Launched{
+			Generation: l.Generation,
+			Failed:     l.Failed,
+		})
 		return
 	}
 	for _, n := range l.Placement.SortedNodes() {
-		rs.rec.Step(now, recovery.Launched{Node: n, Generation: l.Generation, Failed: l.Failed})
+		rs.rec.Step(now, recovery.Launched{
+			Node:       n,
+			Generation: l.Generation,
+			Failed:     l.Failed,
+		})
 	}
 }
 
@@ -112,31 +124,47 @@ func (rs *restartDriver) launched(now time.Time, l restart.Launched) {
 func (rs *restartDriver) ranToEnd(now time.Time) {
 	s := rs.machine.State()
 	rec := rs.cluster.unseenLaunch(*s.Launch)
-	if n := len(s.Launch.Placement); len(rs.job.ranks) == n && rs.job.world() == n {
+	n := len(s.Launch.Placement)
+	if len(rs.job.ranks) == n && rs.job.world() == n {
 		v := rs.describer.view()
 		v.Ranks = rs.job.ranksView(rs.job.world())
 		rec = v.Candidate()
 	}
 	rs.beginEpoch(now, rec) // the job was another one before
 	rs.describer.commit(now, rec)
-	rs.batch.addRecords(record(now, kindEnded, endedRecord{JobEpoch: rec.Epoch, Ranks: slices.Clone(s.Ended)}))
+	rs.batch.addRecords(record(now, kindEnded, endedRecord{
+		JobEpoch: rec.Epoch,
+		Ranks:    slices.Clone(s.Ended),
+	}))
 }
 
 // processesLeave begins the wait for the processes' end after their checkpoint.
 func (rs *restartDriver) processesLeave(now time.Time, o *order, resume int64) {
-	rs.stepWith(now, restart.Checkpointed{Order: o.Order.ID, Epoch: o.Order.Epoch, Resume: resume, Home: slices.Clone(rs.state.job.Placement)})
+	rs.stepWith(now, restart.Checkpointed{
+		Order:  o.Order.ID,
+		Epoch:  o.Order.Epoch,
+		Resume: resume,
+		Home:   slices.Clone(rs.state.job.Placement),
+	})
 }
 
 // demanded begins a restart for a recovery that can keep no survivor.
 func (rs *restartDriver) demanded(now time.Time, c recovery.Restart) {
 	home := slices.Clone(rs.state.job.Placement)
 	for i, d := range home {
-		if p := rs.job.ranks[falcon.Rank(i)]; rs.state.fences.nodeFenced(d.Node()) || p != nil && !p.state.GetAlive() {
+		p := rs.job.ranks[falcon.Rank(i)]
+		if rs.state.fences.nodeFenced(d.Node()) || p != nil && !p.state.GetAlive() {
 			home[i] = "" // not waited for
 		}
 	}
 	in := restart.Demanded{
-		Launch: falcon.Launch{Generation: c.Generation, Placement: slices.Clone(c.Placement), Resume: true}, Home: home, Reason: c.Reason,
+		Launch: falcon.Launch{
+			Generation: c.Generation,
+			Placement:  slices.Clone(c.Placement),
+			Resume:     true,
+		},
+		Home:   home,
+		Reason: c.Reason,
 	}
 	if v := rs.state.current(); v != nil && v.Resume >= 0 {
 		in.Resume = v.Resume
@@ -147,7 +175,10 @@ func (rs *restartDriver) demanded(now time.Time, c recovery.Restart) {
 // noteEnded makes the end of a launched rank durable.
 func (rs *restartDriver) noteEnded(now time.Time, p *process) {
 	if !p.state.GetAlive() && falconv1.ExitedWell(p.state.GetExit()) {
-		rs.stepWith(now, restart.Ended{Generation: p.state.GetGeneration(), Rank: p.rank})
+		rs.stepWith(now, restart.Ended{
+			Generation: p.state.GetGeneration(),
+			Rank:       p.rank,
+		})
 	}
 }
 
@@ -155,7 +186,11 @@ func (rs *restartDriver) noteEnded(now time.Time, p *process) {
 func (rs *restartDriver) describe(now time.Time, fresh bool) {
 	if rs.job.complete() {
 		rec := rs.state.job
-		rs.stepWith(now, restart.Described{Epoch: rec.Epoch, Generation: rec.Generation, Ranks: len(rec.Processes)})
+		rs.stepWith(now, restart.Described{
+			Epoch:      rec.Epoch,
+			Generation: rec.Generation,
+			Ranks:      len(rec.Processes),
+		})
 	}
 	if fresh {
 		rs.stepWith(now, restart.Superseded{})
@@ -163,12 +198,20 @@ func (rs *restartDriver) describe(now time.Time, fresh bool) {
 }
 
 // onAnswer takes a node's answer.
-func (rs *restartDriver) onAnswer(now time.Time, it *outbox.Item, node falcon.Node, in *falconv1.CommandResult) {
+func (rs *restartDriver) onAnswer(
+	now time.Time,
+	it *outbox.Item,
+	node falcon.Node,
+	in *falconv1.CommandResult,
+) {
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
 		it.Close(node)
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
-		rs.stepWith(now, restart.Refused{NodeCommand: it.About.(restart.NodeCommand), Reason: cmp.Or(clean(in.GetDetail()), noReason)})
+		rs.stepWith(now, restart.Refused{
+			NodeCommand: it.About.(restart.NodeCommand),
+			Reason:      cmp.Or(clean(in.GetDetail()), noReason),
+		})
 	}
 }
 
@@ -180,8 +223,10 @@ const noReason = "no reason was given"
 func (rs *restartDriver) putStops() {
 	if s := rs.machine.State().Stop; s != nil {
 		rs.putAll(s.Commands, outbox.Item{
-			Class: stopCommand, Life: rs.cfg.Restart.LeaveLimit(), Renew: true,
-			Body: func(falcon.Node) *falconv1.Command { return stopOlder(s.Generation) },
+			Class: stopCommand,
+			Life:  rs.cfg.Restart.LeaveLimit(),
+			Renew: true,
+			Body:  func(falcon.Node) *falconv1.Command { return stopOlder(s.Generation) },
 		})
 	}
 }
@@ -190,13 +235,18 @@ func (rs *restartDriver) putStops() {
 func (rs *restartDriver) putLaunches() {
 	s := rs.machine.State()
 	rs.putAll(s.Commands, outbox.Item{
-		Class: launchCommand, Deadline: time.Unix(0, s.Deadline), Body: func(n falcon.Node) *falconv1.Command { return launchCommandOf(*s.Launch, n) },
+		Class:    launchCommand,
+		Deadline: time.Unix(0, s.Deadline),
+		Body: func(n falcon.Node) *falconv1.Command {
+			return launchCommandOf(*s.Launch, n)
+		},
 	})
 }
 
 func (rs *restartDriver) putAll(list []restart.NodeCommand, v outbox.Item) {
 	for _, c := range list {
-		v.To, v.About = []outbox.To{{Node: c.Node, ID: c.Command}}, c
+		v.To = []outbox.To{{Node: c.Node, ID: c.Command}}
+		v.About = c
 		rs.outbox.Put(v)
 	}
 }
@@ -230,17 +280,24 @@ func (rs *restartDriver) sendAll(c outbox.Class) {
 
 // restartWants reports whether a restart's commands of a class are still sent.
 func (c *clusterView) restartWants(class outbox.Class) bool {
-	return class == stopCommand && c.state.restart.Active() || class == launchCommand && c.state.restart.Phase == restart.Launching
+	return class == stopCommand && c.state.restart.Active() ||
+		class == launchCommand && c.state.restart.Phase == restart.Launching
 }
 
 // stopOlder has a node end the ranks, or all where none is named, that it runs of
 // generations before this one.
 func stopOlder(generation uint64, ranks ...int32) *falconv1.Command {
-	return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: generation, Ranks: ranks}}}
+	return &falconv1.Command{
+		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: generation, Ranks: ranks}},
+	}
 }
 
 func launchCommandOf(launch falcon.Launch, n falcon.Node) *falconv1.Command {
-	l := &falconv1.LaunchCommand{Generation: launch.Generation, World: int32(len(launch.Placement)), Resume: launch.Resume}
+	l := &falconv1.LaunchCommand{
+		Generation: launch.Generation,
+		World:      int32(len(launch.Placement)),
+		Resume:     launch.Resume,
+	}
 	for rank, d := range launch.Placement {
 		addLaunch(l, n, falcon.Rank(rank), d)
 	}
@@ -250,7 +307,11 @@ func launchCommandOf(launch falcon.Launch, n falcon.Node) *falconv1.Command {
 // addLaunch adds a rank to a node's launch, where it is placed there.
 func addLaunch(l *falconv1.LaunchCommand, n falcon.Node, r falcon.Rank, d falcon.Device) {
 	if d.Node() == n {
-		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(r), LocalRank: int32(d.Index()), Device: string(d)})
+		l.Ranks = append(l.Ranks, &falconv1.RankLaunch{
+			Rank:      int32(r),
+			LocalRank: int32(d.Index()),
+			Device:    string(d),
+		})
 	}
 }
 
@@ -282,10 +343,18 @@ func (w restartWorld) Lost(l falcon.Launch) string {
 	return w.cluster.rankText(r) + " has ended" + exitText(lost.state.GetExit())
 }
 
-func (w restartWorld) Missing(l falcon.Launch) string { return w.cluster.launchText(l) }
-func (w restartWorld) Alive() int                     { return w.cluster.job.alive }
-func (w restartWorld) Hears() bool                    { return w.rec.Hears(w.now) }
-func (w restartWorld) Fenced(n falcon.Node) bool      { return w.cluster.state.fences.nodeFenced(n) }
+func (w restartWorld) Missing(l falcon.Launch) string {
+	return w.cluster.launchText(l)
+}
+func (w restartWorld) Alive() int {
+	return w.cluster.job.alive
+}
+func (w restartWorld) Hears() bool {
+	return w.rec.Hears(w.now)
+}
+func (w restartWorld) Fenced(n falcon.Node) bool {
+	return w.cluster.state.fences.nodeFenced(n)
+}
 
 func (w restartWorld) Done(c restart.NodeCommand) bool {
 	it := w.outbox.Find(c.Node, c.Command)
@@ -296,7 +365,10 @@ func (w restartWorld) Done(c restart.NodeCommand) bool {
 func (c *clusterView) launchLost(now time.Time, l falcon.Launch) (falcon.Rank, *process) {
 	for i := range l.Placement {
 		p := c.job.ranks[falcon.Rank(i)]
-		if p == nil || p.state.GetAlive() || p.state.GetGeneration() != l.Generation || falconv1.ExitedWell(p.state.GetExit()) {
+		if p == nil ||
+			p.state.GetAlive() ||
+			p.state.GetGeneration() != l.Generation ||
+			falconv1.ExitedWell(p.state.GetExit()) {
 			continue
 		}
 		if p.state.GetExit() != "" || now.Sub(p.endedAt) >= exitWait {
@@ -310,7 +382,9 @@ func (c *clusterView) launchLost(now time.Time, l falcon.Launch) (falcon.Rank, *
 func (c *clusterView) launchText(l falcon.Launch) string {
 	for i, d := range l.Placement {
 		p := c.job.ranks[falcon.Rank(i)]
-		if p == nil || !p.state.GetAlive() || p.state.GetGeneration() != l.Generation {
+		if p == nil ||
+			!p.state.GetAlive() ||
+			p.state.GetGeneration() != l.Generation {
 			return fmt.Sprintf("launch %d waits for rank %d on %s", l.Generation, i, d.Node())
 		}
 	}
@@ -321,7 +395,11 @@ func (c *clusterView) launchText(l falcon.Launch) string {
 func (c *clusterView) unseenLaunch(l falcon.Launch) jobRecord {
 	was := c.state.job
 	return jobRecord{
-		Epoch: was.Epoch + 1, Processes: make([]string, len(l.Placement)), Layout: was.Layout,
-		Placement: slices.Clone(l.Placement), Generation: l.Generation, Can: was.Can,
+		Epoch:      was.Epoch + 1,
+		Processes:  make([]string, len(l.Placement)),
+		Layout:     was.Layout,
+		Placement:  slices.Clone(l.Placement),
+		Generation: l.Generation,
+		Can:        was.Can,
 	}
 }

@@ -19,7 +19,9 @@ func restartBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.job.spare()
 	b.script = &fakePlanner{
-		kind: falcon.OrderCheckpoint, at: 20, to: falcon.Placement{"n0.g0", "n0.g1", "n2.g0", "n2.g1"},
+		kind: falcon.OrderCheckpoint,
+		at:   20,
+		to:   falcon.Placement{"n0.g0", "n0.g1", "n2.g0", "n2.g1"},
 	}
 	return b
 }
@@ -31,13 +33,18 @@ func checkRestarted(b *bench) {
 		b.t.Errorf("action %+v", a)
 	}
 	for _, a := range b.job.agents {
-		if want := map[string]int{"n0": 1, "n2": 1}[a.node]; a.place.started != want {
+		want := map[string]int{"n0": 1, "n2": 1}[a.node]
+		if a.place.started != want {
 			b.t.Errorf("node %s started processes %d times, want %d", a.node, a.place.started, want)
 		}
 	}
 	b.inLoop(func() {
-		if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != restart.Over || e.status.current(time.Now()) == "restarting" {
-			b.t.Errorf("job epoch %d, phase %q, state %q", e.state.job.Epoch, e.state.restart.Phase, e.status.current(time.Now()))
+		e := b.engine
+		if e.state.job.Epoch != 2 ||
+			e.state.restart.Phase != restart.Over ||
+			e.status.current(time.Now()) == "restarting" {
+			b.t.Errorf("job epoch %d, phase %q, state %q",
+				e.state.job.Epoch, e.state.restart.Phase, e.status.current(time.Now()))
 		}
 	})
 }
@@ -57,7 +64,8 @@ func TestJobIsRestartedOnASpare(t *testing.T) {
 			}
 			b.inLoop(func() {
 				v := b.engine.views.jobView(time.Now())
-				if states[v.GetState()] = true; (v.GetRestart() != "") != (v.GetState() == "restarting") {
+				states[v.GetState()] = true
+				if (v.GetRestart() != "") != (v.GetState() == "restarting") {
 					t.Errorf("state %q with restart %q", v.GetState(), v.GetRestart())
 				}
 			})
@@ -77,7 +85,10 @@ func TestJobIsRestartedOnASpare(t *testing.T) {
 				}
 			}
 		}
-		if len(job.Spares) != 1 || job.Spares[0] != "n1" || !job.CanLaunch || !job.Can.Checkpoint {
+		if len(job.Spares) != 1 ||
+			job.Spares[0] != "n1" ||
+			!job.CanLaunch ||
+			!job.Can.Checkpoint {
 			t.Errorf("the planner knows %+v", job)
 		}
 		if err := b.halt(); err != nil {
@@ -100,7 +111,9 @@ func TestLaunchThatANodeRefuses(t *testing.T) {
 		for range 40 {
 			b.turn()
 		}
-		if v := b.restartView(); v.GetState() != "restarting" || !strings.Contains(v.GetRestart(), "launch 1 has failed (node n2: no command is configured)") {
+		v := b.restartView()
+		if v.GetState() != "restarting" ||
+			!strings.Contains(v.GetRestart(), "launch 1 has failed (node n2: no command is configured)") {
 			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
 		}
 		n0 := b.job.agents[0]
@@ -112,7 +125,8 @@ func TestLaunchThatANodeRefuses(t *testing.T) {
 		for range 5 {
 			b.turn()
 		}
-		if a := b.script.action; a.State != falcon.ActionFailed || a.Reason != "node n2: no command is configured" {
+		if a := b.script.action; a.State != falcon.ActionFailed ||
+			a.Reason != "node n2: no command is configured" {
 			t.Errorf("action %+v", a)
 		}
 		if err := b.halt(); err != nil {
@@ -150,8 +164,13 @@ func TestLaunchThatARankEnds(t *testing.T) {
 		if v := b.restartView(); !strings.Contains(v.GetRestart(), "launch 1 waits for rank 2 on n2") {
 			t.Fatalf("restart %q", v.GetRestart())
 		}
-		_, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Verb: verbRenew, Rank: 1, Reason: "leaks"})
-		if synctest.Wait(); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the job is restarting") {
+		_, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{
+			Verb:   verbRenew,
+			Rank:   1,
+			Reason: "leaks",
+		})
+		if synctest.Wait(); !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), "the job is restarting") {
 			t.Errorf("a rank replaced in the midst of a restart: %v", err)
 		}
 		s := b.job.rankState("n0", 0)
@@ -160,11 +179,15 @@ func TestLaunchThatARankEnds(t *testing.T) {
 		for range 5 {
 			b.turn()
 		}
-		if v := b.restartView(); !strings.Contains(v.GetRestart(), "launch 1 has failed (rank 0 on n0 has ended (killed by signal 9 (SIGKILL)))") {
+		if v := b.restartView(); !strings.Contains(v.GetRestart(),
+			"launch 1 has failed (rank 0 on n0 has ended (killed by signal 9 (SIGKILL)))") {
 			t.Errorf("restart %q", v.GetRestart())
 		}
 		b.inLoop(func() {
-			if r := b.engine.state.restart; r.Stop == nil || r.Stop.Generation != 2 || len(r.Stop.Commands) != 2 {
+			r := b.engine.state.restart
+			if r.Stop == nil ||
+				r.Stop.Generation != 2 ||
+				len(r.Stop.Commands) != 2 {
 				t.Errorf("stop %+v", r.Stop)
 			}
 		})
@@ -215,7 +238,9 @@ func TestVotesOutliveAgentsAndEngine(t *testing.T) {
 func TestLaunchThatRanToItsEnd(t *testing.T) {
 	for name, killed := range map[string]bool{"one engine": false, "killed between the ends": true} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { ranToItsEnd(t, launching(t), killed) })
+			synctest.Test(t, func(t *testing.T) {
+				ranToItsEnd(t, launching(t), killed)
+			})
 		})
 	}
 }
@@ -231,7 +256,9 @@ func ranToItsEnd(t *testing.T, b *bench, killed bool) {
 	}
 	end := func(a *fakeAgent, r int32) {
 		s := b.job.rankState(a.node, r)
-		s.GetRank().Alive, s.GetRank().Exit, s.GetRank().Device = false, falconv1.ExitedNormally, string(b.script.to[r])
+		s.GetRank().Alive, s.GetRank().Exit, s.GetRank().Device = false,
+			falconv1.ExitedNormally,
+			string(b.script.to[r])
 		a.send(s)
 	}
 	b.job.kept.generation = 1
@@ -257,7 +284,10 @@ func ranToItsEnd(t *testing.T, b *bench, killed bool) {
 			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != restart.Over || e.state.restart.Failed != "" {
+			e := b.engine
+			if e.state.job.Epoch != 2 ||
+				e.state.restart.Phase != restart.Over ||
+				e.state.restart.Failed != "" {
 				t.Errorf("job epoch %d, restart %+v", e.state.job.Epoch, e.state.restart)
 			}
 		})
@@ -292,7 +322,8 @@ func TestProcessThatStays(t *testing.T) {
 		}
 		time.Sleep(restart.LeaveWait)
 		b.turn()
-		if a := b.script.action; a.State != falcon.ActionFailed || !strings.Contains(a.Reason, "rank 3 on n1 has not ended 2m0s after the checkpoint") {
+		if a := b.script.action; a.State != falcon.ActionFailed ||
+			!strings.Contains(a.Reason, "rank 3 on n1 has not ended 2m0s after the checkpoint") {
 			t.Errorf("action %+v", a)
 		}
 		for _, a := range b.job.agents {
@@ -325,23 +356,34 @@ func byHandBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.job.spare()
 	never := falcon.RungPolicy{Approval: falcon.ApprovalNever}
-	b.policy.Rungs = map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: never, falcon.RungS3: never}
+	b.policy.Rungs = map[falcon.Rung]falcon.RungPolicy{
+		falcon.RungS2: never,
+		falcon.RungS3: never,
+	}
 	asked := false
 	b.each = func(b *bench) {
 		if asked || b.job.iteration < 25 {
 			return
 		}
 		a, err := b.engine.Decide(context.Background(), tester, &falconv1.DecideRequest{
-			Incident: "INC-0001", Rung: "S4", Variant: "replace", Approve: true, Reason: "worn out",
+			Incident: "INC-0001",
+			Rung:     "S4",
+			Variant:  "replace",
+			Approve:  true,
+			Reason:   "worn out",
 		})
 		switch {
 		case err == nil:
 			asked = true
-			if a.GetVariant() != "replace" || a.GetDecidedFrom() != tester.From || a.GetDecidedUnixNs() == 0 || a.GetJobEpoch() != 1 {
+			if a.GetVariant() != "replace" ||
+				a.GetDecidedFrom() != tester.From ||
+				a.GetDecidedUnixNs() == 0 ||
+				a.GetJobEpoch() != 1 {
 				b.t.Errorf("decided: %v", a)
 			}
 		case errors.Is(err, ErrStopped), b.dead():
-		case strings.Contains(err.Error(), "decided"), strings.Contains(err.Error(), string(falcon.ActionDispatched)):
+		case strings.Contains(err.Error(), "decided"),
+			strings.Contains(err.Error(), string(falcon.ActionDispatched)):
 			asked = true // it was durable before the engine died
 		default:
 			b.t.Logf("iteration %d: %v", b.job.iteration, err)
@@ -354,13 +396,17 @@ func TestKilledInARestartByHand(t *testing.T) {
 	killEverywhere(t, byHandBench, func(b *bench) {
 		checkPicture(b)
 		for _, a := range b.job.agents {
-			if want := map[string]int{"n0": 1, "n2": 1}[a.node]; a.place.started != want {
+			want := map[string]int{"n0": 1, "n2": 1}[a.node]
+			if a.place.started != want {
 				b.t.Errorf("node %s started processes %d times, want %d", a.node, a.place.started, want)
 			}
 		}
 		b.inLoop(func() {
 			m := b.engine.state
-			if len(m.actions) != 1 || m.actions[0].Rung != falcon.RungS4 || m.actions[0].State != falcon.ActionKept || m.actions[0].DecidedBy != "tester" {
+			if len(m.actions) != 1 ||
+				m.actions[0].Rung != falcon.RungS4 ||
+				m.actions[0].State != falcon.ActionKept ||
+				m.actions[0].DecidedBy != "tester" {
 				b.t.Errorf("actions in the journal: %+v", m.actions)
 			}
 			if m.job.Epoch != 2 || m.restart.Phase != restart.Over {

@@ -30,7 +30,8 @@ func (t *seatTable) of(j *job, p falcon.Placement, d *deviceReadings) []seatNow 
 	if from == t.from {
 		return t.list
 	}
-	t.from, t.list = from, make([]seatNow, len(p))
+	t.from = from
+	t.list = make([]seatNow, len(p))
 	for i := range t.list {
 		s := &t.list[i]
 		s.process, s.gpu = j.ranks[falcon.Rank(i)], d.gpus[p[i]]

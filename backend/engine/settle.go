@@ -35,7 +35,8 @@ type decidedRound struct {
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settleMachines(now time.Time) error {
 	if e.learner.ends != nil {
-		records, _ := e.batch.take() // nothing more is sent: what the machines want is not this engine's to order
+		// nothing more is sent: what the machines want is not this engine's to order
+		records, _ := e.batch.take()
 		if err := e.writer.save(records); err != nil {
 			e.log.Warn("the engine's last records are not in the journal", slog.Any("err", err))
 		}
@@ -45,8 +46,16 @@ func (e *Engine) settleMachines(now time.Time) error {
 		if e.writer.held.round != nil {
 			return nil // nothing is decided before what was is durable
 		}
-		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.validations.machine.Ready(), e.rec.Ready()
-		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.recoveries.resend) == 0 {
+		d := e.det.Ready()
+		p := e.plan.Ready()
+		v := e.validations.machine.Ready()
+		x := e.rec.Ready()
+		if d.Empty() &&
+			p.Empty() &&
+			v.Empty() &&
+			x.Empty() &&
+			e.batch.empty() &&
+			len(e.recoveries.resend) == 0 {
 			if !e.measured.announceSpeeds(now) {
 				return e.acknowledgeDurable()
 			}
@@ -104,7 +113,13 @@ func (e *Engine) acknowledgeDurable() error {
 }
 
 // collectRound turns all Readies into one batch of records and what follows them.
-func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready, x recovery.Ready) decidedRound {
+func (e *Engine) collectRound(
+	now time.Time,
+	d detect.Ready,
+	p mitigate.Ready,
+	v validate.Ready,
+	x recovery.Ready,
+) decidedRound {
 	r := decidedRound{windows: map[uint64]detect.ProfileRequest{}}
 	e.digestRecovery(now, x, &r)
 	e.digestValidation(now, v, &r)
@@ -123,7 +138,12 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 	}
 	for _, o := range p.Orders {
 		g := e.state.job.Newest()
-		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.delivery.orderDeadline(now, o).UnixNano(), Generation: &g}
+		rec := orderRecord{
+			Order:      o,
+			Command:    e.batch.commandID(now),
+			DeadlineNs: e.delivery.orderDeadline(now, o).UnixNano(),
+			Generation: &g,
+		}
 		r.orders = append(r.orders, rec)
 		e.batch.addRecords(record(now, kindOrder, rec))
 	}
@@ -131,17 +151,23 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.validations.advised(now, ask, &r)
 	}
 	for _, a := range p.Acted {
-		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
+		r.steps = append(r.steps, func() {
+			e.det.Step(now, detect.Acted(a))
+		})
 	}
 	if e.describer.detectorLater {
 		e.describer.detectorLater = false
 		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
 	if d.Compare != nil {
-		r.steps = append(r.steps, func() { e.measured.compare(*d.Compare, e.requests, e.done) })
+		r.steps = append(r.steps, func() {
+			e.measured.compare(*d.Compare, e.requests, e.done)
+		})
 	}
 	if p.Look != "" {
-		r.steps = append(r.steps, func() { e.det.Step(now, detect.Look{Why: p.Look}) })
+		r.steps = append(r.steps, func() {
+			e.det.Step(now, detect.Look{Why: p.Look})
+		})
 	}
 	if p.Launch != nil {
 		e.restart.stepWith(now, restart.Planned{Launch: p.Launch})
@@ -174,15 +200,20 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *decidedRoun
 	e.batch.addRecords(record(now, kindIncident, v))
 	old, known := e.state.incident(v.ID)
 	e.oplog.incident(old, known, v)
-	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
+	r.steps = append(r.steps, func() {
+		e.plan.Step(now, mitigate.Incident{Incident: v})
+	})
 	if v.State != falcon.IncidentLocated {
 		return
 	}
-	if next := e.measured.speedsOf(v.ID); len(next.SelfMs) > 0 { // after a restart the journal's hold until there are new ones
+	// after a restart the journal's hold until there are new ones
+	if next := e.measured.speedsOf(v.ID); len(next.SelfMs) > 0 {
 		if !next.sameSpeeds(e.state.speeds[v.ID]) {
 			e.batch.addRecords(record(now, kindSpeeds, next))
 		}
-		r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds(next)) })
+		r.steps = append(r.steps, func() {
+			e.plan.Step(now, mitigate.Speeds(next))
+		})
 	}
 }
 
@@ -215,5 +246,7 @@ func (e *Engine) sendTests(list []validate.Command) {
 // promised reports whether the ids of all commands are below one that is durable: no
 // restart gives them out again.
 func (e *Engine) promised(list []validate.Command) bool {
-	return !slices.ContainsFunc(list, func(c validate.Command) bool { return c.ID >= e.batch.durable })
+	return !slices.ContainsFunc(list, func(c validate.Command) bool {
+		return c.ID >= e.batch.durable
+	})
 }

@@ -24,20 +24,46 @@ import (
 
 // bodies are what records of each kind may hold.
 var bodies = map[journal.Kind][]any{
-	kindEpoch: {epochRecord{}}, kindReserve: {reserveRecord{}}, kindJob: {jobRecord{}, delta{}}, kindBaseline: {baselineRecord{}},
-	kindIncident: {falcon.Incident{}}, kindAction: {falcon.Action{}}, kindOrder: {orderRecord{}}, kindVote: {voteRecord{}},
-	kindOutcome: {outcomeRecord{}}, kindDecision: {DecisionRecord{}}, kindPolicy: {policyRecord{}}, kindEvent: {eventRecord{}},
-	kindOverhead: {map[falcon.Rung]float64{}}, kindSpeeds: {speedsRecord{}}, kindImpact: {mitigate.Impact{}},
-	kindValidation: {validationRecord{}}, kindRestart: {restart.State{}}, kindRecovery: {falcon.Recovery{}, delta{}},
-	kindFence: {fenceRecord{}}, kindSent: {sentRecord{}, sentDelta{}}, kindDevice: {deviceRecord{}}, kindEnded: {endedRecord{}},
-	kindLaunchEnded: {launchEndedRecord{}}, kindWatched: {history.Watched{}}, kindTriage: {triage.Entry{}},
-	kindPace: {[]pace.Stretch{}}, kindBar: {bars.Entry{}}, kindClock: {clock.Mark{}}, kindAside: {asideRecord{}},
+	kindEpoch:       {epochRecord{}},
+	kindReserve:     {reserveRecord{}},
+	kindJob:         {jobRecord{}, delta{}},
+	kindBaseline:    {baselineRecord{}},
+	kindIncident:    {falcon.Incident{}},
+	kindAction:      {falcon.Action{}},
+	kindOrder:       {orderRecord{}},
+	kindVote:        {voteRecord{}},
+	kindOutcome:     {outcomeRecord{}},
+	kindDecision:    {DecisionRecord{}},
+	kindPolicy:      {policyRecord{}},
+	kindEvent:       {eventRecord{}},
+	kindOverhead:    {map[falcon.Rung]float64{}},
+	kindSpeeds:      {speedsRecord{}},
+	kindImpact:      {mitigate.Impact{}},
+	kindValidation:  {validationRecord{}},
+	kindRestart:     {restart.State{}},
+	kindRecovery:    {falcon.Recovery{}, delta{}},
+	kindFence:       {fenceRecord{}},
+	kindSent:        {sentRecord{}, sentDelta{}},
+	kindDevice:      {deviceRecord{}},
+	kindEnded:       {endedRecord{}},
+	kindLaunchEnded: {launchEndedRecord{}},
+	kindWatched:     {history.Watched{}},
+	kindTriage:      {triage.Entry{}},
+	kindPace:        {[]pace.Stretch{}},
+	kindBar:         {bars.Entry{}},
+	kindClock:       {clock.Mark{}},
+	kindAside:       {asideRecord{}},
 }
 
 // kept are what parts of a snapshot hold beside bodies of records.
 var kept = map[string]any{
-	"part": part{}, "counters": counters{}, "opened": opening{}, "stamps": actionTimes{}, "triage status": triage.Status{},
-	"bar": bars.Bar{}, "device": recovery.Seen{},
+	"part":          part{},
+	"counters":      counters{},
+	"opened":        opening{},
+	"stamps":        actionTimes{},
+	"triage status": triage.Status{},
+	"bar":           bars.Bar{},
+	"device":        recovery.Seen{},
 }
 
 // What one engine writes into the journal the next one reads: records, and parts of snapshots.
@@ -55,7 +81,12 @@ func TestShapeOfTheJournal(t *testing.T) {
 	for _, s := range sections {
 		lines = append(lines, "section "+s.name)
 	}
-	shapetest.Shape{Name: "the journal", Number: journal.Version, Where: "Version in backend/journal/format.go", Lines: lines}.
+	shapetest.Shape{
+		Name:   "the journal",
+		Number: journal.Version,
+		Where:  "Version in backend/journal/format.go",
+		Lines:  lines,
+	}.
 		Check(t, "testdata/journal.shape")
 }
 
@@ -79,7 +110,8 @@ func TestEveryKindHasItsShape(t *testing.T) {
 			found++
 			text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
 			if _, known := bodies[journal.Kind(text)]; err != nil || !known {
-				t.Errorf("%s: add %s with what its records hold to bodies in shape_test.go", name, v.Names[0].Name)
+				t.Errorf("%s: add %s with what its records hold to bodies in shape_test.go",
+					name, v.Names[0].Name)
 			}
 			return true
 		})

@@ -70,11 +70,22 @@ func (w *siliconWatch) view() *falconv1.Silicon {
 		return nil
 	}
 	out := &falconv1.Silicon{
-		Model: clean(r.Model), Gpus: int32(r.GPUs), HalfTflops: r.Sheet.Half, SingleTflops: r.Sheet.Single, Clock: uint32(r.Clock),
-		Busy: uint32(r.Busy), SmBusy: uint32(r.SMBusy), Matrix: uint32(r.Matrix), MatrixBits: int32(r.Bits), Reasons: r.Reasons,
+		Model:        clean(r.Model),
+		Gpus:         int32(r.GPUs),
+		HalfTflops:   r.Sheet.Half,
+		SingleTflops: r.Sheet.Single,
+		Clock:        uint32(r.Clock),
+		Busy:         uint32(r.Busy),
+		SmBusy:       uint32(r.SMBusy),
+		Matrix:       uint32(r.Matrix),
+		MatrixBits:   int32(r.Bits),
+		Reasons:      r.Reasons,
 	}
 	for _, s := range r.Slow {
-		out.Found = append(out.Found, &falconv1.SiliconFinding{Slow: falconv1.SiliconSlow(s), Text: clean(r.Text(s))})
+		out.Found = append(out.Found, &falconv1.SiliconFinding{
+			Slow: falconv1.SiliconSlow(s),
+			Text: clean(r.Text(s)),
+		})
 	}
 	return out
 }

@@ -24,7 +24,12 @@ func TestGPUsThatAreAllSlowAlike(t *testing.T) {
 					for _, d := range b.engine.state.job.Placement {
 						if string(d.Node()) == a.node {
 							tele.Gpus = append(tele.Gpus, &falconv1.Gpu{
-								Device: string(d), Model: "NVIDIA H200\x1b[2J", SmClockMhz: mhz, MaxSmClockMhz: 1980, Busy: 101, SmBusy: 31,
+								Device:        string(d),
+								Model:         "NVIDIA H200\x1b[2J",
+								SmClockMhz:    mhz,
+								MaxSmClockMhz: 1980,
+								Busy:          101,
+								SmBusy:        31,
 							})
 						}
 					}
@@ -45,11 +50,16 @@ func TestGPUsThatAreAllSlowAlike(t *testing.T) {
 			}
 			return s.Reply.GetJob()
 		}
-		if got := run(30, 990).GetSilicon(); got.GetFound() != nil || got.GetGpus() != int32(len(b.engine.state.job.Placement)) || got.GetClock() != 51 || got.GetHalfTflops() != 989 {
+		if got := run(30, 990).GetSilicon(); got.GetFound() != nil ||
+			got.GetGpus() != int32(len(b.engine.state.job.Placement)) ||
+			got.GetClock() != 51 ||
+			got.GetHalfTflops() != 989 {
 			t.Errorf("after 30 s: %v", got)
 		}
 		got := run(60, 990).GetSilicon().GetFound()
-		if len(got) != 1 || got[0].GetSlow() != falconv1.SiliconSlow_SILICON_SLOW_CLOCKS || !strings.Contains(got[0].GetText(), "at 50 % of their maximum SM clock") {
+		if len(got) != 1 ||
+			got[0].GetSlow() != falconv1.SiliconSlow_SILICON_SLOW_CLOCKS ||
+			!strings.Contains(got[0].GetText(), "at 50 % of their maximum SM clock") {
 			t.Errorf("after 90 s: %v", got)
 		}
 		if got := run(10, 1980).GetSilicon(); got.GetFound() != nil || got.GetClock() != 101 {
@@ -78,7 +88,11 @@ func TestTheNewestMatrixTestCounts(t *testing.T) {
 	b.start()
 	w := b.engine.measured.silicon
 	add := func(id string, state falcon.ValidationState, ms float64) {
-		v := falcon.Validation{ID: id, State: state, Ask: falcon.ValidationAsk{GEMMSide: 2048}}
+		v := falcon.Validation{
+			ID:    id,
+			State: state,
+			Ask:   falcon.ValidationAsk{GEMMSide: 2048},
+		}
 		if ms > 0 {
 			v.GEMM = []falcon.GEMMResult{{Ms: ms, BestMs: ms, Bits: 16}}
 		}

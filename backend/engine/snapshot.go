@@ -49,7 +49,9 @@ func one[T any](name string, field func(*journalState) *T) section {
 	return section{
 		name: name,
 		out:  func(m *journalState, put func(any)) { put(*field(m)) },
-		in:   func(m *journalState, item json.RawMessage) error { return json.Unmarshal(item, field(m)) },
+		in: func(m *journalState, item json.RawMessage) error {
+			return json.Unmarshal(item, field(m))
+		},
 	}
 }
 
@@ -126,7 +128,8 @@ var sections = []section{
 func (m *journalState) snapshot() [][]byte {
 	var out [][]byte
 	for _, s := range sections {
-		p, size := part{Section: s.name}, 0
+		p := part{Section: s.name}
+		size := 0
 		flush := func() {
 			if len(p.Items) > 0 {
 				out = append(out, encode(p))
@@ -138,7 +141,8 @@ func (m *journalState) snapshot() [][]byte {
 			if size+len(item) > partBytes {
 				flush()
 			}
-			p.Items, size = append(p.Items, item), size+len(item)+1
+			p.Items = append(p.Items, item)
+			size = size + len(item) + 1
 		})
 		flush()
 	}
@@ -165,7 +169,9 @@ func (m *journalState) foldPart(body []byte) error {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return err
 	}
-	i := slices.IndexFunc(sections, func(s section) bool { return s.name == p.Section })
+	i := slices.IndexFunc(sections, func(s section) bool {
+		return s.name == p.Section
+	})
 	if i < 0 {
 		return fmt.Errorf("%w: section %q of a snapshot", errKind, p.Section)
 	}
@@ -189,7 +195,9 @@ func (m *journalState) putClock(put func(any)) {
 	}
 }
 
-func (m *journalState) takeClock(item json.RawMessage) error { return json.Unmarshal(item, &m.clock) }
+func (m *journalState) takeClock(item json.RawMessage) error {
+	return json.Unmarshal(item, &m.clock)
+}
 
 func (m *journalState) takeJob(item json.RawMessage) error {
 	err := json.Unmarshal(item, &m.job)
@@ -206,7 +214,9 @@ func (m *journalState) putRecoveries(put func(any)) {
 }
 
 func (m *journalState) takeRecovery(item json.RawMessage) error {
-	v, err := foldDelta(item, func(d delta) (falcon.Recovery, error) { return d.recovery(m) })
+	v, err := foldDelta(item, func(d delta) (falcon.Recovery, error) {
+		return d.recovery(m)
+	})
 	m.recoveries = append(m.recoveries, v)
 	return err
 }
@@ -267,7 +277,8 @@ func (m *journalState) putEvents(put func(any)) {
 	for i, line := range m.events {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(line)
 		if err != nil {
-			panic(fmt.Sprintf("engine: encode line %d: %v", line.GetSeq(), err)) // texts were made valid when they were folded in
+			// texts were made valid when they were folded in
+			panic(fmt.Sprintf("engine: encode line %d: %v", line.GetSeq(), err))
 		}
 		put(eventImage{b, m.places[i].record, m.places[i].hash[:]})
 	}
@@ -286,13 +297,22 @@ func (m *journalState) takeEvent(item json.RawMessage) error {
 	if copy(at.hash[:], v.Hash) != len(journal.Hash{}) {
 		return fmt.Errorf("%w: line %d has no place", errDelta, line.GetSeq())
 	}
-	m.events, m.places = append(m.events, line), append(m.places, at)
+	m.events = append(m.events, line)
+	m.places = append(m.places, at)
 	return nil
 }
 
 // MarshalJSON is for snapshots.
 func (o opening) MarshalJSON() ([]byte, error) {
-	return json.Marshal([7]uint64{uint64(o.atNs), o.epoch, uint64(o.overNs), o.job, uint64(o.firstNs), uint64(o.before.atNs), uint64(o.before.overNs)})
+	return json.Marshal([7]uint64{
+		uint64(o.atNs),
+		o.epoch,
+		uint64(o.overNs),
+		o.job,
+		uint64(o.firstNs),
+		uint64(o.before.atNs),
+		uint64(o.before.overNs),
+	})
 }
 
 // UnmarshalJSON is for snapshots.

@@ -26,7 +26,8 @@ func (t actionTimes) after(a falcon.Action, atNs int64) actionTimes {
 		first(&t.Applied)
 	case falcon.ActionReverted:
 		first(&t.Reverted)
-	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionDispatched, falcon.ActionRetained, falcon.ActionVetoed, falcon.ActionFailed, falcon.ActionExpired:
+	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionDispatched,
+		falcon.ActionRetained, falcon.ActionVetoed, falcon.ActionFailed, falcon.ActionExpired:
 	}
 	return t
 }
@@ -41,7 +42,9 @@ func (m *journalState) actionView(a falcon.Action) *falconv1.Action {
 func (m *journalState) stamp(a *falconv1.Action) {
 	if a != nil {
 		t := m.stamps[a.Id]
-		a.ProposedUnixNs, a.AppliedUnixNs, a.RevertedUnixNs = t.Proposed, t.Applied, t.Reverted
+		a.ProposedUnixNs = t.Proposed
+		a.AppliedUnixNs = t.Applied
+		a.RevertedUnixNs = t.Reverted
 	}
 }
 

@@ -49,7 +49,9 @@ func (s *jobStatus) current(now time.Time) falcon.JobState {
 // nodeLost distinguishes a lost node from a lost agent: with a node gone the whole job
 // stops, with an agent gone it trains on and the others report.
 func (s *jobStatus) nodeLost(now time.Time) bool {
-	return !s.intake.lastData.IsZero() && now.Sub(s.intake.lastData) > s.standstill() && s.cluster.blindNode(now) != ""
+	return !s.intake.lastData.IsZero() &&
+		now.Sub(s.intake.lastData) > s.standstill() &&
+		s.cluster.blindNode(now) != ""
 }
 
 // standstill is how long a job that goes on is silent at most.
@@ -63,15 +65,18 @@ func (s *jobStatus) restarting(now time.Time) string {
 	switch r.Phase {
 	case restart.Leaving:
 		rank, _ := s.cluster.stillRunning(now, r.Home)
-		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, s.cluster.rankText(rank))
+		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end",
+			r.Resume, s.cluster.rankText(rank))
 	case restart.Left:
 		return "restarting: all processes have ended, the launch is being planned"
 	case restart.Launching:
 		return "restarting: " + s.cluster.launchText(*r.Launch)
 	case restart.Clearing:
-		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
+		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end",
+			r.Launch.Generation, r.Failed)
 	}
-	if o := s.orders.leaving(); o != nil && (o.vote.Taken() > 0 || s.job.ended()) {
+	o := s.orders.leaving()
+	if o != nil && (o.vote.Taken() > 0 || s.job.ended()) {
 		return fmt.Sprintf("restarting: order %d has the processes write a checkpoint and leave", o.Order.ID)
 	}
 	return ""

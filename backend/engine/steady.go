@@ -59,9 +59,13 @@ func OffsetAfter(r journal.Record, before time.Duration) time.Duration {
 func (s *shared) logGap(g clock.Gap) {
 	switch g.Basis {
 	case clock.ByWallBack:
-		s.oplog.logf("clock", 2, "", "the wall clock is %s behind the journal's newest record: no time is taken to have passed since", -g.Said.Round(time.Second))
+		s.oplog.logf("clock", 2, "",
+			"the wall clock is %s behind the journal's newest record: no time is taken to have passed since",
+			-g.Said.Round(time.Second))
 	case clock.ByWallMost:
-		s.oplog.logf("clock", 2, "", "the wall clock says that %s have passed since the journal's newest record: %s are taken to have passed", g.Said.Round(time.Second), g.Elapsed)
+		s.oplog.logf("clock", 2, "",
+			"the wall clock says that %s have passed since the journal's newest record: %s are taken to have passed",
+			g.Said.Round(time.Second), g.Elapsed)
 	case clock.ByNothing, clock.ByBoot, clock.ByWall:
 	}
 }
@@ -75,7 +79,11 @@ func (s *shared) watchClock(now time.Time) {
 	if !stepped {
 		return
 	}
-	s.log.Warn("the wall clock stepped; no decision depends on it", slog.Duration("by", step.By), slog.Duration("offset", step.Offset))
+	s.log.Warn(
+		"the wall clock stepped; no decision depends on it",
+		slog.Duration("by", step.By),
+		slog.Duration("offset", step.Offset),
+	)
 	s.oplog.logf("clock", 2, "", "clock stepped by %s: %s", stepText(step.By), stepMeans)
 	s.markClock(now)
 }

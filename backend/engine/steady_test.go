@@ -24,7 +24,11 @@ type twoClocks struct {
 func (c *twoClocks) read() clock.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return clock.Reading{Wall: time.Now().Add(c.off), Since: time.Since(c.began), BootID: c.boot}
+	return clock.Reading{
+		Wall:   time.Now().Add(c.off),
+		Since:  time.Since(c.began),
+		BootID: c.boot,
+	}
 }
 
 // set changes the clocks.
@@ -38,7 +42,12 @@ func (c *twoClocks) set(change func()) {
 // start of the engine and back: the engine goes on, its journal can be read, and one
 // line a step says so.
 func TestStepsOfTheWallClock(t *testing.T) {
-	for _, by := range []time.Duration{-87600 * time.Hour, -30 * time.Second, 10 * time.Second, 87600 * time.Hour} {
+	for _, by := range []time.Duration{
+		-87600 * time.Hour,
+		-30 * time.Second,
+		10 * time.Second,
+		87600 * time.Hour,
+	} {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
@@ -63,20 +72,25 @@ func TestStepsOfTheWallClock(t *testing.T) {
 				synctest.Wait()
 				b.again()
 				b.inLoop(func() {
-					steps, newest := 0, int64(0)
+					steps := 0
+					newest := int64(0)
 					for _, line := range b.engine.state.events {
 						if strings.HasPrefix(line.GetText(), "clock stepped by ") {
 							steps++
 						}
 						if at := line.GetAtUnixNs(); at < newest {
-							t.Errorf("a line's time goes back by %v: %s", time.Duration(newest-at), line.GetText())
+							t.Errorf("a line's time goes back by %v: %s",
+								time.Duration(newest-at), line.GetText())
 						}
 						newest = line.GetAtUnixNs()
 					}
-					if age := time.Now().UnixNano() - newest; age < 0 || time.Duration(age) > time.Minute {
+					age := time.Now().UnixNano() - newest
+					if age < 0 || time.Duration(age) > time.Minute {
 						t.Errorf("the newest line is %v old", time.Duration(age))
 					}
-					if steps != 1 { // the step back came while no engine ran: the next one's time goes on by the boot clock
+					// the step back came while no engine ran: the next one's time
+					// goes on by the boot clock
+					if steps != 1 {
 						t.Errorf("%d steps were logged", steps)
 					}
 				})
@@ -99,7 +113,11 @@ func TestAnotherBoot(t *testing.T) {
 			if err := b.halt(); err != nil {
 				t.Fatal(err)
 			}
-			c.set(func() { c.boot, c.off, c.began = "b", off, time.Now() })
+			c.set(func() {
+				c.boot = "b"
+				c.off = off
+				c.began = time.Now()
+			})
 			b.start()
 			now := b.engine.cfg.Now()
 			if passed := now.Sub(before); passed < 0 || passed > clock.ElapsedMost+time.Hour {
@@ -149,10 +167,21 @@ func startOn(t *testing.T, path string) (*Engine, error) {
 // A stretch that ends before it begins is what an engine wrote whose clock had stepped
 // back: the next one starts, and says what it passed over.
 func TestARecordWithoutSafetyIsPassedOver(t *testing.T) {
-	stretch := pace.Stretch{First: 1, N: 1, Per: 1, BeginNs: 9, EndNs: 5, Points: []byte{1, 2}}
+	stretch := pace.Stretch{
+		First:   1,
+		N:       1,
+		Per:     1,
+		BeginNs: 9,
+		EndNs:   5,
+		Points:  []byte{1, 2},
+	}
 	path := journalWith(t, record(t0, kindPace, []pace.Stretch{stretch}))
 	refused, err := VerifyRecords(path)
-	if err != nil || len(refused) != 1 || refused[0].Safety || refused[0].Seq != 2 || refused[0].Kind != kindPace {
+	if err != nil ||
+		len(refused) != 1 ||
+		refused[0].Safety ||
+		refused[0].Seq != 2 ||
+		refused[0].Kind != kindPace {
 		t.Errorf("verify: %+v, %v", refused, err)
 	}
 	e, err := startOn(t, path)
@@ -172,13 +201,19 @@ func TestARecordWithoutSafetyIsPassedOver(t *testing.T) {
 
 // A record that carries safety stops the start until a person has it passed over.
 func TestARecordWithSafetyStopsTheStart(t *testing.T) {
-	path := journalWith(t, journal.Record{AtNs: t0.UnixNano(), Kind: kindFence, Body: []byte(`{"generation":"x"}`)})
+	path := journalWith(t, journal.Record{
+		AtNs: t0.UnixNano(),
+		Kind: kindFence,
+		Body: []byte(`{"generation":"x"}`),
+	})
 	j, err := journal.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = New(Config{Journal: j, Now: func() time.Time { return t0 }})
-	if err == nil || !strings.Contains(err.Error(), "record 2 (fence)") || !strings.Contains(err.Error(), "--accept-loss") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "record 2 (fence)") ||
+		!strings.Contains(err.Error(), "--accept-loss") {
 		t.Errorf("started: %v", err)
 	}
 	if err := j.Close(); err != nil {
@@ -207,7 +242,14 @@ func TestRefusedRecordsAreNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := e.cfg.Journal.Head().Seq
-	bad := pace.Stretch{First: 1, N: 1, Per: 1, BeginNs: 9, EndNs: 5, Points: []byte{1, 2}}
+	bad := pace.Stretch{
+		First:   1,
+		N:       1,
+		Per:     1,
+		BeginNs: 9,
+		EndNs:   5,
+		Points:  []byte{1, 2},
+	}
 	e.batch.addRecords(record(t0, kindPace, []pace.Stretch{bad}))
 	if err := e.settleMachines(t0); err != nil {
 		t.Fatal(err)
@@ -216,7 +258,11 @@ func TestRefusedRecordsAreNotWritten(t *testing.T) {
 		t.Errorf("%d records were written", got)
 	}
 	before = e.cfg.Journal.Head().Seq
-	e.batch.addRecords(journal.Record{AtNs: t0.UnixNano(), Kind: kindFence, Body: []byte(`{"generation":"x"}`)})
+	e.batch.addRecords(journal.Record{
+		AtNs: t0.UnixNano(),
+		Kind: kindFence,
+		Body: []byte(`{"generation":"x"}`),
+	})
 	if err := e.settleMachines(t0); err == nil || e.cfg.Journal.Head().Seq != before {
 		t.Errorf("%d records were written: %v", e.cfg.Journal.Head().Seq-before, err)
 	}

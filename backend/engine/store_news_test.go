@@ -32,8 +32,11 @@ func TestNewsOfTheStoreAreTold(t *testing.T) {
 		}
 	})
 	e, err := New(Config{
-		JobName: "test", Journal: j, Detector: &fakeDetector{newest: -1}, Recoverer: asleep{},
-		Recovery: Recovery{Store: &flakyStore{news: []string{"the store is \x1b[2Jdown"}}},
+		JobName:   "test",
+		Journal:   j,
+		Detector:  &fakeDetector{newest: -1},
+		Recoverer: asleep{},
+		Recovery:  Recovery{Store: &flakyStore{news: []string{"the store is \x1b[2Jdown"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +51,8 @@ func TestNewsOfTheStoreAreTold(t *testing.T) {
 	}
 	e.onTick(time.Unix(1, 0))
 	e.onTick(time.Unix(2, 0))
-	if got := logged(); len(got) != 1 || !strings.Contains(got[0], "the store is [2Jdown") {
+	got := logged()
+	if len(got) != 1 || !strings.Contains(got[0], "the store is [2Jdown") {
 		t.Errorf("%q", got)
 	}
 }

@@ -18,7 +18,10 @@ import (
 // process that was started by hand may be a new job's, and is none.
 func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.RankState) bool {
 	job := &c.state.job
-	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
+	if in.GetGeneration() == 0 ||
+		!in.GetAlive() ||
+		rank < 0 ||
+		int(rank) >= len(job.Processes) {
 		return false
 	}
 	if in.GetGeneration() > max(job.Newest(), c.state.Lost) {
@@ -45,8 +48,14 @@ func (j *job) rejoined() (newest uint64) {
 // endStray has a stray end, once for each stream of its agent. A node on which
 // the job's own process has that rank is left to the operator: an order to end
 // goes by rank.
-func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
-	key := fmt.Sprintf("stray/%s/%d", processName(node, in), dr.cluster.attached[node].UnixNano())
+func (dr *recoveryDriver) endStray(
+	now time.Time,
+	node falcon.Node,
+	rank falcon.Rank,
+	in *falconv1.RankState,
+) {
+	key := fmt.Sprintf("stray/%s/%d",
+		processName(node, in), dr.cluster.attached[node].UnixNano())
 	if dr.loggedOnce[key] || len(dr.loggedOnce) >= loggedOnceMax {
 		return
 	}
@@ -56,7 +65,9 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	if own {
 		what = "end it by hand"
 	}
-	dr.oplog.logf("rank", 2, string(node), "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
+	dr.oplog.logf("rank", 2, string(node),
+		"process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s",
+		in.GetPid(), node, rank, in.GetGeneration(), what)
 	if own {
 		return
 	}
@@ -67,7 +78,10 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 	c := stopOlder(above, int32(rank))
 	c.Id, c.DeadlineUnixNs = dr.batch.commandID(now), now.Add(commandLife).UnixNano()
 	dr.batch.sendDurable(func() {
-		dr.cluster.send([]outbox.Message{{Node: node, Command: outbox.WithLife(c, dr.cfg.Now())}})
+		dr.cluster.send([]outbox.Message{{
+			Node:    node,
+			Command: outbox.WithLife(c, dr.cfg.Now()),
+		}})
 	})
 }
 
@@ -75,12 +89,20 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 // generation that the journal had at the start: it is older than that launch. The generation is not
 // used again, and the process, which waits for an order to join that nobody gives, is ordered to end.
 // What is claimed of later generations changes nothing: this engine has given them out itself.
-func (dr *recoveryDriver) takeForeignLaunch(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
-	v, g := dr.cluster.recovering(), in.GetGeneration()
+func (dr *recoveryDriver) takeForeignLaunch(
+	now time.Time,
+	node falcon.Node,
+	rank falcon.Rank,
+	in *falconv1.RankState,
+) {
+	v := dr.cluster.recovering()
+	g := in.GetGeneration()
 	if g == 0 || g > dr.learner.found || v.Launched[rank] >= g {
 		return
 	}
-	if in.GetAlive() && in.GetPark().GetJoining() && int(rank) < len(dr.state.job.Processes) {
+	if in.GetAlive() &&
+		in.GetPark().GetJoining() &&
+		int(rank) < len(dr.state.job.Processes) {
 		dr.endStray(now, node, rank, in)
 	}
 	if g == v.Generation && g == dr.cluster.newestGeneration() {

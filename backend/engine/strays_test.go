@@ -14,8 +14,11 @@ import (
 func jobOfSix() *Engine {
 	e := bareEngine(newJournalState())
 	e.state.job = jobRecord{
-		Epoch: 3, Processes: []string{"n0/100", "n1/200/g6"}, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1},
-		Placement: falcon.Placement{"n0.g0", "n1.g0"}, Rejoined: 6,
+		Epoch:     3,
+		Processes: []string{"n0/100", "n1/200/g6"},
+		Layout:    falcon.Layout{TP: 1, DP: 2, PP: 1},
+		Placement: falcon.Placement{"n0.g0", "n1.g0"},
+		Rejoined:  6,
 	}
 	return e
 }
@@ -29,15 +32,36 @@ func TestALateLaunchTakesNoRank(t *testing.T) {
 		state *falconv1.RankState
 		stray bool
 	}{
-		{"of an older launch", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 5, Alive: true}, true},
-		{"of the same launch on another node", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 6, Alive: true}, true},
+		{
+			"of an older launch",
+			"n3",
+			&falconv1.RankState{Rank: 1, Pid: 300, Generation: 5, Alive: true},
+			true,
+		},
+		{
+			"of the same launch on another node",
+			"n3",
+			&falconv1.RankState{Rank: 1, Pid: 300, Generation: 6, Alive: true},
+			true,
+		},
 		{"the job's own", "n1", &falconv1.RankState{Rank: 1, Pid: 200, Generation: 6, Alive: true}, false},
 		{"started by hand", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Alive: true}, false},
-		{"of a newer launch", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 7, Alive: true}, false},
+		{
+			"of a newer launch",
+			"n3",
+			&falconv1.RankState{Rank: 1, Pid: 300, Generation: 7, Alive: true},
+			false,
+		},
 		{"ended", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 5}, false},
-		{"the job's own under its rank before a placement", "n1", &falconv1.RankState{Rank: 0, Pid: 200, Generation: 6, Alive: true}, false},
+		{
+			"the job's own under its rank before a placement",
+			"n1",
+			&falconv1.RankState{Rank: 0, Pid: 200, Generation: 6, Alive: true},
+			false,
+		},
 	} {
-		if got := e.cluster.isStray(c.node, falcon.Rank(c.state.GetRank()), c.state); got != c.stray {
+		got := e.cluster.isStray(c.node, falcon.Rank(c.state.GetRank()), c.state)
+		if got != c.stray {
 			t.Errorf("a process %s: stray %t", c.what, got)
 		}
 	}
@@ -46,7 +70,14 @@ func TestALateLaunchTakesNoRank(t *testing.T) {
 // A lifted fence admits those again that the job still has.
 func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 	f := newFences()
-	f.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n1"}, Processes: []string{"n1/100", "n1/200/g6"}}, nil)
+	f.apply(
+		fenceRecord{
+			Generation: 6,
+			Nodes:      []falcon.Node{"n1"},
+			Processes:  []string{"n1/100", "n1/200/g6"},
+		},
+		nil,
+	)
 	f.apply(fenceRecord{Lifted: "n1"}, []string{"n0/100", "n1/200/g6"})
 	if f.nodeFenced("n1") || !f.processFenced("n1/100") || f.processFenced("n1/200/g6") {
 		t.Errorf("nodes %v, processes %v", f.nodes, f.names)
@@ -56,8 +87,16 @@ func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 // A node that still runs what was replaced, or of which it is not known what it
 // runs, stays fenced.
 func TestAFenceIsLiftedOnEvidence(t *testing.T) {
-	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)
-	e.state.fences.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n2"}, Processes: []string{"n2/77"}}, nil)
+	e := jobOfSix()
+	at := time.Unix(1_700_000_000, 0)
+	e.state.fences.apply(
+		fenceRecord{
+			Generation: 6,
+			Nodes:      []falcon.Node{"n2"},
+			Processes:  []string{"n2/77"},
+		},
+		nil,
+	)
 	if why := e.cluster.leftRunning(at, "n2"); !strings.Contains(why, "is not heard") {
 		t.Errorf("a node that was never heard: %q", why)
 	}
@@ -69,7 +108,10 @@ func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 		t.Errorf("a node without a beat: %q", why)
 	}
 	n.Beat = &falconv1.Beat{Ranks: []*falconv1.RankBeat{{Pid: 77}}}
-	if why := e.cluster.leftRunning(at, "n2"); !strings.Contains(why, "process 77 on node n2 was replaced and still runs") {
+	if why := e.cluster.leftRunning(
+		at,
+		"n2",
+	); !strings.Contains(why, "process 77 on node n2 was replaced and still runs") {
 		t.Errorf("a node that runs what was replaced: %q", why)
 	}
 	n.Beat = &falconv1.Beat{Ranks: []*falconv1.RankBeat{{Pid: 78}}}
@@ -96,10 +138,22 @@ func TestALaunchOfAfterTheJournalWasCopied(t *testing.T) {
 	} {
 		e := jobOfSix()
 		e.learner.found = c.found
-		v := falcon.Recovery{ID: "REC-0001", State: falcon.RecoverySuspend, JobEpoch: 3}
-		v.Placement, v.Generation, v.Launched = falcon.Placement{"n0.g0", "n2.g0"}, 7, map[falcon.Rank]uint64{1: c.launched}
+		v := falcon.Recovery{
+			ID:       "REC-0001",
+			State:    falcon.RecoverySuspend,
+			JobEpoch: 3,
+		}
+		v.Placement = falcon.Placement{"n0.g0", "n2.g0"}
+		v.Generation = 7
+		v.Launched = map[falcon.Rank]uint64{1: c.launched}
 		e.state.setRecovery(v)
-		e.recoveries.takeForeignLaunch(at, "n3", 1, &falconv1.RankState{Rank: 1, Pid: 300, Generation: c.claimed, Alive: true, Park: &falconv1.Park{Joining: true}})
+		e.recoveries.takeForeignLaunch(at, "n3", 1, &falconv1.RankState{
+			Rank:       1,
+			Pid:        300,
+			Generation: c.claimed,
+			Alive:      true,
+			Park:       &falconv1.Park{Joining: true},
+		})
 		if got := e.cluster.newestGeneration(); got != c.newest {
 			t.Errorf("%s: the newest generation is %d, want %d", name, got, c.newest)
 		}
@@ -109,7 +163,8 @@ func TestALaunchOfAfterTheJournalWasCopied(t *testing.T) {
 // A process that its agent has not reported again has ended only where the agent has beaten since: one
 // that was stopped as its stream began has reported nothing.
 func TestAProcessRunsUntilItsAgentHasListedWhatLives(t *testing.T) {
-	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)
+	e := jobOfSix()
+	at := time.Unix(1_700_000_000, 0)
 	home := e.state.job.Placement[1:]
 	n, _, err := e.nodes.Attach(fleet.NewSession(t.Context(), &falconv1.Hello{Node: "n1", Boot: "b"}), at)
 	if err != nil {
@@ -117,7 +172,8 @@ func TestAProcessRunsUntilItsAgentHasListedWhatLives(t *testing.T) {
 	}
 	e.cluster.attached["n1"] = at
 	for beats := range relistBeats {
-		if r, running := e.cluster.stillRunning(at.Add(time.Minute), home); r != 0 || !running {
+		r, running := e.cluster.stillRunning(at.Add(time.Minute), home)
+		if r != 0 || !running {
 			t.Errorf("after %d beats: rank %d, %t", beats, r, running)
 		}
 		n.TakeBeat(&falconv1.Beat{})
@@ -135,11 +191,21 @@ func TestAProcessRunsUntilItsAgentHasListedWhatLives(t *testing.T) {
 func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {
 	e := jobOfSix()
 	now := time.Unix(1_700_000_000, 0)
-	o := &order{orderRecord: orderRecord{Order: falcon.Order{Epoch: 3, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true}}}
+	o := &order{orderRecord: orderRecord{Order: falcon.Order{
+		Epoch: 3,
+		ID:    2,
+		Kind:  falcon.OrderCheckpoint,
+		Leave: true,
+	}}}
 	if !e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Fatal("nothing is in the way of it")
 	}
-	e.state.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, JobEpoch: 3, RecoveryExecution: falcon.RecoveryExecution{Generation: 7}}}
+	e.state.recoveries = []falcon.Recovery{{
+		ID:                "REC-0001",
+		State:             falcon.RecoveryResumed,
+		JobEpoch:          3,
+		RecoveryExecution: falcon.RecoveryExecution{Generation: 7},
+	}}
 	if e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Error("the recovery has succeeded, and its epoch has not begun")
 	}

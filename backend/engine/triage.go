@@ -22,9 +22,16 @@ type triageDesk struct {
 // Triage acknowledges, snoozes, assigns or annotates an incident, or hands all open ones over.
 // It answers once what was said is durable; of several incidents all are taken down or none.
 // ErrInvalid and ErrStale as for Decide.
-func Triage(ctx context.Context, e *Engine, who Actor, q *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+func Triage(
+	ctx context.Context,
+	e *Engine,
+	who Actor,
+	q *falconv1.TriageRequest,
+) (*falconv1.TriageReply, error) {
 	out := &falconv1.TriageReply{}
-	err := e.decideInLoop(ctx, func() error { return e.triage.take(who, q) })
+	err := e.decideInLoop(ctx, func() error {
+		return e.triage.take(who, q)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +67,11 @@ func (d *triageDesk) take(who Actor, q *falconv1.TriageRequest) error {
 	for _, e := range said {
 		d.batch.addRecords(record(now, kindTriage, e))
 	}
-	d.oplog.audit(now, who, auditEntry{Verb: clean(q.GetVerb()), About: aboutText(q, len(about)), Reason: reasonOf(now, said[0])})
+	d.oplog.audit(now, who, auditEntry{
+		Verb:   clean(q.GetVerb()),
+		About:  aboutText(q, len(about)),
+		Reason: reasonOf(now, said[0]),
+	})
 	return nil
 }
 
@@ -87,8 +98,12 @@ func (d *triageDesk) about(q *falconv1.TriageRequest) ([]falcon.Incident, error)
 
 func entryOf(now time.Time, who Actor, q *falconv1.TriageRequest, v falcon.Incident) triage.Entry {
 	e := triage.Entry{
-		Incident: v.ID, Verb: triage.Verb(clean(q.GetVerb())), To: clean(q.GetTo()), Text: clean(q.GetText()),
-		By: clean(who.Name), AtNs: now.UnixNano(),
+		Incident: v.ID,
+		Verb:     triage.Verb(clean(q.GetVerb())),
+		To:       clean(q.GetTo()),
+		Text:     clean(q.GetText()),
+		By:       clean(who.Name),
+		AtNs:     now.UnixNano(),
 	}
 	if e.Verb == handOver {
 		e.Verb = triage.Assign
@@ -135,17 +150,34 @@ func joined(first, second string) string {
 
 // addTriage adds what consoles see of an incident's status, with its newest notes, to a list;
 // nothing where no one has said anything.
-func (m *journalState) addTriage(list []*falconv1.Triage, now time.Time, v falcon.Incident, notes int) []*falconv1.Triage {
+func (m *journalState) addTriage(
+	list []*falconv1.Triage,
+	now time.Time,
+	v falcon.Incident,
+	notes int,
+) []*falconv1.Triage {
 	s := m.triage[v.ID]
 	if s == nil {
 		return list
 	}
 	out := &falconv1.Triage{
-		Incident: s.Incident, Owner: s.Owner, AssignedUnixNs: s.Assigned, AckedBy: s.AckedBy, AckedUnixNs: s.AckedNs,
-		SnoozedBy: s.Snoozed.By, SnoozedUntilUnixNs: s.Snoozed.UntilNs, Quiet: s.Quiet(now, v), Woke: s.Woke(now, v), NoteCount: int32(len(s.Notes)),
+		Incident:           s.Incident,
+		Owner:              s.Owner,
+		AssignedUnixNs:     s.Assigned,
+		AckedBy:            s.AckedBy,
+		AckedUnixNs:        s.AckedNs,
+		SnoozedBy:          s.Snoozed.By,
+		SnoozedUntilUnixNs: s.Snoozed.UntilNs,
+		Quiet:              s.Quiet(now, v),
+		Woke:               s.Woke(now, v),
+		NoteCount:          int32(len(s.Notes)),
 	}
 	for _, n := range s.Notes[max(0, len(s.Notes)-notes):] {
-		out.Notes = append(out.Notes, &falconv1.TriageNote{By: n.By, UnixNs: n.AtNs, Text: n.Text})
+		out.Notes = append(out.Notes, &falconv1.TriageNote{
+			By:     n.By,
+			UnixNs: n.AtNs,
+			Text:   n.Text,
+		})
 	}
 	return append(list, out)
 }

@@ -37,14 +37,31 @@ func TestTriage(t *testing.T) {
 			return v
 		}
 		must(&falconv1.TriageRequest{Incident: id, Verb: "ack"})
-		must(&falconv1.TriageRequest{Incident: id, Verb: "note", Text: "fan of n1\x1b[31m replaced"})
-		must(&falconv1.TriageRequest{Verb: "handover", To: "lee", Text: "watch n1"})
-		v := must(&falconv1.TriageRequest{Incident: id, Verb: "snooze", ForNs: int64(time.Hour)})
-		if !v.GetQuiet() || v.GetOwner() != "lee" || v.GetAckedBy() != "dana" || len(v.GetNotes()) != 2 || v.GetNotes()[0].GetText() != "fan of n1[31m replaced" {
+		must(&falconv1.TriageRequest{
+			Incident: id,
+			Verb:     "note",
+			Text:     "fan of n1\x1b[31m replaced",
+		})
+		must(&falconv1.TriageRequest{
+			Verb: "handover",
+			To:   "lee",
+			Text: "watch n1",
+		})
+		v := must(&falconv1.TriageRequest{
+			Incident: id,
+			Verb:     "snooze",
+			ForNs:    int64(time.Hour),
+		})
+		if !v.GetQuiet() ||
+			v.GetOwner() != "lee" ||
+			v.GetAckedBy() != "dana" ||
+			len(v.GetNotes()) != 2 ||
+			v.GetNotes()[0].GetText() != "fan of n1[31m replaced" {
 			t.Errorf("%v", v)
 		}
 		began := time.Unix(0, b.incidents().GetIncidents()[0].GetOnsetUnixNs())
-		if late := b.engine.cfg.Now().Sub(began); late <= 0 || late > time.Minute {
+		late := b.engine.cfg.Now().Sub(began)
+		if late <= 0 || late > time.Minute {
 			t.Errorf("the incident began %s ago", late)
 		}
 		if got := b.action().GetState(); got != a.GetState() {
@@ -56,7 +73,11 @@ func TestTriage(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := s.For(dana, nil).GetTriage()
-		if len(seen) != 1 || !seen[0].GetQuiet() || seen[0].GetNoteCount() != 2 || len(seen[0].GetNotes()) != 1 || seen[0].GetNotes()[0].GetText() != "watch n1" {
+		if len(seen) != 1 ||
+			!seen[0].GetQuiet() ||
+			seen[0].GetNoteCount() != 2 ||
+			len(seen[0].GetNotes()) != 1 ||
+			seen[0].GetNotes()[0].GetText() != "watch n1" {
 			t.Errorf("after a restart: %v", seen)
 		}
 		if lines := b.triageAudit(); lines != "ack INC-0001; note INC-0001: fan of n1[31m replaced; handover 1 open incidents: to lee: watch n1; snooze INC-0001: for 1h0m0s" {

@@ -26,13 +26,18 @@ func TestTwoAgentsWithOneNameAreTold(t *testing.T) {
 	for i := range 20 {
 		at := t0.Add(time.Duration(i+1) * 100 * time.Millisecond)
 		second := attach("2", "10.0.0.9:"+strings.Repeat("1", i%4+1), at)
-		if !errors.Is(context.Cause(second.Context()), fleet.ErrTwin) || first.Context().Err() != nil {
-			t.Fatalf("time %d: the second ended for %v, the first for %v", i, context.Cause(second.Context()), context.Cause(first.Context()))
+		if !errors.Is(context.Cause(second.Context()), fleet.ErrTwin) ||
+			first.Context().Err() != nil {
+			t.Fatalf("time %d: the second ended for %v, the first for %v",
+				i, context.Cause(second.Context()), context.Cause(first.Context()))
 		}
 	}
 	at := t0.Add(3 * time.Second)
 	text := e.lines(t)
-	if strings.Count(text, "two agents call themselves node n3") != 1 || !strings.Contains(text, "10.0.0.3:1 stays") || !strings.Contains(text, "10.0.0.9:1 is refused") || strings.Count(text, "connected") != 1 {
+	if strings.Count(text, "two agents call themselves node n3") != 1 ||
+		!strings.Contains(text, "10.0.0.3:1 stays") ||
+		!strings.Contains(text, "10.0.0.9:1 is refused") ||
+		strings.Count(text, "connected") != 1 {
 		t.Errorf("lines:\n%s", text)
 	}
 	if alarm := e.views.jobAlarm(at); !strings.Contains(alarm, "two agents call themselves node n3") {

@@ -22,7 +22,8 @@ func TestAJobThatFailsBeforeItsFirstCommunicatorIsAskedAbout(t *testing.T) {
 		"all fail": {func(*falconv1.RankState) {}, true},
 		"one ends with success": {func(s *falconv1.RankState) {
 			if s.Rank == 3 {
-				s.Exit, s.Raised = falconv1.ExitedNormally, nil
+				s.Exit = falconv1.ExitedNormally
+				s.Raised = nil
 			}
 		}, false},
 	} {
@@ -37,10 +38,19 @@ func TestAJobThatFailsBeforeItsFirstCommunicatorIsAskedAbout(t *testing.T) {
 						for r := int32(2 * i); r < int32(2*i+2); r++ {
 							f := b.job.rankState(a.node, r)
 							s := f.GetRank()
-							s.Tp, s.Dp, s.Pp, s.MicroBatches, s.Comms, s.Can = 0, 0, 0, 0, nil, nil
+							s.Tp = 0
+							s.Dp = 0
+							s.Pp = 0
+							s.MicroBatches = 0
+							s.Comms = nil
+							s.Can = nil
 							if s.Alive = alive; !alive {
 								s.Exit = falconv1.ExitStatus(1)
-								s.Raised = &falconv1.Raised{Kind: "ModuleNotFoundError", Where: "train.py:3", Text: "No module named 'flash_attn'"}
+								s.Raised = &falconv1.Raised{
+									Kind:  "ModuleNotFoundError",
+									Where: "train.py:3",
+									Text:  "No module named 'flash_attn'",
+								}
 							}
 							c.change(s)
 							a.send(f)
@@ -64,12 +74,20 @@ func TestAJobThatFailsBeforeItsFirstCommunicatorIsAskedAbout(t *testing.T) {
 					}
 					return
 				}
-				if len(list) != 1 || list[0].State != falcon.RecoveryProposed || list[0].Together != falcon.EndsUnbegun || len(list[0].Launched) > 0 {
+				if len(list) != 1 ||
+					list[0].State != falcon.RecoveryProposed ||
+					list[0].Together != falcon.EndsUnbegun ||
+					len(list[0].Launched) > 0 {
 					t.Fatalf("%+v", list)
 				}
-				first := statements.First(statements.Picture{Snap: s.Reply, Now: b.engine.Time()})
+				first := statements.First(statements.Picture{
+					Snap: s.Reply,
+					Now:  b.engine.Time(),
+				})
 				words := statements.Spoken(first.Recovery).GetWords()
-				if first.Kind != statements.Failed || !strings.Contains(words, "ModuleNotFoundError at train.py:3: No module named 'flash_attn'") {
+				if first.Kind != statements.Failed ||
+					!strings.Contains(words,
+						"ModuleNotFoundError at train.py:3: No module named 'flash_attn'") {
 					t.Errorf("%s: %q", first.Kind, words)
 				}
 			})

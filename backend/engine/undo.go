@@ -23,7 +23,13 @@ func (ad *actionDecisions) undo(now time.Time, who Actor, q *falconv1.DecideRequ
 		return "", err
 	}
 	d := mitigate.Decision{
-		Action: a.ID, PlanHash: a.PlanHash, Undo: true, By: who.Name, Reason: clean(q.GetReason()), From: who.From, AtUnixNs: now.UnixNano(),
+		Action:   a.ID,
+		PlanHash: a.PlanHash,
+		Undo:     true,
+		By:       who.Name,
+		Reason:   clean(q.GetReason()),
+		From:     who.From,
+		AtUnixNs: now.UnixNano(),
 	}
 	if q.GetPlanHash() != "" {
 		d.PlanHash = q.GetPlanHash()
@@ -33,10 +39,24 @@ func (ad *actionDecisions) undo(now time.Time, who Actor, q *falconv1.DecideRequ
 	}
 	ad.plan.Step(now, d)
 	ad.batch.addRecords(record(now, kindDecision, DecisionRecord{
-		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: ad.state.job.Epoch, Rung: a.Rung, Variant: a.Variant,
-		Verb: verbUndo, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
+		Action:   a.ID,
+		Incident: a.Incident,
+		PlanHash: a.PlanHash,
+		JobEpoch: ad.state.job.Epoch,
+		Rung:     a.Rung,
+		Variant:  a.Variant,
+		Verb:     verbUndo,
+		Reason:   d.Reason,
+		By:       who.Name,
+		Role:     who.Role,
+		From:     who.From,
 	}))
-	ad.oplog.audit(now, who, auditEntry{Verb: verbUndo, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
+	ad.oplog.audit(now, who, auditEntry{
+		Verb:     verbUndo,
+		About:    a.ID,
+		PlanHash: a.PlanHash,
+		Reason:   d.Reason,
+	})
 	return a.ID, nil
 }
 
@@ -57,14 +77,17 @@ func (ad *actionDecisions) undoable(q *falconv1.DecideRequest) (falcon.Action, e
 			return a, nil
 		}
 	}
-	return falcon.Action{}, fmt.Errorf("%w: nothing is in force for %s that could be undone", ErrStale, clean(id))
+	return falcon.Action{}, fmt.Errorf("%w: nothing is in force for %s that could be undone",
+		ErrStale, clean(id))
 }
 
 func inForce(a falcon.Action) bool {
 	switch a.State {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 		return true
-	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed, falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
+	case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed,
+		falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed,
+		falcon.ActionExpired:
 	}
 	return false
 }

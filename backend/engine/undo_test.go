@@ -19,10 +19,12 @@ func TestUndoByHand(t *testing.T) {
 		b.start()
 		a := b.proposed()
 		undo := func(q *falconv1.DecideRequest) (*falconv1.Action, error) {
-			q.Undo, q.Incident = true, a.GetIncident()
+			q.Undo = true
+			q.Incident = a.GetIncident()
 			return b.engine.Decide(context.Background(), jon, q)
 		}
-		if _, err := undo(&falconv1.DecideRequest{}); !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "nothing is in force") {
+		if _, err := undo(&falconv1.DecideRequest{}); !errors.Is(err, ErrStale) ||
+			!strings.Contains(err.Error(), "nothing is in force") {
 			t.Fatalf("undone before it was in force: %v", err)
 		}
 		if _, err := b.decideOn(jon, a, true, "go on"); err != nil {
@@ -37,11 +39,16 @@ func TestUndoByHand(t *testing.T) {
 		if _, err := undo(&falconv1.DecideRequest{JobEpoch: 99}); !errors.Is(err, ErrStale) {
 			t.Errorf("undone in another job epoch: %v", err)
 		}
-		got, err := undo(&falconv1.DecideRequest{Action: a.GetId(), PlanHash: a.GetPlanHash(), Reason: "fan\x1b[31m repaired"})
+		got, err := undo(&falconv1.DecideRequest{
+			Action:   a.GetId(),
+			PlanHash: a.GetPlanHash(),
+			Reason:   "fan\x1b[31m repaired",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.GetState() != string(falcon.ActionReverting) || got.GetRevertReason() != "undone by jon: fan[31m repaired" {
+		if got.GetState() != string(falcon.ActionReverting) ||
+			got.GetRevertReason() != "undone by jon: fan[31m repaired" {
 			t.Errorf("%v", got)
 		}
 		b.again()
@@ -49,14 +56,19 @@ func TestUndoByHand(t *testing.T) {
 			b.turn()
 		}
 		last := b.action()
-		if last.GetId() != a.GetId() || last.GetState() != string(falcon.ActionReverted) || last.GetDecidedBy() != "jon" || last.GetRevertedUnixNs() <= last.GetAppliedUnixNs() || last.GetAppliedUnixNs() <= last.GetProposedUnixNs() {
+		if last.GetId() != a.GetId() ||
+			last.GetState() != string(falcon.ActionReverted) ||
+			last.GetDecidedBy() != "jon" ||
+			last.GetRevertedUnixNs() <= last.GetAppliedUnixNs() ||
+			last.GetAppliedUnixNs() <= last.GetProposedUnixNs() {
 			t.Errorf("%v", last)
 		}
 		if text := b.auditLines(a); !strings.Contains(text, "undo") {
 			t.Errorf("the audit has %s", text)
 		}
 		b.inLoop(func() {
-			if d := b.engine.state.decisions[a.GetId()]; !d.Approve || d.Verb != "" {
+			d := b.engine.state.decisions[a.GetId()]
+			if !d.Approve || d.Verb != "" {
 				t.Errorf("the decision on record is %+v", d)
 			}
 		})

@@ -21,7 +21,8 @@ func (c *clusterView) unseenText() string {
 			continue
 		}
 		for _, u := range node.Beat.GetUnseen()[:min(len(node.Beat.GetUnseen()), gpusMax)] {
-			if !c.job.mayLack(falcon.Rank(u.GetRank())) && !(u.GetRank() < 0 && c.job.lacksRanks()) {
+			if !c.job.mayLack(falcon.Rank(u.GetRank())) &&
+				!(u.GetRank() < 0 && c.job.lacksRanks()) {
 				continue
 			}
 			if n++; n == 1 {
@@ -49,7 +50,12 @@ func standbysView(m *falconv1.Standbys) *falconv1.Standbys {
 	if m == nil {
 		return nil
 	}
-	return &falconv1.Standbys{Wanted: max(0, m.GetWanted()), Ready: max(0, m.GetReady()), ResidentMb: max(0, m.GetResidentMb()), Why: clean(m.GetWhy())}
+	return &falconv1.Standbys{
+		Wanted:     max(0, m.GetWanted()),
+		Ready:      max(0, m.GetReady()),
+		ResidentMb: max(0, m.GetResidentMb()),
+		Why:        clean(m.GetWhy()),
+	}
 }
 
 // unseenShown bounds what is shown of one node.
@@ -59,7 +65,9 @@ const unseenShown = 8
 // whether the hook is loaded.
 func unprovenOf(m *falconv1.UnseenRank) falcon.Unproven {
 	u := convert.UnprovenFromProto(m)
-	u.Path, u.RefusedCall, u.RefusedBy = clean(u.Path), clean(u.RefusedCall), clean(u.RefusedBy)
+	u.Path = clean(u.Path)
+	u.RefusedCall = clean(u.RefusedCall)
+	u.RefusedBy = clean(u.RefusedBy)
 	switch {
 	case u.Reason != falcon.UnprovenNone:
 	case m.GetHooked():
@@ -100,7 +108,10 @@ func (j *job) unseenTraffic() string {
 		p := j.ranks[falcon.Rank(r)]
 		for _, m := range p.liveComms() {
 			if m.GetUnseen()&trafficUnseen != 0 {
-				return fmt.Sprintf("communicator %s of rank %d carries device-initiated or one-sided traffic, which is not seen", commText(m), r)
+				return fmt.Sprintf(
+					"communicator %s of rank %d carries device-initiated or one-sided traffic, which is not seen",
+					commText(m), r,
+				)
 			}
 		}
 	}

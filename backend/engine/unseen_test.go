@@ -19,7 +19,9 @@ func TestUnseenRanksAreNamed(t *testing.T) {
 		b.start()
 		b.turn()
 		alarm := func(list ...*falconv1.UnseenRank) string {
-			b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: 1, Unseen: list}}})
+			b.job.agents[1].send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: 1, Unseen: list}},
+			})
 			b.rankWith(func(s *falconv1.RankState) { s.Period++ }) // something to show
 			time.Sleep(time.Second)
 			s, err := b.engine.Latest(context.Background())
@@ -38,19 +40,33 @@ func TestUnseenRanksAreNamed(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		want = "rank 2 on n1 (process 77) has a hook of format 6, and this agent reads format 5: install hook and agent of one release, the agent first"
-		if got := alarm(&falconv1.UnseenRank{Rank: 2, Pid: 77, Reason: uint32(falcon.UnprovenVersion), HookFormat: 6, AgentFormat: 5}); got != want {
+		if got := alarm(&falconv1.UnseenRank{
+			Rank:        2,
+			Pid:         77,
+			Reason:      uint32(falcon.UnprovenVersion),
+			HookFormat:  6,
+			AgentFormat: 5,
+		}); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		if got := alarm(&falconv1.UnseenRank{Rank: -1, Reason: uint32(falcon.UnprovenHidden)}); !strings.Contains(got, "--pid=host") || !strings.Contains(got, "n1") {
+		if got := alarm(&falconv1.UnseenRank{
+			Rank:   -1,
+			Reason: uint32(falcon.UnprovenHidden),
+		}); !strings.Contains(got, "--pid=host") ||
+			!strings.Contains(got, "n1") {
 			t.Errorf("a process that can't be seen: %q", got)
 		}
 		b.job.agents[1].send(killed(b.job.rankState("n1", 3)))
 		list := []*falconv1.UnseenRank{three, {Rank: 2, Pid: 77, Hooked: true}}
-		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: 1, Unseen: list}}})
+		b.job.agents[1].send(&falconv1.AgentFrame{
+			Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: 1, Unseen: list}},
+		})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		s, err := b.engine.Latest(context.Background())
-		if err != nil || !strings.HasPrefix(s.Reply.GetJob().GetAlarm(), "2 ranks are not seen, the first: rank 3 on n1 (process 99) runs without the hook") {
+		if err != nil ||
+			!strings.HasPrefix(s.Reply.GetJob().GetAlarm(),
+				"2 ranks are not seen, the first: rank 3 on n1 (process 99) runs without the hook") {
 			t.Errorf("%q, %v", s.Reply.GetJob().GetAlarm(), err)
 		}
 	})
@@ -63,13 +79,27 @@ func killed(f *falconv1.AgentFrame) *falconv1.AgentFrame {
 
 // What a communicator carries without calls makes the picture doubtful.
 func TestUnseenTrafficIsADoubt(t *testing.T) {
-	j := &job{claimed: 1, ranks: map[falcon.Rank]*process{0: {state: &falconv1.RankState{Alive: true, Comms: []*falconv1.Comm{{Id: 7, Unseen: 2}}}}}}
+	j := &job{
+		claimed: 1,
+		ranks: map[falcon.Rank]*process{
+			0: {state: &falconv1.RankState{
+				Alive: true,
+				Comms: []*falconv1.Comm{{Id: 7, Unseen: 2}},
+			}},
+		},
+	}
 	if got := j.unseenTraffic(); got != "" {
 		t.Error("windows alone:", got)
 	}
-	for unseen, comm := range map[uint32]*falconv1.Comm{1: {Id: 7, Name: "ep\x1b", Unseen: 1}, 4: {Id: 0xab, Unseen: 4}} {
+	for unseen, comm := range map[uint32]*falconv1.Comm{
+		1: {Id: 7, Name: "ep\x1b", Unseen: 1},
+		4: {Id: 0xab, Unseen: 4},
+	} {
 		j.ranks[0].state.Comms = []*falconv1.Comm{comm}
-		if got := j.unseenTraffic(); !strings.Contains(got, commText(comm)) || !strings.Contains(got, "not seen") || strings.Contains(got, "\x1b") {
+		got := j.unseenTraffic()
+		if !strings.Contains(got, commText(comm)) ||
+			!strings.Contains(got, "not seen") ||
+			strings.Contains(got, "\x1b") {
 			t.Errorf("%d: %q", unseen, got)
 		}
 	}

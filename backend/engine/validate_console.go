@@ -25,7 +25,11 @@ const (
 // answers once the validation has begun, or is promised and waits for something
 // that passes (at most askPatience), or is refused (ErrRefused, with the
 // reason); how it goes on is in the snapshot.
-func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+func (e *Engine) Validate(
+	ctx context.Context,
+	who Actor,
+	q *falconv1.ValidateRequest,
+) (*falconv1.Validation, error) {
 	ask := e.validate
 	if q.GetCancel() != "" {
 		ask = e.cancelValidation
@@ -59,7 +63,9 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 	}
 	v, _ := e.validations.machine.View()
 	if !e.validations.machine.Active() || v.ID != q.GetCancel() {
-		known := slices.ContainsFunc(e.state.tests, func(t validationRecord) bool { return t.Validation.ID == q.GetCancel() })
+		known := slices.ContainsFunc(e.state.tests, func(t validationRecord) bool {
+			return t.Validation.ID == q.GetCancel()
+		})
 		if known {
 			return "", fmt.Errorf("%w: %s is over already", ErrStale, clean(q.GetCancel()))
 		}
@@ -89,7 +95,11 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 	}
 	if why := use.testObstacle(); why != "" {
 		id := e.validations.takeRequest(now, ask, who, why)
-		e.oplog.audit(now, who, auditEntry{Verb: "test", About: id, Reason: ask.Why})
+		e.oplog.audit(now, who, auditEntry{
+			Verb:   "test",
+			About:  id,
+			Reason: ask.Why,
+		})
 		return id, nil
 	}
 	id := e.validations.nextID()
@@ -104,7 +114,8 @@ func (vq *validationQueue) alreadyTaken() string {
 	if q := vq.request; q != nil {
 		return fmt.Sprintf("%s, which %s asked for, waits already (%s)", q.id, q.who.Name, q.why)
 	}
-	if v, _ := vq.machine.View(); vq.machine.Active() && vq.asking.who.Role != itself.Role {
+	v, _ := vq.machine.View()
+	if vq.machine.Active() && vq.asking.who.Role != itself.Role {
 		return fmt.Sprintf("%s is in progress (%s), asked for by %s", v.ID, v.State, vq.asking.who.Name)
 	}
 	return ""
@@ -114,8 +125,11 @@ func (vq *validationQueue) alreadyTaken() string {
 // those at the ends of the links named, or all.
 func (c *clusterView) validationAsk(who Actor, q *falconv1.ValidateRequest) (falcon.ValidationAsk, error) {
 	ask := falcon.ValidationAsk{
-		Incident: clean(q.GetIncident()), By: who.Name, Why: clean(q.GetReason()),
-		GEMMSide: int(q.GetGemmN()), MessageBytes: q.GetMessageBytes(),
+		Incident:     clean(q.GetIncident()),
+		By:           who.Name,
+		Why:          clean(q.GetReason()),
+		GEMMSide:     int(q.GetGemmN()),
+		MessageBytes: q.GetMessageBytes(),
 	}
 	if ask.Why == "" {
 		ask.Why = "asked for by hand"
@@ -142,7 +156,8 @@ func (c *clusterView) validationAsk(who Actor, q *falconv1.ValidateRequest) (fal
 	}
 	if q.GetLinkTest() && (len(q.GetRanks()) > 0 || len(ask.Pairs) == 0) {
 		if len(ranks) < 2 {
-			return ask, fmt.Errorf("%w: a link has two ends: name at least two ranks, or the pair of nodes", ErrInvalid)
+			return ask, fmt.Errorf("%w: a link has two ends: name at least two ranks, or the pair of nodes",
+				ErrInvalid)
 		}
 		ask.Rings = [][]falcon.Rank{ranks}
 	}
@@ -166,13 +181,17 @@ func checkSizes(q *falconv1.ValidateRequest) error {
 	case !q.GetGemm() && !q.GetLinkTest() && len(q.GetLinks()) == 0:
 		return fmt.Errorf("%w: nothing to test: ask for gemm, for links, or for both", ErrInvalid)
 	case len(q.GetRanks()) > testedRanksMax:
-		return fmt.Errorf("%w: %d ranks are more than the %d that one validation tests; name a group", ErrInvalid, len(q.GetRanks()), testedRanksMax)
+		return fmt.Errorf("%w: %d ranks are more than the %d that one validation tests; name a group",
+			ErrInvalid, len(q.GetRanks()), testedRanksMax)
 	case len(q.GetLinks()) > testedLinksMax:
-		return fmt.Errorf("%w: %d links are more than the %d that one validation tests", ErrInvalid, len(q.GetLinks()), testedLinksMax)
+		return fmt.Errorf("%w: %d links are more than the %d that one validation tests",
+			ErrInvalid, len(q.GetLinks()), testedLinksMax)
 	case q.GetGemmN() < 0 || q.GetGemmN() > gemmSideMost:
-		return fmt.Errorf("%w: a matrix side of %d is not between 1 and %d", ErrInvalid, q.GetGemmN(), gemmSideMost)
+		return fmt.Errorf("%w: a matrix side of %d is not between 1 and %d",
+			ErrInvalid, q.GetGemmN(), gemmSideMost)
 	case q.GetMessageBytes() < 0 || q.GetMessageBytes() > messageMost:
-		return fmt.Errorf("%w: messages of %d bytes are not between 1 and %d", ErrInvalid, q.GetMessageBytes(), messageMost)
+		return fmt.Errorf("%w: messages of %d bytes are not between 1 and %d",
+			ErrInvalid, q.GetMessageBytes(), messageMost)
 	}
 	return nil
 }
@@ -192,7 +211,10 @@ func (c *clusterView) ranksFrom(in []int32) ([]falcon.Rank, error) {
 		return out, nil
 	}
 	if world > testedRanksMax {
-		return nil, fmt.Errorf("%w: the job's %d ranks are more than the %d that one validation tests; name ranks", ErrInvalid, world, testedRanksMax)
+		return nil, fmt.Errorf(
+			"%w: the job's %d ranks are more than the %d that one validation tests; name ranks",
+			ErrInvalid, world, testedRanksMax,
+		)
 	}
 	for r := range world {
 		out = append(out, falcon.Rank(r))
@@ -207,7 +229,8 @@ func (c *clusterView) linkPairs(name string) ([][2]falcon.Rank, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	a, b := c.ranksOn(l.A), c.ranksOn(l.B)
+	a := c.ranksOn(l.A)
+	b := c.ranksOn(l.B)
 	for node, ranks := range map[falcon.Node][]falcon.Rank{l.A: a, l.B: b} {
 		if len(ranks) == 0 {
 			return nil, fmt.Errorf("%w: no rank of the job lives on node %s", ErrInvalid, node)
@@ -247,7 +270,9 @@ func (vq *validationQueue) asItStands(v falcon.Validation) falcon.Validation {
 // Validations lists those in memory, newest first, and nothing else.
 func (e *Engine) Validations(ctx context.Context) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
-	err := e.readInLoop(ctx, func() { out.Validations = e.validations.listViews("") })
+	err := e.readInLoop(ctx, func() {
+		out.Validations = e.validations.listViews("")
+	})
 	return out, err
 }
 
@@ -255,7 +280,8 @@ func (e *Engine) Validations(ctx context.Context) (*falconv1.IncidentsReply, err
 func (vq *validationQueue) listViews(incident string) []*falconv1.Validation {
 	var out []*falconv1.Validation
 	for _, t := range slices.Backward(vq.state.tests) {
-		if v := t.Validation; (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
+		v := t.Validation
+		if (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
 			out = append(out, convert.ValidationToProto(vq.asItStands(v)))
 		}
 	}

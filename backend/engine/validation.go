@@ -15,29 +15,38 @@ import (
 // Validation says when the job may be held for tests, and what the tests are.
 // Zero values mean the defaults of package validate and those below.
 type Validation struct {
-	Auto              bool          `yaml:"-"`                  // the detector's requests are carried out without a person
-	Life              time.Duration `yaml:"life"`               // of the order that holds the job; at most 60 s
-	CollectiveTimeout time.Duration `yaml:"collective_timeout"` // of the job's framework: a hold lasts at most a quarter of it; 0 = unknown
-	GEMMSide          int           `yaml:"gemm_n"`             // side of the matrices
-	Repeats           int           `yaml:"repeats"`            // timed repeats of each test
-	MessageBytes      int64         `yaml:"message_bytes"`      // of a link test
-	PerHour           int           `yaml:"per_hour"`           // automatic ones; 0 = PerHourDefault
-	CoolDown          int64         `yaml:"cool_down"`          // iterations between automatic ones; 0 = CoolDownDefault
+	// the detector's requests are carried out without a person
+	Auto bool `yaml:"-"`
+	// of the order that holds the job; at most 60 s
+	Life time.Duration `yaml:"life"`
+	// of the job's framework: a hold lasts at most a quarter of it; 0 = unknown
+	CollectiveTimeout time.Duration `yaml:"collective_timeout"`
+	GEMMSide          int           `yaml:"gemm_n"`        // side of the matrices
+	Repeats           int           `yaml:"repeats"`       // timed repeats of each test
+	MessageBytes      int64         `yaml:"message_bytes"` // of a link test
+	PerHour           int           `yaml:"per_hour"`      // automatic ones; 0 = PerHourDefault
+	// iterations between automatic ones; 0 = CoolDownDefault
+	CoolDown int64 `yaml:"cool_down"`
 }
 
 // Bounds of automatic validations, and of what is kept of them.
 const (
 	PerHourDefault  = 6
 	CoolDownDefault = 20
-	askPatience     = 10 * time.Second // of a request whose moment has not come; the detector waits 15 s for an answer
-	asksMax         = 4                // requests of the detector that wait; of operators one
-	testsKept       = 128              // validations in memory; the journal keeps them all
-	ripeIterations  = 4                // counts are compared over three whole ones
+	// of a request whose moment has not come; the detector waits 15 s for an answer
+	askPatience    = 10 * time.Second
+	asksMax        = 4   // requests of the detector that wait; of operators one
+	testsKept      = 128 // validations in memory; the journal keeps them all
+	ripeIterations = 4   // counts are compared over three whole ones
 )
 
 func (v Validation) machine() validate.Config {
 	return validate.Config{
-		Life: v.Life, CollectiveTimeout: v.CollectiveTimeout, GEMMSide: v.GEMMSide, Repeats: v.Repeats, MessageBytes: v.MessageBytes,
+		Life:              v.Life,
+		CollectiveTimeout: v.CollectiveTimeout,
+		GEMMSide:          v.GEMMSide,
+		Repeats:           v.Repeats,
+		MessageBytes:      v.MessageBytes,
 	}
 }
 
@@ -65,10 +74,24 @@ func (vq *validationQueue) start(now time.Time, id string, ask falcon.Validation
 	for r := range members {
 		p := vq.job.ranks[falcon.Rank(r)]
 		nic, _ := nicOn(p.node, p.state.GetNic())
-		members[r] = validate.Member{Device: p.device, NIC: nic, Comms: comms[falcon.Rank(r)]}
+		members[r] = validate.Member{
+			Device: p.device,
+			NIC:    nic,
+			Comms:  comms[falcon.Rank(r)],
+		}
 	}
-	vq.asking = asking{who: who, at: vq.det.Steady().Iteration, epoch: vq.state.job.Epoch}
-	vq.machine.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: vq.job.emulated, Own: vq.state.ownTimes(now)})
+	vq.asking = asking{
+		who:   who,
+		at:    vq.det.Steady().Iteration,
+		epoch: vq.state.job.Epoch,
+	}
+	vq.machine.Step(now, validate.Begin{
+		ID:       id,
+		Ask:      ask,
+		Members:  members,
+		Emulated: vq.job.emulated,
+		Own:      vq.state.ownTimes(now),
+	})
 }
 
 // nextID names a validation; the record of its beginning says the same.
@@ -91,8 +114,16 @@ func (vq *validationQueue) restore(now time.Time) {
 			vq.refused(now, t, "the engine was started again before the job was held")
 			continue
 		}
-		vq.asking = asking{who: Actor{Name: t.By, Role: t.Role, From: t.From}, at: t.Asked, epoch: t.JobEpoch}
-		vq.machine.Step(now, validate.Recover{Validation: t.Validation, Pause: t.Pause, Nodes: t.Nodes})
+		vq.asking = asking{
+			who:   Actor{Name: t.By, Role: t.Role, From: t.From},
+			at:    t.Asked,
+			epoch: t.JobEpoch,
+		}
+		vq.machine.Step(now, validate.Recover{
+			Validation: t.Validation,
+			Pause:      t.Pause,
+			Nodes:      t.Nodes,
+		})
 	}
 }
 
@@ -103,8 +134,13 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRou
 	if v.Persist != nil {
 		who := e.validations.asking
 		rec := validationRecord{
-			Validation: *v.Persist, Pause: v.Pause, JobEpoch: who.epoch, Asked: who.at,
-			By: who.who.Name, Role: who.who.Role, From: who.who.From,
+			Validation: *v.Persist,
+			Pause:      v.Pause,
+			JobEpoch:   who.epoch,
+			Asked:      who.at,
+			By:         who.who.Name,
+			Role:       who.who.Role,
+			From:       who.who.From,
 		}
 		if !v.HeldUntil.IsZero() {
 			rec.HeldUntilNs = v.HeldUntil.UnixNano()
@@ -185,17 +221,31 @@ func (m *journalState) ownTimes(now time.Time) passes.Own {
 			continue
 		}
 		for _, l := range v.Links {
-			if l.Err != "" || l.Slow || !(l.Ms > 0) || l.Unjudged == falcon.TooShort || v.State != falcon.ValidationDone && !(l.BaseMs > 0) {
+			if l.Err != "" ||
+				l.Slow ||
+				!(l.Ms > 0) ||
+				l.Unjudged == falcon.TooShort ||
+				v.State != falcon.ValidationDone && !(l.BaseMs > 0) {
 				continue
 			}
 			k := direction{l.FromDevice, l.ToDevice, l.Bytes}
-			is := passes.Earlier{Ms: l.Ms, From: v.ID, Fine: l.Unjudged == "" && l.BaseMs > 0, Known: true}
-			if old := least[k]; !old.Known || is.Fine && !old.Fine || is.Fine == old.Fine && is.Ms < old.Ms {
+			is := passes.Earlier{
+				Ms:    l.Ms,
+				From:  v.ID,
+				Fine:  l.Unjudged == "" && l.BaseMs > 0,
+				Known: true,
+			}
+			old := least[k]
+			if !old.Known ||
+				is.Fine && !old.Fine ||
+				is.Fine == old.Fine && is.Ms < old.Ms {
 				least[k] = is
 			}
 		}
 	}
-	return func(from, to falcon.Device, bytes int64) passes.Earlier { return least[direction{from, to, bytes}] }
+	return func(from, to falcon.Device, bytes int64) passes.Earlier {
+		return least[direction{from, to, bytes}]
+	}
 }
 
 // opening is when an incident was first written and in which job epoch, when its fault
@@ -223,7 +273,11 @@ func (m *journalState) named() []detect.Named {
 			continue
 		}
 		at := m.opened[v.ID]
-		n := detect.Named{Incident: v.ID, At: time.Unix(0, at.atNs), Cause: v.Verdict.Cause}
+		n := detect.Named{
+			Incident: v.ID,
+			At:       time.Unix(0, at.atNs),
+			Cause:    v.Verdict.Cause,
+		}
 		if at.epoch != m.job.Epoch {
 			n.Job = fmt.Sprintf("epoch %d", at.epoch)
 		}

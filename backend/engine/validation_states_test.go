@@ -41,24 +41,33 @@ func inEach(t *testing.T, story func(b *bench, at falcon.ValidationState, id str
 // in a state: what was measured is kept.
 func over(t *testing.T, v *falconv1.Validation, at falcon.ValidationState, say string) {
 	t.Helper()
-	state, ok := falcon.ValidationState(v.GetState()), false
+	state := falcon.ValidationState(v.GetState())
+	ok := false
 	switch at {
 	case falcon.ValidationSurveying, falcon.ValidationArming:
-		ok = state == falcon.ValidationRefused || state == falcon.ValidationFailed && at == falcon.ValidationArming
+		ok = state == falcon.ValidationRefused ||
+			state == falcon.ValidationFailed && at == falcon.ValidationArming
 	case falcon.ValidationWaiting:
 		ok = state == falcon.ValidationFailed || state == falcon.ValidationRefused
 	case falcon.ValidationTesting:
 		ok = state == falcon.ValidationFailed && len(v.GetGemm()) == 4
 	case falcon.ValidationResuming: // everything was measured
-		ok = state == falcon.ValidationDone && len(v.GetLinks()) == 8 && v.GetReason() == ""
+		ok = state == falcon.ValidationDone &&
+			len(v.GetLinks()) == 8 &&
+			v.GetReason() == ""
 		say = ""
 	}
 	if !ok || !strings.Contains(v.GetReason(), say) {
-		t.Errorf("in %s: %s with reason %q, %d devices", at, v.GetState(), v.GetReason(), len(v.GetGemm()))
+		t.Errorf("in %s: %s with reason %q, %d devices",
+			at, v.GetState(), v.GetReason(), len(v.GetGemm()))
 	}
 }
 
-func (h *fakeHold) obey() { h.mute, h.stuck, h.silent = nil, false, 0 }
+func (h *fakeHold) obey() {
+	h.mute = nil
+	h.stuck = false
+	h.silent = 0
+}
 
 func TestAgentDiesInEachState(t *testing.T) {
 	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
@@ -81,7 +90,9 @@ func TestAgentDiesInEachState(t *testing.T) {
 func TestProcessDiesInEachState(t *testing.T) {
 	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
 		b.job.agents[1].hold.obey()
-		b.rankWith(func(s *falconv1.RankState) { s.Alive, s.Exit = false, "signal: killed" })
+		b.rankWith(func(s *falconv1.RankState) {
+			s.Alive, s.Exit = false, "signal: killed"
+		})
 		if at == falcon.ValidationResuming {
 			b.job.agents[1].expire()
 			time.Sleep(15 * time.Second)
@@ -145,7 +156,9 @@ func TestEngineRestartsInEachState(t *testing.T) {
 		if at == falcon.ValidationSurveying {
 			want = falcon.ValidationRefused
 		}
-		if v.GetId() != id || v.GetState() != string(want) || !strings.Contains(v.GetReason(), "started again") {
+		if v.GetId() != id ||
+			v.GetState() != string(want) ||
+			!strings.Contains(v.GetReason(), "started again") {
 			b.t.Errorf("%v", v)
 		}
 		b.free()
@@ -178,12 +191,15 @@ func TestNodeFallsSilentInAValidation(t *testing.T) {
 		if now := b.newest(); now.GetState() != string(falcon.ValidationWaiting) {
 			t.Fatalf("it is %s (%s)", now.GetState(), now.GetReason())
 		}
-		n1, struck := b.job.agents[1], time.Now()
+		n1 := b.job.agents[1]
+		struck := time.Now()
 		n1.crew.gone, b.job.stalled = true, true
 		for range 40 {
 			b.turn()
 		}
-		if v := b.newest(); v.GetState() != string(falcon.ValidationFailed) || !strings.Contains(v.GetReason(), "the agent of node n1 is gone") {
+		v := b.newest()
+		if v.GetState() != string(falcon.ValidationFailed) ||
+			!strings.Contains(v.GetReason(), "the agent of node n1 is gone") {
 			t.Errorf("the validation is %s: %s", v.GetState(), v.GetReason())
 		}
 		for range 100 {
@@ -193,7 +209,8 @@ func TestNodeFallsSilentInAValidation(t *testing.T) {
 		if len(list) != 1 || !slices.Equal(list[0].Fenced, []falcon.Node{"n1"}) {
 			t.Fatalf("recoveries %+v", list)
 		}
-		if took := time.Unix(0, list[0].Faults[0].DetectedNs).Sub(struck); took < validate.LifeDefault || took > validate.LifeDefault+4*time.Second {
+		took := time.Unix(0, list[0].Faults[0].DetectedNs).Sub(struck)
+		if took < validate.LifeDefault || took > validate.LifeDefault+4*time.Second {
 			t.Errorf("known after %s", took)
 		}
 	})

@@ -69,7 +69,11 @@ func (b *bench) free() {
 	}
 }
 
-var allTests = &falconv1.ValidateRequest{Gemm: true, LinkTest: true, Reason: "try"}
+var allTests = &falconv1.ValidateRequest{
+	Gemm:     true,
+	LinkTest: true,
+	Reason:   "try",
+}
 
 func TestValidationOnDemand(t *testing.T) {
 	inBubble(t, func(b *bench) {
@@ -77,14 +81,23 @@ func TestValidationOnDemand(t *testing.T) {
 		b.job.agents[1].hold.slow = map[int32]float64{2: 3}
 		b.until(6)
 		v, err := b.validate(allTests)
-		if err != nil || v.GetId() != "VAL-0001" || v.GetBy() != "tester" || v.GetState() != string(falcon.ValidationSurveying) {
+		if err != nil ||
+			v.GetId() != "VAL-0001" ||
+			v.GetBy() != "tester" ||
+			v.GetState() != string(falcon.ValidationSurveying) {
 			t.Fatalf("%v, %v", v, err)
 		}
-		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "VAL-0001 is in progress") {
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), "VAL-0001 is in progress") {
 			t.Errorf("a second one: %v", err)
 		}
 		v = b.settleTests()
-		if v.GetState() != string(falcon.ValidationDone) || v.GetPasses() != 3 || v.GetExtraPasses() != 1 || v.GetPassesDone() != 3 || v.GetPausedMs() < healthyMs || v.GetQuietMs() != 12 {
+		if v.GetState() != string(falcon.ValidationDone) ||
+			v.GetPasses() != 3 ||
+			v.GetExtraPasses() != 1 ||
+			v.GetPassesDone() != 3 ||
+			v.GetPausedMs() < healthyMs ||
+			v.GetQuietMs() != 12 {
 			t.Fatalf("%v", v)
 		}
 		if len(v.GetGemm()) != 4 || len(v.GetLinks()) != 8 {
@@ -107,7 +120,10 @@ func TestValidationOnDemand(t *testing.T) {
 		if len(rec) != 3 { // begun, about to hold, over
 			t.Errorf("%d records", len(rec))
 		}
-		if body := string(rec[len(rec)-1].Body); !strings.Contains(body, `"by":"tester"`) || !strings.Contains(body, `"role":"approver"`) || !strings.Contains(body, `"slow":true`) {
+		body := string(rec[len(rec)-1].Body)
+		if !strings.Contains(body, `"by":"tester"`) ||
+			!strings.Contains(body, `"role":"approver"`) ||
+			!strings.Contains(body, `"slow":true`) {
 			t.Errorf("the last record is %s", body)
 		}
 	})
@@ -120,15 +136,23 @@ func TestValidationOfALink(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
 		b.until(6)
-		if _, err := b.validate(&falconv1.ValidateRequest{Links: []string{"n1-n0"}, LinkTest: true}); err != nil {
+		if _, err := b.validate(&falconv1.ValidateRequest{
+			Links:    []string{"n1-n0"},
+			LinkTest: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		v := b.settleTests()
-		if v.GetState() != string(falcon.ValidationDone) || len(v.GetLinks()) != 4 || v.GetExtraPasses() != 1 {
+		if v.GetState() != string(falcon.ValidationDone) ||
+			len(v.GetLinks()) != 4 ||
+			v.GetExtraPasses() != 1 {
 			t.Fatalf("%v", v)
 		}
 		for _, l := range v.GetLinks() {
-			if l.GetLink() != "n0-n1" || l.GetClass() != string(falcon.LinkSameRail) || l.GetUnjudged() != falcon.NothingToCompare || l.GetMs() != 2 {
+			if l.GetLink() != "n0-n1" ||
+				l.GetClass() != string(falcon.LinkSameRail) ||
+				l.GetUnjudged() != falcon.NothingToCompare ||
+				l.GetMs() != 2 {
 				t.Errorf("%v", l)
 			}
 		}
@@ -145,7 +169,11 @@ func TestValidationOfALink(t *testing.T) {
 }
 
 func gemmAsk() *falcon.ValidationAsk {
-	return &falcon.ValidationAsk{By: "engine", Why: "which one?", GEMM: []falcon.Rank{0, 1, 2}}
+	return &falcon.ValidationAsk{
+		By:   "engine",
+		Why:  "which one?",
+		GEMM: []falcon.Rank{0, 1, 2},
+	}
 }
 
 func TestValidationByItself(t *testing.T) {
@@ -153,7 +181,10 @@ func TestValidationByItself(t *testing.T) {
 		b.tests, b.ask = Validation{Auto: true, GEMMSide: 128, CoolDown: 1000}, gemmAsk()
 		b.start()
 		b.until(12)
-		if len(b.det.tests) != 1 || b.det.tests[0].State != falcon.ValidationDone || len(b.det.tests[0].GEMM) != 4 || b.det.tests[0].Ask.GEMMSide != 128 {
+		if len(b.det.tests) != 1 ||
+			b.det.tests[0].State != falcon.ValidationDone ||
+			len(b.det.tests[0].GEMM) != 4 ||
+			b.det.tests[0].Ask.GEMMSide != 128 {
 			t.Fatalf("the detector was sent %+v", b.det.tests)
 		}
 		for _, a := range b.job.agents {
@@ -164,7 +195,10 @@ func TestValidationByItself(t *testing.T) {
 		// Too soon for another: it waits a while and is then declined.
 		b.det.ask = gemmAsk()
 		b.until(b.job.iteration + int64(askPatience/(100*time.Millisecond)) + 2)
-		if n := len(b.det.tests); n != 2 || b.det.tests[1].State != falcon.ValidationRefused || !strings.Contains(b.det.tests[1].Reason, "must lie between") {
+		n := len(b.det.tests)
+		if n != 2 ||
+			b.det.tests[1].State != falcon.ValidationRefused ||
+			!strings.Contains(b.det.tests[1].Reason, "must lie between") {
 			t.Errorf("the second: %+v", b.det.tests)
 		}
 	})
@@ -179,7 +213,10 @@ func TestAtMostSoManyByThemselvesAnHour(t *testing.T) {
 			b.det.ask = gemmAsk()
 			b.until(b.job.iteration + 12)
 		}
-		if n := len(b.det.tests); n != 3 || b.det.tests[1].State != falcon.ValidationDone || !strings.Contains(b.det.tests[2].Reason, "in the last hour") {
+		n := len(b.det.tests)
+		if n != 3 ||
+			b.det.tests[1].State != falcon.ValidationDone ||
+			!strings.Contains(b.det.tests[2].Reason, "in the last hour") {
 			t.Errorf("%+v", b.det.tests)
 		}
 	})
@@ -190,7 +227,8 @@ func TestManualValidationIsOnlyAdvised(t *testing.T) {
 		b.ask = gemmAsk()
 		b.start()
 		b.until(12)
-		if n := len(b.det.tests); n != 1 || b.det.tests[0].State != falcon.ValidationRefused {
+		n := len(b.det.tests)
+		if n != 1 || b.det.tests[0].State != falcon.ValidationRefused {
 			t.Errorf("the detector was sent %v", b.det.tests)
 		}
 		if len(b.job.agents[0].hold.phases) != 0 {
@@ -201,7 +239,8 @@ func TestManualValidationIsOnlyAdvised(t *testing.T) {
 		}
 		s, _ := b.engine.Latest(context.Background())
 		if !slices.ContainsFunc(s.Reply.GetEvents(), func(e *falconv1.EventLine) bool {
-			return e.GetKind() == "validation" && strings.Contains(e.GetText(), "falcon validate --ranks 0,1,2 --gemm")
+			return e.GetKind() == "validation" &&
+				strings.Contains(e.GetText(), "falcon validate --ranks 0,1,2 --gemm")
 		}) {
 			t.Errorf("no advice in %v", s.Reply.GetEvents())
 		}
@@ -211,11 +250,13 @@ func TestManualValidationIsOnlyAdvised(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
-		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the engine has started") {
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), "the engine has started") {
 			t.Errorf("before the job: %v", err)
 		}
 		b.until(2)
-		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not steady") {
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), "not steady") {
 			t.Errorf("too early: %v", err)
 		}
 		b.until(6)
@@ -224,17 +265,46 @@ func TestRefusedRequests(t *testing.T) {
 			want error
 			say  string
 		}{
-			"nothing":        {&falconv1.ValidateRequest{Ranks: []int32{1}}, ErrInvalid, "nothing to test"},
-			"one end":        {&falconv1.ValidateRequest{Ranks: []int32{1}, LinkTest: true}, ErrInvalid, "two ends"},
-			"no such rank":   {&falconv1.ValidateRequest{Ranks: []int32{9}, Gemm: true}, ErrInvalid, "rank 9 is none of the job's 4"},
-			"no such node":   {&falconv1.ValidateRequest{Links: []string{"n0-n7"}}, ErrInvalid, "no rank of the job lives on node n7"},
-			"no link":        {&falconv1.ValidateRequest{Links: []string{"n0\x1b"}}, ErrInvalid, "joined by a dash"},
-			"huge matrix":    {&falconv1.ValidateRequest{Gemm: true, GemmN: 1 << 30}, ErrInvalid, "matrix side"},
-			"huge message":   {&falconv1.ValidateRequest{LinkTest: true, MessageBytes: -1}, ErrInvalid, "bytes"},
-			"no incident":    {&falconv1.ValidateRequest{Gemm: true, Incident: "INC-0009"}, ErrNotFound, "INC-0009"},
+			"nothing": {&falconv1.ValidateRequest{Ranks: []int32{1}}, ErrInvalid, "nothing to test"},
+			"one end": {
+				&falconv1.ValidateRequest{Ranks: []int32{1}, LinkTest: true},
+				ErrInvalid,
+				"two ends",
+			},
+			"no such rank": {
+				&falconv1.ValidateRequest{Ranks: []int32{9}, Gemm: true},
+				ErrInvalid,
+				"rank 9 is none of the job's 4",
+			},
+			"no such node": {
+				&falconv1.ValidateRequest{Links: []string{"n0-n7"}},
+				ErrInvalid,
+				"no rank of the job lives on node n7",
+			},
+			"no link": {
+				&falconv1.ValidateRequest{Links: []string{"n0\x1b"}},
+				ErrInvalid,
+				"joined by a dash",
+			},
+			"huge matrix": {
+				&falconv1.ValidateRequest{Gemm: true, GemmN: 1 << 30},
+				ErrInvalid,
+				"matrix side",
+			},
+			"huge message": {
+				&falconv1.ValidateRequest{LinkTest: true, MessageBytes: -1},
+				ErrInvalid,
+				"bytes",
+			},
+			"no incident": {
+				&falconv1.ValidateRequest{Gemm: true, Incident: "INC-0009"},
+				ErrNotFound,
+				"INC-0009",
+			},
 			"nothing to end": {&falconv1.ValidateRequest{Cancel: "VAL-0001"}, ErrNotFound, "VAL-0001"},
 		} {
-			if _, err := b.validate(c.q); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
+			_, err := b.validate(c.q)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
 				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.say)
 			}
 		}
@@ -247,20 +317,34 @@ func TestObstaclesOfTheMoment(t *testing.T) {
 		say   string
 	}{
 		"frozen": {func(b *bench) {
-			_, err := b.engine.SetPolicy(context.Background(), tester, true, &falconv1.Policy{Mode: "approve", Frozen: true, Version: 1})
+			_, err := b.engine.SetPolicy(context.Background(), tester, true, &falconv1.Policy{
+				Mode:    "approve",
+				Frozen:  true,
+				Version: 1,
+			})
 			if err != nil {
 				b.t.Fatal(err)
 			}
 		}, "frozen"},
-		"unhooked":     {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Unhooked = true }) }, "rank 3 runs NCCL without the hook"},
-		"plug-in":      {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Bound = boundProfiler }) }, "rank 3 is only watched, by NCCL's profiler plug-in"},
-		"no workspace": {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.TestWorkspace = 0 }) }, "FALCON_TEST_MB"},
+		"unhooked": {func(b *bench) {
+			b.rankWith(func(s *falconv1.RankState) { s.Unhooked = true })
+		}, "rank 3 runs NCCL without the hook"},
+		"plug-in": {func(b *bench) {
+			b.rankWith(func(s *falconv1.RankState) { s.Bound = boundProfiler })
+		}, "rank 3 is only watched, by NCCL's profiler plug-in"},
+		"no workspace": {func(b *bench) {
+			b.rankWith(func(s *falconv1.RankState) { s.TestWorkspace = 0 })
+		}, "FALCON_TEST_MB"},
 		"agent away": {func(b *bench) {
 			b.job.agents[1].stream.cancel()
 			b.job.agents[1].stream = nil
 			synctest.Wait()
 		}, "agent of node n1 is away"},
-		"rank gone": {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Alive, s.Exit = false, "killed" }) }, "lost"},
+		"rank gone": {func(b *bench) {
+			b.rankWith(func(s *falconv1.RankState) {
+				s.Alive, s.Exit = false, "killed"
+			})
+		}, "lost"},
 		"standstill": {func(*bench) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
@@ -271,7 +355,8 @@ func TestObstaclesOfTheMoment(t *testing.T) {
 				b.start()
 				b.until(6)
 				c.spoil(b)
-				if v, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.say) {
+				v, err := b.validate(allTests)
+				if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.say) {
 					t.Errorf("%v, %v", v, err)
 				}
 			})
@@ -292,15 +377,28 @@ func TestNoConsistentBoundary(t *testing.T) {
 		wrong func(*falconv1.RankPause)
 		say   string
 	}{
-		"unsteady":   {func(p *falconv1.RankPause) { p.Counts[0].Steady = false }, "unequally often"},
-		"more calls": {func(p *falconv1.RankPause) { p.Counts[0].CollectivesPerIteration, p.Counts[0].PerIteration = 21, 21 }, "does 1 collectives an iteration on communicator 000000000000004d and rank"},
-		"shifted":    {func(p *falconv1.RankPause) { p.Counts[0].Collectives, p.Counts[0].Calls = 3, 3 }, "will have done"},
+		"unsteady": {func(p *falconv1.RankPause) {
+			p.Counts[0].Steady = false
+		}, "unequally often"},
+		"more calls": {func(p *falconv1.RankPause) {
+			p.Counts[0].CollectivesPerIteration, p.Counts[0].PerIteration = 21, 21
+		}, "does 1 collectives an iteration on communicator 000000000000004d and rank"},
+		"shifted": {func(p *falconv1.RankPause) {
+			p.Counts[0].Collectives, p.Counts[0].Calls = 3, 3
+		}, "will have done"},
 		"refused": {func(p *falconv1.RankPause) {
-			p.State, p.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, "it captures a graph\x1b"
+			p.State = falconv1.PauseState_PAUSE_STATE_REFUSED
+			p.Reason = "it captures a graph\x1b"
 		}, "it captures a graph"},
-		"hostile":  {func(p *falconv1.RankPause) { p.Counts[0].Calls = 1 << 60 }, "can't be"},
-		"unknown":  {func(p *falconv1.RankPause) { p.Counts[0].Comm = 5 }, "not described"},
-		"inferred": {func(p *falconv1.RankPause) { p.Exact, p.Counts[0].Whole = false, false }, "not seen from the start"},
+		"hostile": {func(p *falconv1.RankPause) {
+			p.Counts[0].Calls = 1 << 60
+		}, "can't be"},
+		"unknown": {func(p *falconv1.RankPause) {
+			p.Counts[0].Comm = 5
+		}, "not described"},
+		"inferred": {func(p *falconv1.RankPause) {
+			p.Exact, p.Counts[0].Whole = false, false
+		}, "not seen from the start"},
 		"not its own": {func(p *falconv1.RankPause) {
 			if p.Rank == 3 {
 				p.Rank = 0
@@ -316,7 +414,10 @@ func TestNoConsistentBoundary(t *testing.T) {
 					t.Fatal(err)
 				}
 				v := b.settleTests()
-				if v.GetState() != string(falcon.ValidationRefused) || !strings.HasPrefix(v.GetReason(), "no consistent boundary: ") || !strings.Contains(v.GetReason(), c.say) || strings.Contains(v.GetReason(), "\x1b") {
+				if v.GetState() != string(falcon.ValidationRefused) ||
+					!strings.HasPrefix(v.GetReason(), "no consistent boundary: ") ||
+					!strings.Contains(v.GetReason(), c.say) ||
+					strings.Contains(v.GetReason(), "\x1b") {
 					t.Errorf("%s: %s", v.GetState(), v.GetReason())
 				}
 				if slices.Contains(b.job.agents[0].hold.phases, falconv1.PausePhase_PAUSE_PHASE_ARM) {
@@ -330,7 +431,11 @@ func TestNoConsistentBoundary(t *testing.T) {
 
 // A missed cut is taken back everywhere and tried again, three times at most.
 func TestMissedCuts(t *testing.T) {
-	for late, want := range map[int]falcon.ValidationState{1: falcon.ValidationDone, 2: falcon.ValidationDone, 3: falcon.ValidationRefused} {
+	for late, want := range map[int]falcon.ValidationState{
+		1: falcon.ValidationDone,
+		2: falcon.ValidationDone,
+		3: falcon.ValidationRefused,
+	} {
 		inBubble(t, func(b *bench) {
 			b.start()
 			b.until(6)
@@ -339,11 +444,14 @@ func TestMissedCuts(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := b.settleTests()
-			if v.GetState() != string(want) && !(want == falcon.ValidationRefused && v.GetState() == string(falcon.ValidationFailed)) {
+			if v.GetState() != string(want) &&
+				!(want == falcon.ValidationRefused && v.GetState() == string(falcon.ValidationFailed)) {
 				t.Errorf("%d late: %v", late, v)
 			}
-			if v.GetAttempts() != int32(min(late+1, 3)) || b.job.agents[0].hold.letGo != min(late+1, 3) {
-				t.Errorf("%d late: %d attempts, let go %d times", late, v.GetAttempts(), b.job.agents[0].hold.letGo)
+			if v.GetAttempts() != int32(min(late+1, 3)) ||
+				b.job.agents[0].hold.letGo != min(late+1, 3) {
+				t.Errorf("%d late: %d attempts, let go %d times",
+					late, v.GetAttempts(), b.job.agents[0].hold.letGo)
 			}
 			b.free()
 		})
@@ -353,10 +461,14 @@ func TestMissedCuts(t *testing.T) {
 // states are the moments at which something goes wrong below: what keeps the
 // validation there.
 var states = map[falcon.ValidationState]func(h *fakeHold){
-	falcon.ValidationSurveying: func(h *fakeHold) { h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_SURVEY: true} },
-	falcon.ValidationArming:    func(h *fakeHold) { h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_ARM: true} },
-	falcon.ValidationWaiting:   func(h *fakeHold) { h.stuck = true },
-	falcon.ValidationTesting:   func(h *fakeHold) { h.silent = falconv1.TestKind_TEST_KIND_LINK },
+	falcon.ValidationSurveying: func(h *fakeHold) {
+		h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_SURVEY: true}
+	},
+	falcon.ValidationArming: func(h *fakeHold) {
+		h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_ARM: true}
+	},
+	falcon.ValidationWaiting: func(h *fakeHold) { h.stuck = true },
+	falcon.ValidationTesting: func(h *fakeHold) { h.silent = falconv1.TestKind_TEST_KIND_LINK },
 	falcon.ValidationResuming: func(h *fakeHold) {
 		h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_RESUME: true}
 	},
@@ -369,7 +481,8 @@ func TestOnePlanAtATime(t *testing.T) {
 		b.start()
 		for b.job.iteration < 60 {
 			b.turn()
-			if a := b.action(); a != nil && a.GetState() == string(falcon.ActionProposed) {
+			a := b.action()
+			if a != nil && a.GetState() == string(falcon.ActionProposed) {
 				break
 			}
 		}
@@ -425,9 +538,14 @@ func TestJournalHoldsNoTelemetry(t *testing.T) {
 			}
 			for b.job.iteration < iterations {
 				for _, a := range b.job.agents {
-					a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
-						Nics: []*falconv1.Nic{{Name: a.node + ".nic0", XmitWait: uint64(b.job.iteration)}},
-					}}})
+					a.send(&falconv1.AgentFrame{
+						Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
+							Nics: []*falconv1.Nic{{
+								Name:     a.node + ".nic0",
+								XmitWait: uint64(b.job.iteration),
+							}},
+						}},
+					})
 				}
 				b.turn()
 			}
@@ -452,9 +570,16 @@ func TestPortsOfOtherNodesAreNotBelieved(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.start()
 		b.until(3)
-		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
-			Nics: []*falconv1.Nic{{Name: "n0.nic0", CnpSent: 5, Err: "x\x1b[31m"}, {Name: "n1.nic0"}, {Name: "n0.nic99"}, {Name: "n0.nic"}},
-		}}})
+		b.job.agents[0].send(&falconv1.AgentFrame{
+			Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
+				Nics: []*falconv1.Nic{
+					{Name: "n0.nic0", CnpSent: 5, Err: "x\x1b[31m"},
+					{Name: "n1.nic0"},
+					{Name: "n0.nic99"},
+					{Name: "n0.nic"},
+				},
+			}},
+		})
 		b.turn()
 		time.Sleep(time.Second)
 		s, err := b.engine.Latest(context.Background())
@@ -462,7 +587,10 @@ func TestPortsOfOtherNodesAreNotBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		nics := s.For(tester, nil).GetNics()
-		if len(nics) != 1 || nics[0].GetName() != "n0.nic0" || nics[0].GetCnpSent() != 5 || nics[0].GetErr() != "x[31m" {
+		if len(nics) != 1 ||
+			nics[0].GetName() != "n0.nic0" ||
+			nics[0].GetCnpSent() != 5 ||
+			nics[0].GetErr() != "x[31m" {
 			t.Errorf("ports %v", nics)
 		}
 	})
@@ -479,18 +607,73 @@ func TestPolicyOfTests(t *testing.T) {
 		spoil  func(*falconv1.RankState)
 		bar    falcon.TestBar
 	}{
-		"as configured":   {auto: true, policy: &falconv1.Policy{Mode: "approve"}, alone: true, asked: true},
-		"manual":          {policy: &falconv1.Policy{Mode: "auto"}, asked: true, bar: falcon.BarPolicy},
-		"policy wins":     {policy: &falconv1.Policy{Mode: "approve", Tests: "auto"}, alone: true, asked: true},
-		"person":          {auto: true, policy: &falconv1.Policy{Mode: "auto", Tests: "person"}, asked: true, bar: falcon.BarPolicy},
-		"never":           {auto: true, policy: &falconv1.Policy{Mode: "auto", Tests: "never"}, bar: falcon.BarPolicy},
-		"observe":         {auto: true, policy: &falconv1.Policy{Mode: "observe"}, asked: true, bar: falcon.BarPolicy},
-		"observe, tests":  {policy: &falconv1.Policy{Mode: "observe", Tests: "auto"}, alone: true, asked: true},
-		"frozen":          {auto: true, policy: &falconv1.Policy{Mode: "approve", Frozen: true}, bar: falcon.BarPolicy},
-		"no memory":       {auto: true, policy: &falconv1.Policy{Mode: "approve"}, spoil: func(s *falconv1.RankState) { s.TestWorkspace = 0 }, bar: falcon.BarMemory},
-		"watched":         {auto: true, policy: &falconv1.Policy{Mode: "approve"}, spoil: func(s *falconv1.RankState) { s.Bound = boundProfiler }, bar: falcon.BarWatched},
-		"without a hook":  {auto: true, policy: &falconv1.Policy{Mode: "approve"}, spoil: func(s *falconv1.RankState) { s.Unhooked = true }, bar: falcon.BarNone},
-		"no such setting": {auto: true, policy: &falconv1.Policy{Mode: "approve", Tests: "perhaps"}, alone: true, asked: true},
+		"as configured": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "approve"},
+			alone:  true,
+			asked:  true,
+		},
+		"manual": {
+			policy: &falconv1.Policy{Mode: "auto"},
+			asked:  true,
+			bar:    falcon.BarPolicy,
+		},
+		"policy wins": {
+			policy: &falconv1.Policy{Mode: "approve", Tests: "auto"},
+			alone:  true,
+			asked:  true,
+		},
+		"person": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "auto", Tests: "person"},
+			asked:  true,
+			bar:    falcon.BarPolicy,
+		},
+		"never": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "auto", Tests: "never"},
+			bar:    falcon.BarPolicy,
+		},
+		"observe": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "observe"},
+			asked:  true,
+			bar:    falcon.BarPolicy,
+		},
+		"observe, tests": {
+			policy: &falconv1.Policy{Mode: "observe", Tests: "auto"},
+			alone:  true,
+			asked:  true,
+		},
+		"frozen": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "approve", Frozen: true},
+			bar:    falcon.BarPolicy,
+		},
+		"no memory": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "approve"},
+			spoil:  func(s *falconv1.RankState) { s.TestWorkspace = 0 },
+			bar:    falcon.BarMemory,
+		},
+		"watched": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "approve"},
+			spoil:  func(s *falconv1.RankState) { s.Bound = boundProfiler },
+			bar:    falcon.BarWatched,
+		},
+		"without a hook": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "approve"},
+			spoil:  func(s *falconv1.RankState) { s.Unhooked = true },
+			bar:    falcon.BarNone,
+		},
+		"no such setting": {
+			auto:   true,
+			policy: &falconv1.Policy{Mode: "approve", Tests: "perhaps"},
+			alone:  true,
+			asked:  true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bench) {
@@ -508,7 +691,10 @@ func TestPolicyOfTests(t *testing.T) {
 				b.det.ask = gemmAsk()
 				b.det.ask.GEMM = []falcon.Rank{0, 3}
 				b.until(b.job.iteration + 12)
-				if n := len(b.det.tests); n != 1 || (b.det.tests[0].State == falcon.ValidationDone) != c.alone || b.det.tests[0].Bar != c.bar {
+				n := len(b.det.tests)
+				if n != 1 ||
+					(b.det.tests[0].State == falcon.ValidationDone) != c.alone ||
+					b.det.tests[0].Bar != c.bar {
 					t.Fatalf("the detector was sent %+v", b.det.tests)
 				}
 				if _, err := b.validate(allTests); (err == nil) != c.asked {

@@ -78,28 +78,43 @@ type stateViews struct {
 // refresh publishes a new picture when something has changed, a console asks,
 // and the last one is old enough.
 func (sv *stateViews) refresh(now time.Time) {
-	if !sv.dirty || now.Sub(sv.built) < sv.buildPeriod() || now.UnixNano()-sv.asked.Load() > int64(askedWithin) {
+	if !sv.dirty ||
+		now.Sub(sv.built) < sv.buildPeriod() ||
+		now.UnixNano()-sv.asked.Load() > int64(askedWithin) {
 		return
 	}
 	sv.build(now)
 }
 
 // buildPeriod leaves the loop most of its time, however large the job is.
-func (sv *stateViews) buildPeriod() time.Duration { return max(buildPeriod, buildShare*sv.buildCost) }
+func (sv *stateViews) buildPeriod() time.Duration {
+	return max(buildPeriod, buildShare*sv.buildCost)
+}
 
 func (sv *stateViews) build(now time.Time) {
-	defer func() { sv.buildCost = max(0, min(sv.cfg.Now().Sub(now), buildCostMax)) }()
+	defer func() {
+		sv.buildCost = max(0, min(sv.cfg.Now().Sub(now), buildCostMax))
+	}()
 	sv.version++
 	sv.built, sv.dirty = now, false
 	ranks, worst := sv.rankTable(now)
 	reply := &falconv1.SnapshotReply{
-		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
-		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
-		Nodes: sv.nodeViews(now), Engine: ownBuild(),
-		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
-		Recovery: sv.newestRecovery(), Bars: sv.state.barViews(now), Hang: sv.hangs.view(), Culprits: sv.culpritViews(now),
-		Fenced: sv.fencedNodes(),
-		Events: slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
+		Version:    sv.version,
+		EngineId:   sv.id,
+		AtUnixNs:   now.UnixNano(),
+		Job:        sv.jobView(now),
+		Policy:     convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
+		Nodes:      sv.nodeViews(now),
+		Engine:     ownBuild(),
+		Validation: sv.validations.newestView(),
+		Nics:       sv.readings.nicViews(),
+		Recurring:  sv.recurrenceViews(),
+		Recovery:   sv.newestRecovery(),
+		Bars:       sv.state.barViews(now),
+		Hang:       sv.hangs.view(),
+		Culprits:   sv.culpritViews(now),
+		Fenced:     sv.fencedNodes(),
+		Events:     slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
 	sv.addIncidents(reply)
 	sv.snapshot.Store(&State{Reply: reply, Ranks: ranks, Worst: worst})
@@ -108,12 +123,27 @@ func (sv *stateViews) build(now time.Time) {
 func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	steady, l := sv.det.Steady(), sv.state.job.Layout
 	v := &falconv1.Job{
-		Name: sv.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
-		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
-		Epoch: sv.state.job.Epoch, State: string(sv.status.current(now)), Emulated: sv.job.emulated,
-		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.Newest(), Restart: sv.status.restarting(now),
-		Mesh: l.Mesh.String(), LayoutDoubt: cmp.Or(sv.state.job.Unknown, sv.job.contradiction(l)), Silicon: sv.silicon.view(),
+		Name:           sv.cfg.JobName,
+		Tp:             int32(l.TP),
+		Dp:             int32(l.DP),
+		Pp:             int32(l.PP),
+		World:          int32(l.World()),
+		Iteration:      steady.Iteration,
+		IterationMs:    steady.CurrentMs,
+		BaselineMs:     steady.BaselineMs,
+		Epoch:          sv.state.job.Epoch,
+		State:          string(sv.status.current(now)),
+		Emulated:       sv.job.emulated,
+		MicroBatches:   sv.state.job.MicroBatches,
+		Exact:          sv.job.exact,
+		Alarm:          sv.jobAlarm(now),
+		DataAgeMs:      -1,
+		PlacementOrder: sv.state.job.PlacementOrder,
+		Generation:     sv.state.job.Newest(),
+		Restart:        sv.status.restarting(now),
+		Mesh:           l.Mesh.String(),
+		LayoutDoubt:    cmp.Or(sv.state.job.Unknown, sv.job.contradiction(l)),
+		Silicon:        sv.silicon.view(),
 	}
 	if sv.state.job.Epoch > 0 && sv.state.job.Unknown == "" {
 		v.LayoutFrom = cmp.Or(sv.state.job.LayoutFrom, "adapter")
@@ -123,7 +153,11 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	}
 	v.NoSpare = clean(sv.describer.noSpare)
 	v.SlowerIterations, v.End = int32(steady.Slower), sv.status.end(now)
-	v.UsualMs = cmp.Or(steady.CurrentMs, sv.intake.pulse.usualMs(), sv.paces.usualMs())
+	v.UsualMs = cmp.Or(
+		steady.CurrentMs,
+		sv.intake.pulse.usualMs(),
+		sv.paces.usualMs(),
+	)
 	if at := sv.intake.pulse.at; !at.IsZero() {
 		v.IterationUnixNs = at.UnixNano()
 	}
@@ -170,13 +204,17 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 	culprits := sv.cluster.culprits()
 	status, ms := sv.statuses(world)
 	seats := sv.seats.of(sv.job, sv.state.job.Placement, sv.readings)
-	stages, fast := stageMedians(l, ms), fastClock(seats)
+	stages := stageMedians(l, ms)
+	fast := fastClock(seats)
 	if short := world - len(sv.levels); short > 0 {
 		sv.levels = append(sv.levels, make([]shown, short)...)
 	}
-	best, bestScore, v := falcon.Rank(0), int32(-1), &falconv1.RankView{}
+	best := falcon.Rank(0)
+	bestScore := int32(-1)
+	v := &falconv1.RankView{}
 	for i := range world {
-		r, s := falcon.Rank(i), status[i]
+		r := falcon.Rank(i)
+		s := status[i]
 		past := s.Slowdown
 		if len(culprits) > 0 && !culprits[r] {
 			past = 0 // it waits for a culprit that is named: its own past says nothing
@@ -186,11 +224,20 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 		lv := int32(*was)
 		v.Reset()
 		v.Rank, v.Level, v.Device = int32(i), lv, string(sv.state.job.Placement[i])
-		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
-		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
-		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
+		v.Ms = s.Ms
+		v.Slowdown = s.Slowdown
+		v.SelfMs = s.SelfMs
+		v.WaitMs = s.WaitMs
+		v.Probability = s.Probability
+		v.Iteration = s.Iteration
+		v.SelfRatio = s.SelfRatio
+		v.SlowSteps = int32(min(s.SlowSteps, math.MaxInt32))
+		v.Failing = s.Failing
 		if g := seats[i].gpu; g != nil {
-			v.SmClockMhz, v.TemperatureC, v.Busy, v.SmBusy = g.SMClockMHz, g.TemperatureC, uint32(g.Busy), uint32(g.SMBusy)
+			v.SmClockMhz = g.SMClockMHz
+			v.TemperatureC = g.TemperatureC
+			v.Busy = uint32(g.Busy)
+			v.SmBusy = uint32(g.SMBusy)
 		}
 		v.CnpPerS = seats[i].port.cnpNow(now)
 		v.Health = health(seats[i].process, s.Suspect, lv, culprits[r], now)
@@ -215,7 +262,8 @@ func fastClock(seats []seatNow) float64 {
 }
 
 func (sv *stateViews) statuses(world int) ([]detect.RankStatus, []float64) {
-	status, ms := make([]detect.RankStatus, world), make([]float64, world)
+	status := make([]detect.RankStatus, world)
+	ms := make([]float64, world)
 	for r := range world {
 		status[r], _ = sv.det.Rank(falcon.Rank(r))
 		ms[r] = status[r].Ms
@@ -263,11 +311,18 @@ func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 	var out []*falconv1.NodeView
 	for _, n := range sv.nodes.Nodes() {
 		out = append(out, &falconv1.NodeView{
-			Node: string(n.Name), Connected: n.Connected(), AgeMs: n.Age(now).Milliseconds(),
-			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
-			SkewMs: sv.links.skewMs(n.Name), Kernel: sv.kernel.views(n.Name, now),
-			Protocol: n.Hello.GetProtocol(), Formats: formatViews(n.Hello),
-			Unseen: unseenViews(n.Beat.GetUnseen()), Standbys: standbysView(n.Beat.GetStandbys()),
+			Node:       string(n.Name),
+			Connected:  n.Connected(),
+			AgeMs:      n.Age(now).Milliseconds(),
+			Version:    clean(n.Hello.GetVersion()),
+			Dropped:    n.Beat.GetDroppedFrames(),
+			StealShare: n.Steal,
+			SkewMs:     sv.links.skewMs(n.Name),
+			Kernel:     sv.kernel.views(n.Name, now),
+			Protocol:   n.Hello.GetProtocol(),
+			Formats:    formatViews(n.Hello),
+			Unseen:     unseenViews(n.Beat.GetUnseen()),
+			Standbys:   standbysView(n.Beat.GetStandbys()),
 		})
 	}
 	return out

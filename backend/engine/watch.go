@@ -43,7 +43,10 @@ type Watcher struct {
 type watching struct{ name, role string }
 
 func newHub(recent []*falconv1.EventLine, newest uint64) *hub {
-	return &hub{recent: append([]*falconv1.EventLine(nil), recent...), newest: newest}
+	return &hub{
+		recent: append([]*falconv1.EventLine(nil), recent...),
+		newest: newest,
+	}
 }
 
 func (h *hub) publish(line *falconv1.EventLine) {
@@ -81,12 +84,16 @@ func (h *hub) endWatch(i int, why error) {
 }
 
 // Watch subscribes to the lines after seq, for the process itself.
-func (e *Engine) Watch(after uint64) (*Watcher, error) { return e.WatchAs(Actor{}, after) }
+func (e *Engine) Watch(after uint64) (*Watcher, error) {
+	return e.WatchAs(Actor{}, after)
+}
 
 // WatchAs subscribes a caller to the lines after seq. It fails when the engine
 // has stopped, and may end a caller's oldest watch. The caller must Close the
 // watcher.
-func (e *Engine) WatchAs(who Actor, after uint64) (*Watcher, error) { return e.hub.watch(who, after) }
+func (e *Engine) WatchAs(who Actor, after uint64) (*Watcher, error) {
+	return e.hub.watch(who, after)
+}
 
 // watch subscribes a caller to the lines after seq. It fails when the engine
 // has stopped. Of too many watches of one caller the oldest ends, and of too
@@ -99,13 +106,21 @@ func (h *hub) watch(who Actor, after uint64) (*Watcher, error) {
 	if h.closed {
 		return nil, ErrStopped
 	}
-	w := &Watcher{hub: h, who: watching{who.Name, who.Role}, lines: make(chan *falconv1.EventLine, watchQueue)}
+	w := &Watcher{
+		hub:   h,
+		who:   watching{who.Name, who.Role},
+		lines: make(chan *falconv1.EventLine, watchQueue),
+	}
 	if i, n := h.oldestOf(w.who); n >= WatchersEach {
-		h.endWatch(i, fmt.Errorf("%w: %s watches %d times already, and the oldest of them ended", ErrCrowded, who.Name, n))
+		h.endWatch(i, fmt.Errorf("%w: %s watches %d times already, and the oldest of them ended",
+			ErrCrowded, who.Name, n))
 	}
 	if len(h.watchers) >= WatchersMax {
 		i, n := h.oldestOf(h.greediest())
-		h.endWatch(i, fmt.Errorf("%w: there are %d, of which %d were this caller's, and the oldest of those ended", ErrCrowded, WatchersMax, n))
+		h.endWatch(i, fmt.Errorf(
+			"%w: there are %d, of which %d were this caller's, and the oldest of those ended",
+			ErrCrowded, WatchersMax, n,
+		))
 	}
 	w.missed = !h.replay(w, after)
 	h.watchers = append(h.watchers, w)
@@ -135,7 +150,9 @@ func (h *hub) greediest() watching {
 		count[w.who]++
 		most = max(most, count[w.who])
 	}
-	i := slices.IndexFunc(h.watchers, func(w *Watcher) bool { return count[w.who] == most })
+	i := slices.IndexFunc(h.watchers, func(w *Watcher) bool {
+		return count[w.who] == most
+	})
 	return h.watchers[i].who
 }
 
@@ -211,5 +228,7 @@ func Impair(ctx context.Context, e *Engine, text string) error {
 // Alarm writes a line about the engine itself that a person should know, such
 // as its certificates or its memory.
 func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
-	return e.readInLoop(ctx, func() { e.oplog.logf("alarm", severity, "", "%s", text) })
+	return e.readInLoop(ctx, func() {
+		e.oplog.logf("alarm", severity, "", "%s", text)
+	})
 }

@@ -24,7 +24,10 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 				{Link: falcon.NewLink("n0", "n1"), Times: 2, Jobs: 1, First: first, Last: first},
 			}
 			for range recurringMax {
-				b.det.again = append(b.det.again, detect.Recurrence{Device: "n0.g0", Times: 2})
+				b.det.again = append(b.det.again, detect.Recurrence{
+					Device: "n0.g0",
+					Times:  2,
+				})
 			}
 		})
 		b.turn()
@@ -35,7 +38,8 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 		}
 		r := s.For(tester, nil)
 		for rank, want := range []int32{0, 3, 12, 0} {
-			if v := s.Ranks.Views()[rank]; v.GetSlowSteps() != want || v.GetFailing() != (want > 10) {
+			v := s.Ranks.Views()[rank]
+			if v.GetSlowSteps() != want || v.GetFailing() != (want > 10) {
 				t.Errorf("rank %d: %d slow steps, failing %v", rank, v.GetSlowSteps(), v.GetFailing())
 			}
 		}
@@ -43,7 +47,12 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 		if len(again) != recurringMax {
 			t.Fatalf("%d of %d are listed again", len(again), recurringMax)
 		}
-		if d := again[0]; d.GetDevice() != "n1.g0" || d.GetLink() != "" || d.GetTimes() != 3 || d.GetJobs() != 2 || d.GetLastUnixNs()-d.GetFirstUnixNs() != time.Minute.Nanoseconds() {
+		d := again[0]
+		if d.GetDevice() != "n1.g0" ||
+			d.GetLink() != "" ||
+			d.GetTimes() != 3 ||
+			d.GetJobs() != 2 ||
+			d.GetLastUnixNs()-d.GetFirstUnixNs() != time.Minute.Nanoseconds() {
 			t.Errorf("the device: %v", d)
 		}
 		if l := again[1]; l.GetDevice() != "" || l.GetLink() != "n0-n1" {
@@ -58,12 +67,22 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 func TestCulpritsOfIncidentsThatAreOver(t *testing.T) {
 	m := newJournalState()
 	write := func(id string, state falcon.IncidentState, v falcon.Verdict) {
-		if err := m.apply(record(time.Unix(int64(len(m.incidents)), 0), kindIncident, falcon.Incident{ID: id, State: state, Verdict: v})); err != nil {
+		if err := m.apply(record(
+			time.Unix(int64(len(m.incidents)), 0),
+			kindIncident,
+			falcon.Incident{ID: id, State: state, Verdict: v},
+		)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	gpu := falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{"n1.g0", "n1.g1"}}
-	link := falcon.Verdict{Cause: falcon.CauseNetwork, Links: []falcon.Link{falcon.NewLink("n0", "n1")}}
+	gpu := falcon.Verdict{
+		Cause:   falcon.CauseGPU,
+		Devices: []falcon.Device{"n1.g0", "n1.g1"},
+	}
+	link := falcon.Verdict{
+		Cause: falcon.CauseNetwork,
+		Links: []falcon.Link{falcon.NewLink("n0", "n1")},
+	}
 	m.setJob(jobRecord{Epoch: 1})
 	write("INC-0001", falcon.IncidentLocated, gpu)
 	m.setJob(jobRecord{Epoch: 2})
@@ -75,7 +94,12 @@ func TestCulpritsOfIncidentsThatAreOver(t *testing.T) {
 	want := []detect.Named{
 		{Job: "epoch 1", Incident: "INC-0001", At: time.Unix(0, 0), Device: "n1.g0", Cause: falcon.CauseGPU},
 		{Job: "epoch 1", Incident: "INC-0001", At: time.Unix(0, 0), Device: "n1.g1", Cause: falcon.CauseGPU},
-		{Incident: "INC-0002", At: time.Unix(1, 0), Link: falcon.NewLink("n0", "n1"), Cause: falcon.CauseNetwork},
+		{
+			Incident: "INC-0002",
+			At:       time.Unix(1, 0),
+			Link:     falcon.NewLink("n0", "n1"),
+			Cause:    falcon.CauseNetwork,
+		},
 	}
 	if got := m.named(); !slices.Equal(got, want) {
 		t.Errorf("named\n%v, want\n%v", got, want)

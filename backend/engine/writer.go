@@ -29,11 +29,16 @@ func (jw *journalWriter) fold(pending []pendingRecord) ([]pendingRecord, error) 
 	for _, r := range pending {
 		err := jw.foldPending(&r)
 		if err != nil && carriesSafety(r.Kind) {
-			return nil, fmt.Errorf("%w: it is not stored, and nothing was sent that depends on it; the engine ends: start it again", err)
+			return nil, fmt.Errorf(
+				"%w: it is not stored, and nothing was sent that depends on it; the engine ends: start it again",
+				err,
+			)
 		}
 		if err != nil {
 			jw.log.Error("a record was left out of the journal", slog.Any("err", err))
-			jw.oplog.logf("journal", 2, "", "a record of kind %s was left out of the journal: %s; report this to Falcon's developers", r.Kind, err)
+			jw.oplog.logf("journal", 2, "",
+				"a record of kind %s was left out of the journal: %s; report this to Falcon's developers",
+				r.Kind, err)
 			continue
 		}
 		kept = append(kept, r)
@@ -97,6 +102,14 @@ func (jw *journalWriter) persist(pending []pendingRecord) error {
 
 // publishUnrecorded publishes a line that is in no journal: the one about the journal.
 func (jw *journalWriter) publishUnrecorded(now time.Time, severity int32, text string) {
-	jw.state.addEvent(eventRecord{Iteration: jw.det.Steady().Iteration, Kind: "journal", Severity: severity, Text: clean(text)}, journal.Record{AtNs: now.UnixNano()})
+	jw.state.addEvent(
+		eventRecord{
+			Iteration: jw.det.Steady().Iteration,
+			Kind:      "journal",
+			Severity:  severity,
+			Text:      clean(text),
+		},
+		journal.Record{AtNs: now.UnixNano()},
+	)
 	jw.hub.publish(jw.state.events[len(jw.state.events)-1])
 }

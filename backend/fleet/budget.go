@@ -44,7 +44,11 @@ func NewBudgets(l Limits) *Budgets {
 		l.Log = slog.New(slog.DiscardHandler)
 	}
 	nodes, _ := lru.New[string, *pace](NodesMax) // fails for no size below 1
-	return &Budgets{limits: l, waiting: semaphore.NewWeighted(l.Waiting), nodes: nodes}
+	return &Budgets{
+		limits:  l,
+		waiting: semaphore.NewWeighted(l.Waiting),
+		nodes:   nodes,
+	}
 }
 
 // of finds a node's means.
@@ -56,8 +60,12 @@ func (b *Budgets) of(node string) *pace {
 	}
 	const burst = 4 // seconds
 	p := &pace{
-		node: node, all: b,
-		bytes:   rate.NewLimiter(rate.Limit(b.limits.BytesPerS), max(burst*b.limits.BytesPerS, frameBytesMost)),
+		node: node,
+		all:  b,
+		bytes: rate.NewLimiter(
+			rate.Limit(b.limits.BytesPerS),
+			max(burst*b.limits.BytesPerS, frameBytesMost),
+		),
 		frames:  rate.NewLimiter(rate.Limit(b.limits.FramesPerS), burst*b.limits.FramesPerS),
 		refused: rate.NewLimiter(rate.Every(time.Minute/time.Duration(b.limits.Refused)), b.limits.Refused),
 	}
@@ -82,7 +90,11 @@ type pace struct {
 // frame, and counts those that were refused before they were decoded.
 func (p *pace) admit(s *Session, f *falconv1.AgentFrame) error {
 	if refused(f) {
-		p.all.limits.Log.Warn("a frame was left out", slog.String("node", p.node), slog.Uint64("seq", f.GetSeq()))
+		p.all.limits.Log.Warn(
+			"a frame was left out",
+			slog.String("node", p.node),
+			slog.Uint64("seq", f.GetSeq()),
+		)
 		if !p.refused.Allow() {
 			return fmt.Errorf("%w: %d within a minute", ErrBudget, p.all.limits.Refused)
 		}

@@ -92,7 +92,9 @@ func decodeFrame(b []byte, f *falconv1.AgentFrame, shed Shed) error {
 // field.
 var refusedMark = protowire.AppendVarint(protowire.AppendTag(nil, 15_000, protowire.VarintType), 1)
 
-func refused(f *falconv1.AgentFrame) bool { return len(f.ProtoReflect().GetUnknown()) > 0 }
+func refused(f *falconv1.AgentFrame) bool {
+	return len(f.ProtoReflect().GetUnknown()) > 0
+}
 
 // Numbers of the bodies that can be left out.
 const (

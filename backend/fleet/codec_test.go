@@ -22,7 +22,12 @@ func encoded(t testing.TB, f *falconv1.AgentFrame) []byte {
 }
 
 func comms(n int) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Seq: 7, Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Comms: filled(n, func() *falconv1.Comm { return &falconv1.Comm{} })}}}
+	return &falconv1.AgentFrame{
+		Seq: 7,
+		Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Comms: filled(n, func() *falconv1.Comm {
+			return &falconv1.Comm{}
+		})}},
+	}
 }
 
 func filled[T any](n int, one func() T) []T {
@@ -35,14 +40,28 @@ func filled[T any](n int, one func() T) []T {
 
 // profile is the largest frame that an honest agent sends.
 func profile(calls int) *falconv1.AgentFrame {
-	p := &falconv1.RankProfile{Calls: filled(calls, func() *falconv1.CallTiming { return &falconv1.CallTiming{Comm: 1, Ordinal: 2, DurationMs: 1} })}
-	return &falconv1.AgentFrame{Seq: 7, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 3, Ranks: []*falconv1.RankProfile{p}}}}
+	p := &falconv1.RankProfile{Calls: filled(calls, func() *falconv1.CallTiming {
+		return &falconv1.CallTiming{Comm: 1, Ordinal: 2, DurationMs: 1}
+	})}
+	return &falconv1.AgentFrame{
+		Seq: 7,
+		Body: &falconv1.AgentFrame_Profile{
+			Profile: &falconv1.Profile{Window: 3, Ranks: []*falconv1.RankProfile{p}},
+		},
+	}
 }
 
 // What an agent may claim in one frame is bounded before it is decoded.
 func TestFramesBeyondTheirBoundsAreNotDecoded(t *testing.T) {
-	name := &falconv1.AgentFrame{Seq: 7, Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Device: strings.Repeat("x", 300)}}}
-	beat := &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{Ranks: filled(5000, func() *falconv1.RankBeat { return &falconv1.RankBeat{} })}}}
+	name := &falconv1.AgentFrame{
+		Seq:  7,
+		Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Device: strings.Repeat("x", 300)}},
+	}
+	beat := &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{Ranks: filled(5000, func() *falconv1.RankBeat {
+			return &falconv1.RankBeat{}
+		})}},
+	}
 	twice := append(encoded(t, comms(200)), encoded(t, comms(200))...)
 	var joined falconv1.AgentFrame
 	if err := decodeFrame(twice, &joined, ShedNothing); err != nil || !refused(&joined) {
@@ -65,8 +84,11 @@ func TestFramesBeyondTheirBoundsAreNotDecoded(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 			continue
 		}
-		if (got.GetBody() != nil) != c.taken || refused(&got) == c.taken || got.GetSeq() != c.frame.GetSeq() {
-			t.Errorf("%s: taken %v, refused %v, frame %d", what, got.GetBody() != nil, refused(&got), got.GetSeq())
+		if (got.GetBody() != nil) != c.taken ||
+			refused(&got) == c.taken ||
+			got.GetSeq() != c.frame.GetSeq() {
+			t.Errorf("%s: taken %v, refused %v, frame %d",
+				what, got.GetBody() != nil, refused(&got), got.GetSeq())
 		}
 	}
 }
@@ -89,8 +111,18 @@ func TestRefusedFramesCostNothing(t *testing.T) {
 func TestShortOfMemoryLeavesOutInOrder(t *testing.T) {
 	frames := []*falconv1.AgentFrame{
 		profile(2),
-		{Seq: 7, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{Host: &falconv1.Host{StealShare: 1}}}},
-		{Seq: 7, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Ms: 5}}}}},
+		{
+			Seq: 7,
+			Body: &falconv1.AgentFrame_Telemetry{
+				Telemetry: &falconv1.Telemetry{Host: &falconv1.Host{StealShare: 1}},
+			},
+		},
+		{
+			Seq: 7,
+			Body: &falconv1.AgentFrame_Samples{
+				Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Ms: 5}}},
+			},
+		},
 		comms(2),
 	}
 	for shed := ShedNothing; shed <= ShedSamples; shed++ {
@@ -99,7 +131,11 @@ func TestShortOfMemoryLeavesOutInOrder(t *testing.T) {
 			if err := decodeFrame(encoded(t, f), &got, shed); err != nil {
 				t.Fatal(err)
 			}
-			if whole := proto.Equal(f, &got); whole != (i >= int(shed)) || got.GetSeq() != 7 || got.GetBody() == nil || refused(&got) {
+			whole := proto.Equal(f, &got)
+			if whole != (i >= int(shed)) ||
+				got.GetSeq() != 7 ||
+				got.GetBody() == nil ||
+				refused(&got) {
 				t.Errorf("level %d, frame %d: whole %v, %v", shed, i, whole, &got)
 			}
 		}
@@ -141,7 +177,8 @@ func TestRefusalsEndTheStream(t *testing.T) {
 	if err := b.of("n2").admit(session("n2", "b1"), bad); err != nil {
 		t.Errorf("another node: %v", err)
 	}
-	if newer := (&falconv1.AgentFrame{Seq: 9}); b.of("n1").admit(s, newer) != nil {
+	newer := (&falconv1.AgentFrame{Seq: 9})
+	if b.of("n1").admit(s, newer) != nil {
 		t.Error("a body that this engine does not know counts as refused")
 	}
 }
@@ -155,7 +192,12 @@ func TestWaitingFramesAreBounded(t *testing.T) {
 	if _, _, err := r.Attach(s, at); err != nil {
 		t.Fatal(err)
 	}
-	f := &falconv1.AgentFrame{Seq: 1, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{Host: &falconv1.Host{Err: strings.Repeat("x", 1000)}}}}
+	f := &falconv1.AgentFrame{
+		Seq: 1,
+		Body: &falconv1.AgentFrame_Telemetry{
+			Telemetry: &falconv1.Telemetry{Host: &falconv1.Host{Err: strings.Repeat("x", 1000)}},
+		},
+	}
 	for range 2 {
 		if err := b.of("n1").admit(s, f); err != nil {
 			t.Fatal(err)
@@ -194,7 +236,16 @@ func TestWaitEndsWithTheSession(t *testing.T) {
 
 // The scale and the decoder agree on what a message is, whatever the bytes.
 func FuzzFrame(f *testing.F) {
-	for _, m := range []*falconv1.AgentFrame{comms(3), profile(3), {Seq: 1, Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Ranks: []*falconv1.RankAck{{StepMs: []float64{1, 2}}}}}}} {
+	for _, m := range []*falconv1.AgentFrame{
+		comms(3),
+		profile(3),
+		{
+			Seq: 1,
+			Body: &falconv1.AgentFrame_Result{
+				Result: &falconv1.CommandResult{Ranks: []*falconv1.RankAck{{StepMs: []float64{1, 2}}}},
+			},
+		},
+	} {
 		f.Add(encoded(f, m), uint8(0))
 	}
 	f.Add([]byte{8, 5, 66, 4, 82, 2, 8, 1}, uint8(3))

@@ -13,12 +13,18 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 var at = time.Unix(1_700_000_000, 0)
 
 func session(node, boot string) *Session {
-	return NewSession(context.Background(), &falconv1.Hello{Agent: "a-" + node, Node: node, Boot: boot})
+	return NewSession(context.Background(), &falconv1.Hello{
+		Agent: "a-" + node,
+		Node:  node,
+		Boot:  boot,
+	})
 }
 
 func TestFramesCountOnceOverReconnects(t *testing.T) {
@@ -27,8 +33,15 @@ func TestFramesCountOnceOverReconnects(t *testing.T) {
 	if _, acked, err := r.Attach(first, at); err != nil || acked != 0 {
 		t.Fatalf("first attach: %d, %v", acked, err)
 	}
-	take := func(s *Session, seq uint64) bool { _, ok := r.Take(s, seq, at); return ok }
-	if !take(first, 1) || !take(first, 2) || take(first, 2) || !take(first, 5) || !take(first, 0) {
+	take := func(s *Session, seq uint64) bool {
+		_, ok := r.Take(s, seq, at)
+		return ok
+	}
+	if !take(first, 1) ||
+		!take(first, 2) ||
+		take(first, 2) ||
+		!take(first, 5) ||
+		!take(first, 0) {
 		t.Fatal("frames 1, 2, 5 and unnumbered ones count, 2 again does not")
 	}
 	early := session("n1", "b1")
@@ -63,7 +76,8 @@ func TestFramesCountOnceOverReconnects(t *testing.T) {
 
 func TestAcknowledgeMergesAndSkipsTheGone(t *testing.T) {
 	r := NewRegistry()
-	a, b := session("a", "1"), session("b", "1")
+	a := session("a", "1")
+	b := session("b", "1")
 	for _, s := range []*Session{a, b} {
 		if _, _, err := r.Attach(s, at); err != nil {
 			t.Fatal(err)
@@ -146,8 +160,13 @@ type recorder struct {
 	frames             chan uint64
 }
 
-func (r *recorder) Attach(s *Session) error { r.attached <- s; return nil }
-func (r *recorder) Detach(s *Session)       { r.detached <- s }
+func (r *recorder) Attach(s *Session) error {
+	r.attached <- s
+	return nil
+}
+func (r *recorder) Detach(s *Session) {
+	r.detached <- s
+}
 func (r *recorder) Frame(_ *Session, f *falconv1.AgentFrame) error {
 	r.frames <- f.GetSeq()
 	return nil
@@ -157,7 +176,11 @@ func TestServiceRunsAStreamToItsEnd(t *testing.T) {
 	rec := &recorder{make(chan *Session, 1), make(chan *Session, 1), make(chan uint64, 9)}
 	v := NewService(rec, nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	st := &fakeStream{ctx: ctx, in: make(chan *falconv1.AgentFrame, 3), out: make(chan *falconv1.EngineFrame, 3)}
+	st := &fakeStream{
+		ctx: ctx,
+		in:  make(chan *falconv1.AgentFrame, 3),
+		out: make(chan *falconv1.EngineFrame, 3),
+	}
 	done := make(chan error, 1)
 	go func() { done <- v.Run(st, &falconv1.Hello{Node: "n1"}) }()
 	s := <-rec.attached

@@ -31,7 +31,8 @@ func (a *ackStream) Recv() (*falconv1.AgentFrame, error) { return nil, nil }
 func TestAcknowledgementsOfSamplesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s, to := NewSession(ctx, &falconv1.Hello{Node: "n0"}), &ackStream{ctx: ctx}
+		s := NewSession(ctx, &falconv1.Hello{Node: "n0"})
+		to := &ackStream{ctx: ctx}
 		done := make(chan error, 1)
 		go func() { done <- s.pump(to) }()
 		take := func(f *falconv1.AgentFrame) {
@@ -42,7 +43,10 @@ func TestAcknowledgementsOfSamplesWait(t *testing.T) {
 		seq := uint64(0)
 		for range 200 { // 20 s
 			seq++
-			take(&falconv1.AgentFrame{Seq: seq, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}})
+			take(&falconv1.AgentFrame{
+				Seq:  seq,
+				Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}},
+			})
 			time.Sleep(100 * time.Millisecond)
 		}
 		synctest.Wait()
@@ -54,9 +58,18 @@ func TestAcknowledgementsOfSamplesWait(t *testing.T) {
 		if last := to.acks[len(to.acks)-1]; last != seq {
 			t.Errorf("frame %d of %d is acknowledged at rest", last, seq)
 		}
-		take(&falconv1.AgentFrame{Seq: seq + 1, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{}}})
-		take(&falconv1.AgentFrame{Seq: seq + 2, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}})
-		take(&falconv1.AgentFrame{Seq: seq + 3, Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{}}})
+		take(&falconv1.AgentFrame{
+			Seq:  seq + 1,
+			Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{}},
+		})
+		take(&falconv1.AgentFrame{
+			Seq:  seq + 2,
+			Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}},
+		})
+		take(&falconv1.AgentFrame{
+			Seq:  seq + 3,
+			Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{}},
+		})
 		if last := to.acks[len(to.acks)-1]; last != seq+3 {
 			t.Errorf("a result is frame %d, acknowledged up to %d", seq+3, last)
 		}

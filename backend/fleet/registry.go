@@ -47,7 +47,9 @@ func (n *Node) TakeBeat(b *falconv1.Beat) {
 }
 
 // Age is how long ago the node was last heard.
-func (n *Node) Age(now time.Time) time.Duration { return now.Sub(n.LastSeen) }
+func (n *Node) Age(now time.Time) time.Duration {
+	return now.Sub(n.LastSeen)
+}
 
 // Registry is the engine's table of nodes.
 type Registry struct {
@@ -61,7 +63,9 @@ type Registry struct {
 func (r *Registry) Changes() uint64 { return r.changes }
 
 // NewRegistry makes an empty table.
-func NewRegistry() *Registry { return &Registry{nodes: map[falcon.Node]*Node{}} }
+func NewRegistry() *Registry {
+	return &Registry{nodes: map[falcon.Node]*Node{}}
+}
 
 // Attach enters a new stream, ends the node's older one, and says up to where
 // this agent's frames are done with: 0 for an agent that was restarted. A second agent of
@@ -81,7 +85,9 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	}
 	r.changes++
 	if boot := bootOf(s); boot != n.boot {
-		n.boot, n.taken, n.acked = boot, 0, 0
+		n.boot = boot
+		n.taken = 0
+		n.acked = 0
 	}
 	n.Session, n.Hello, n.LastSeen, n.Host, n.Beat = s, s.Hello, now, s.Host, nil
 	n.Beats = 0
@@ -116,7 +122,8 @@ func (r *Registry) Take(s *Session, seq uint64, now time.Time) (*Node, bool) {
 // calls it after the batch is durable.
 func (r *Registry) Acknowledge() {
 	for _, n := range r.dirty {
-		n.dirty, n.acked = false, n.taken
+		n.dirty = false
+		n.acked = n.taken
 		if n.Session != nil {
 			n.Session.Ack(n.taken)
 		}
@@ -141,7 +148,9 @@ func (r *Registry) Node(name falcon.Node) *Node { return r.nodes[name] }
 // Nodes lists all by name. The list must not be changed.
 func (r *Registry) Nodes() []*Node {
 	if r.sorted == nil {
-		r.sorted = slices.SortedFunc(maps.Values(r.nodes), func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
+		r.sorted = slices.SortedFunc(maps.Values(r.nodes), func(a, b *Node) int {
+			return cmp.Compare(a.Name, b.Name)
+		})
 	}
 	return r.sorted
 }

@@ -46,10 +46,13 @@ type Session struct {
 func NewSession(ctx context.Context, hello *falconv1.Hello) *Session {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &Session{
-		Hello: hello,
-		out:   make(chan *falconv1.EngineFrame, QueueFrames),
-		nudge: make(chan struct{}, 1),
-		ctx:   ctx, cancel: cancel, Host: hostOf(ctx), Addr: addressOf(ctx),
+		Hello:  hello,
+		out:    make(chan *falconv1.EngineFrame, QueueFrames),
+		nudge:  make(chan struct{}, 1),
+		ctx:    ctx,
+		cancel: cancel,
+		Host:   hostOf(ctx),
+		Addr:   addressOf(ctx),
 	}
 }
 
@@ -97,7 +100,9 @@ func (s *Session) Ack(seq uint64) {
 }
 
 // End closes the stream for the given reason; the first reason counts.
-func (s *Session) End(reason error) { s.cancel(reason) }
+func (s *Session) End(reason error) {
+	s.cancel(reason)
+}
 
 // Context ends with the session; its cause is the reason.
 func (s *Session) Context() context.Context { return s.ctx }
@@ -163,7 +168,9 @@ func (s *Session) pump(stream Stream) error {
 			f = s.acknowledgement()
 		}
 		if ack := f.GetAck(); ack != nil {
-			acked, at, waits = ack.GetSeq(), time.Now(), false
+			acked = ack.GetSeq()
+			at = time.Now()
+			waits = false
 		}
 		if err := stream.Send(f); err != nil {
 			return err
@@ -205,7 +212,11 @@ func NewService(sink Sink, budgets *Budgets) *Service {
 	if budgets == nil {
 		budgets = NewBudgets(Limits{})
 	}
-	return &Service{sink: sink, budgets: budgets, live: map[*Session]struct{}{}}
+	return &Service{
+		sink:    sink,
+		budgets: budgets,
+		live:    map[*Session]struct{}{},
+	}
 }
 
 // Run serves one stream whose hello has been read and whose caller has been

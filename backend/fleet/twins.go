@@ -22,7 +22,10 @@ type Twins struct {
 }
 
 func (t *Twins) Error() string {
-	return fmt.Sprintf("two agents call themselves node %s: the one at %s stays, the one at %s is refused; give it a name and a certificate of its own (node in agent.yaml)", t.Node, t.Stays, t.Refused)
+	return fmt.Sprintf(
+		"two agents call themselves node %s: the one at %s stays, the one at %s is refused; give it a name and a certificate of its own (node in agent.yaml)",
+		t.Node, t.Stays, t.Refused,
+	)
 }
 
 // Unwrap is ErrTwin.
@@ -46,7 +49,12 @@ func (n *Node) judgeTwin(s *Session, now time.Time) error {
 		old.End(ErrSuperseded)
 		return nil
 	}
-	n.twins = &Twins{Node: n.Name, Stays: shownAddress(old), Refused: shownAddress(s), At: now}
+	n.twins = &Twins{
+		Node:    n.Name,
+		Stays:   shownAddress(old),
+		Refused: shownAddress(s),
+		At:      now,
+	}
 	if n.followsRanks() || s.Hello.GetLiving() == 0 {
 		return n.twins
 	}
@@ -63,9 +71,13 @@ func (n *Node) followsRanks() bool {
 	return n.Hello.GetLiving() > 0
 }
 
-func bootOf(s *Session) string { return s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot() }
+func bootOf(s *Session) string {
+	return s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot()
+}
 
-func shownAddress(s *Session) string { return cmp.Or(s.Addr, "an unknown address") }
+func shownAddress(s *Session) string {
+	return cmp.Or(s.Addr, "an unknown address")
+}
 
 // Twins is the newest case of two agents with this node's name; nil = none.
 func (n *Node) Twins() *Twins {

@@ -12,7 +12,12 @@ import (
 
 // twin is an agent of node n1 on a machine of its own.
 func twin(boot, addr string, living int32) *Session {
-	s := NewSession(context.Background(), &falconv1.Hello{Agent: "n1", Node: "n1", Boot: boot, Living: living})
+	s := NewSession(context.Background(), &falconv1.Hello{
+		Agent:  "n1",
+		Node:   "n1",
+		Boot:   boot,
+		Living: living,
+	})
 	s.Addr = addr
 	return s
 }
@@ -36,7 +41,8 @@ func TestTwoAgentsWithOneName(t *testing.T) {
 		"another busy one comes late": {4, 4, twinHeard, a},
 	} {
 		r := NewRegistry()
-		first, second := twin("1", a, c.first), twin("2", b, c.second)
+		first := twin("1", a, c.first)
+		second := twin("2", b, c.second)
 		if _, _, err := r.Attach(first, at); err != nil {
 			t.Fatal(err)
 		}
@@ -57,18 +63,24 @@ func TestTwoAgentsWithOneName(t *testing.T) {
 			err = gone
 		}
 		says := err.Error()
-		if !errors.Is(err, ErrTwin) || !strings.Contains(says, a) || !strings.Contains(says, b) || !strings.Contains(says, "the one at "+c.stays+" stays") || !strings.Contains(says, "n1") {
+		if !errors.Is(err, ErrTwin) ||
+			!strings.Contains(says, a) ||
+			!strings.Contains(says, b) ||
+			!strings.Contains(says, "the one at "+c.stays+" stays") ||
+			!strings.Contains(says, "n1") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if r.Twins(now) == nil || r.Twins(now.Add(twinShown)) != nil {
 			t.Errorf("%s: shown %v, later %v", what, r.Twins(now), r.Twins(now.Add(twinShown)))
 		}
-		changes, again := r.Changes(), twin("1", a, c.first)
+		changes := r.Changes()
+		again := twin("1", a, c.first)
 		if c.stays == a {
 			again = twin("2", b, c.second)
 		}
 		for range 20 {
-			if _, _, err := r.Attach(again, now.Add(time.Second)); !errors.Is(err, ErrTwin) || r.Changes() != changes {
+			_, _, err := r.Attach(again, now.Add(time.Second))
+			if !errors.Is(err, ErrTwin) || r.Changes() != changes {
 				t.Fatalf("%s: it comes again: %v, %d changes", what, err, r.Changes()-changes)
 			}
 		}
@@ -98,7 +110,8 @@ func TestAnAgentWhoseProcessesHaveEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Beat = &falconv1.Beat{}
-	if _, _, err := r.Attach(twin("2", "10.0.0.2:1", 4), at); err != nil || r.Node("n1").Session.Addr != "10.0.0.2:1" {
+	if _, _, err := r.Attach(twin("2", "10.0.0.2:1", 4), at); err != nil ||
+		r.Node("n1").Session.Addr != "10.0.0.2:1" {
 		t.Errorf("%v", err)
 	}
 }

@@ -42,10 +42,20 @@ var lists = map[protoreflect.FullName]int{
 
 // names are the strings that are kept for as long as their owner lives.
 var names = map[protoreflect.FullName]bool{
-	"falcon.v1.Comm.name": true, "falcon.v1.RankState.device": true, "falcon.v1.RankState.nic": true, "falcon.v1.RankState.mesh": true,
-	"falcon.v1.Hello.agent": true, "falcon.v1.Hello.node": true, "falcon.v1.Hello.boot": true, "falcon.v1.Hello.version": true,
-	"falcon.v1.Hello.job": true, "falcon.v1.Hello.devices": true, "falcon.v1.Hello.sysfs": true,
-	"falcon.v1.DeviceEvent.device": true, "falcon.v1.Gpu.device": true, "falcon.v1.Nic.name": true,
+	"falcon.v1.Comm.name":          true,
+	"falcon.v1.RankState.device":   true,
+	"falcon.v1.RankState.nic":      true,
+	"falcon.v1.RankState.mesh":     true,
+	"falcon.v1.Hello.agent":        true,
+	"falcon.v1.Hello.node":         true,
+	"falcon.v1.Hello.boot":         true,
+	"falcon.v1.Hello.version":      true,
+	"falcon.v1.Hello.job":          true,
+	"falcon.v1.Hello.devices":      true,
+	"falcon.v1.Hello.sysfs":        true,
+	"falcon.v1.DeviceEvent.device": true,
+	"falcon.v1.Gpu.device":         true,
+	"falcon.v1.Nic.name":           true,
 }
 
 // shape is what the scale needs to know of a message type.
@@ -111,7 +121,9 @@ func (s *shape) within(b []byte, left *int) bool {
 		if size < 0 {
 			return true
 		}
-		if number < fieldsMost && s.fields[number] != nil && !s.fields[number].takes(kind, b[:size], &counts[number], left) {
+		if number < fieldsMost &&
+			s.fields[number] != nil &&
+			!s.fields[number].takes(kind, b[:size], &counts[number], left) {
 			return false
 		}
 		b = b[size:]

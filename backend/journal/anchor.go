@@ -69,12 +69,20 @@ func decodeAnchor(b []byte) (counter uint64, h Head, err error) {
 			continue
 		}
 		if version > Version {
-			return 0, h, fmt.Errorf("%w: its head file has format %d and this falcon knows %d; use that falcon or a newer one", ErrNewer, version, Version)
+			return 0, h, fmt.Errorf(
+				"%w: its head file has format %d and this falcon knows %d; use that falcon or a newer one",
+				ErrNewer, version, Version,
+			)
 		}
-		counter, h, found = c, head, true
+		counter = c
+		h = head
+		found = true
 	}
 	if !found {
-		return 0, h, fmt.Errorf("%w: the head file holds no whole head; falcon journal repair writes it again from an unbroken journal", ErrCorrupt)
+		return 0, h, fmt.Errorf(
+			"%w: the head file holds no whole head; falcon journal repair writes it again from an unbroken journal",
+			ErrCorrupt,
+		)
 	}
 	return counter, h, nil
 }
@@ -99,7 +107,10 @@ func readAnchor(path string) (*anchor, error) {
 func newAnchor(path string, h Head) error {
 	name := anchorPath(path)
 	b := append(encodeSlot(0, h), encodeSlot(1, h)...)
-	err := replaceFile(name, func(f *os.File) error { _, err := f.Write(b); return err })
+	err := replaceFile(name, func(f *os.File) error {
+		_, err := f.Write(b)
+		return err
+	})
 	if err != nil {
 		return failed(name, err)
 	}

@@ -45,14 +45,23 @@ func TestRolledBackBatchIsFound(t *testing.T) {
 	fill(t, path, 3, 4)
 	damageMeta(t, path)
 	for name, open := range map[string]func() error{
-		"open":   func() error { _, err := Open(path); return err },
-		"verify": func() error { _, err := Verify(path); return err },
+		"open": func() error {
+			_, err := Open(path)
+			return err
+		},
+		"verify": func() error {
+			_, err := Verify(path)
+			return err
+		},
 	} {
 		err := open()
 		if !errors.Is(err, ErrLost) || errors.Is(err, ErrCorrupt) {
 			t.Fatalf("%s: %v, want ErrLost", name, err)
 		}
-		for _, want := range []string{"ends at record 8", "12 were stored", "4 lost", "falcon journal restore", "repair --accept-loss", "fences"} {
+		for _, want := range []string{
+			"ends at record 8", "12 were stored", "4 lost", "falcon journal restore",
+			"repair --accept-loss", "fences",
+		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q does not say %q", name, err, want)
 			}
@@ -66,7 +75,8 @@ func TestRolledBackBatchIsFound(t *testing.T) {
 	if now, _ := os.ReadFile(path); !bytes.Equal(whole, now) {
 		t.Error("repair changed the file without leave")
 	}
-	if out, err = Repair(path, true); err != nil || out.Head.Seq != 8 || out.Lost != 4 {
+	out, err = Repair(path, true)
+	if err != nil || out.Head.Seq != 8 || out.Lost != 4 {
 		t.Fatalf("repair: %+v, %v", out, err)
 	}
 	if head := fill(t, path, 1, 1); head.Seq != 9 {
@@ -96,7 +106,9 @@ func TestJournalAheadOfItsHeadFile(t *testing.T) {
 	if a, err := readAnchor(path); err != nil || a.head != head {
 		t.Errorf("the head file says %+v, %v", a, err)
 	}
-	if info, err := os.Stat(anchorPath(path)); err != nil || info.Mode().Perm() != 0o600 || info.Size() != 2*slotBytes {
+	if info, err := os.Stat(anchorPath(path)); err != nil ||
+		info.Mode().Perm() != 0o600 ||
+		info.Size() != 2*slotBytes {
 		t.Errorf("head file %v, %v", info, err)
 	}
 }
@@ -124,7 +136,8 @@ func TestDeletedJournalIsFound(t *testing.T) {
 
 func TestHeadFileOfAnotherJournal(t *testing.T) {
 	dir := t.TempDir()
-	a, b := filepath.Join(dir, "a.db"), filepath.Join(dir, "b.db")
+	a := filepath.Join(dir, "a.db")
+	b := filepath.Join(dir, "b.db")
 	fill(t, a, 2, 2)
 	fill(t, b, 1, 3)
 	if err := os.Rename(anchorPath(b), anchorPath(a)); err != nil {
@@ -171,7 +184,8 @@ func TestDamagedHeadFile(t *testing.T) {
 		t.Errorf("one slot torn: %v", err)
 	}
 	put(both)
-	if _, err := Open(path); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "falcon journal repair") {
+	if _, err := Open(path); !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), "falcon journal repair") {
 		t.Errorf("both slots damaged: %v", err)
 	}
 	if out, err := Repair(path, false); err != nil || out.Why == "" || out.Lost != 0 {

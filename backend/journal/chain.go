@@ -41,7 +41,8 @@ func (b snapshotBody) head() (Head, error) {
 func decodeSnapshot(r Record) (snapshotBody, Head, error) {
 	var b snapshotBody
 	if r.Kind != KindSnapshot {
-		return b, Head{}, fmt.Errorf("%w: records before %d are missing, and it is no snapshot", ErrRecord, r.Seq)
+		return b, Head{}, fmt.Errorf("%w: records before %d are missing, and it is no snapshot",
+			ErrRecord, r.Seq)
 	}
 	if err := json.Unmarshal(r.Body, &b); err != nil {
 		return b, Head{}, fmt.Errorf("%w: snapshot %d can't be read: %w", ErrRecord, r.Seq, err)
@@ -51,7 +52,8 @@ func decodeSnapshot(r Record) (snapshotBody, Head, error) {
 		return b, head, err
 	}
 	if b.Replaces+1 != r.Seq || b.Parts < 0 {
-		return b, head, fmt.Errorf("%w: snapshot %d replaces the records up to %d", ErrRecord, r.Seq, b.Replaces)
+		return b, head, fmt.Errorf("%w: snapshot %d replaces the records up to %d",
+			ErrRecord, r.Seq, b.Replaces)
 	}
 	return b, head, nil
 }
@@ -88,7 +90,8 @@ func walk(db *bbolt.DB, w *walker) error {
 }
 
 func (w *walker) walkTx(tx *bbolt.Tx) error {
-	log, meta := tx.Bucket([]byte(logBucket)), tx.Bucket([]byte(metaBucket))
+	log := tx.Bucket([]byte(logBucket))
+	meta := tx.Bucket([]byte(metaBucket))
 	if log == nil && meta == nil && !hasBuckets(tx) {
 		return nil // made, and nothing written yet
 	}
@@ -189,16 +192,20 @@ func (w *walker) begin(k, v []byte) error {
 		return nil
 	}
 	if len(k) != 8 || binary.BigEndian.Uint64(k) != r.Seq {
-		return fmt.Errorf("record %d is the first broken one: %w: record %d stands there", w.Head.Seq+1, ErrRecord, r.Seq)
+		return fmt.Errorf("record %d is the first broken one: %w: record %d stands there",
+			w.Head.Seq+1, ErrRecord, r.Seq)
 	}
 	body, from, err := decodeSnapshot(r)
 	if err != nil {
 		return fmt.Errorf("record %d is the first broken one: %w", w.Head.Seq+1, err)
 	}
 	if !w.TailLost && (body.Kept != w.Kept || body.Digest != w.digest) {
-		return fmt.Errorf("%w: the %d audit records are not the %d that snapshot %d has kept", ErrRecord, w.Kept, body.Kept, r.Seq)
+		return fmt.Errorf("%w: the %d audit records are not the %d that snapshot %d has kept",
+			ErrRecord, w.Kept, body.Kept, r.Seq)
 	}
-	w.From, w.Head, w.parts = from, from, body.Parts+1
+	w.From = from
+	w.Head = from
+	w.parts = body.Parts + 1
 	return nil
 }
 
@@ -233,7 +240,8 @@ func endsAt(stored []byte, found Head) error {
 		return err
 	}
 	if want != found {
-		return fmt.Errorf("%w: the log ends at record %d and its head says %d", ErrRecord, found.Seq, want.Seq)
+		return fmt.Errorf("%w: the log ends at record %d and its head says %d",
+			ErrRecord, found.Seq, want.Seq)
 	}
 	return nil
 }
@@ -249,11 +257,15 @@ func (w *walker) anchored(path string, a *anchor) error {
 	case a.head.Seq > w.Head.Seq:
 		return lost(path, w.Head, a.head)
 	case w.forked:
-		return fmt.Errorf("%w: record %d of %s is not the one that %s names: one of the two is of another journal; bring a backup back with falcon journal restore, or take the journal as it is with falcon journal repair --accept-loss; %s",
-			ErrLost, a.head.Seq, path, anchorPath(path), fencesLost)
+		return fmt.Errorf(
+			"%w: record %d of %s is not the one that %s names: one of the two is of another journal; bring a backup back with falcon journal restore, or take the journal as it is with falcon journal repair --accept-loss; %s",
+			ErrLost, a.head.Seq, path, anchorPath(path), fencesLost,
+		)
 	case a.head.Seq < w.From.Seq, a.head.Seq == w.From.Seq && a.head != w.From:
-		return fmt.Errorf("%w: %s belongs to another state of %s (record %d, and the journal begins after %d); falcon journal verify checks the journal alone, falcon journal repair writes the head file again",
-			ErrCorrupt, anchorPath(path), path, a.head.Seq, w.From.Seq)
+		return fmt.Errorf(
+			"%w: %s belongs to another state of %s (record %d, and the journal begins after %d); falcon journal verify checks the journal alone, falcon journal repair writes the head file again",
+			ErrCorrupt, anchorPath(path), path, a.head.Seq, w.From.Seq,
+		)
 	}
 	return nil
 }

@@ -34,7 +34,11 @@ func (j *Journal) Compact(atNs int64, parts [][]byte, keep Keep) error {
 	batch[0] = Record{AtNs: atNs, Kind: KindSnapshot}
 	points := [...]string{PointBeforeCompact, PointCompacted, PointReplaced}
 	err := j.commit(points, func(tx *bbolt.Tx, head *Head) error {
-		body = snapshotBody{Replaces: head.Seq, Hash: hex.EncodeToString(head.Hash[:]), Parts: len(parts)}
+		body = snapshotBody{
+			Replaces: head.Seq,
+			Hash:     hex.EncodeToString(head.Hash[:]),
+			Parts:    len(parts),
+		}
 		return compactTx(tx, &body, batch, keep, head)
 	})
 	if err != nil {
@@ -47,7 +51,12 @@ func (j *Journal) Compact(atNs int64, parts [][]byte, keep Keep) error {
 func (j *Journal) compacted(body snapshotBody, batch []Record) {
 	from, _ := body.head() // made by Compact
 	r := &j.report
-	r.From, r.Records, r.Kept, r.TailLost, r.Snapshot, r.Since = from, uint64(len(batch)), body.Kept, false, 0, 0
+	r.From = from
+	r.Records = uint64(len(batch))
+	r.Kept = body.Kept
+	r.TailLost = false
+	r.Snapshot = 0
+	r.Since = 0
 	for _, p := range batch {
 		r.Snapshot += int64(headBytes + len(p.Kind) + len(p.Body))
 	}
@@ -83,7 +92,10 @@ func keepTx(tx *bbolt.Tx, body *snapshotBody, keep Keep) error {
 			if err != nil {
 				return err
 			}
-			if keep.Record != nil && r.Kind != KindSnapshot && r.Kind != KindPart && keep.Record(r) {
+			if keep.Record != nil &&
+				r.Kind != KindSnapshot &&
+				r.Kind != KindPart &&
+				keep.Record(r) {
 				kept = append(kept, bytes.Clone(v))
 			}
 			return nil

@@ -12,7 +12,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-var ofDecisions = Keep{Record: func(r Record) bool { return r.Kind == "decision" }, Most: 3}
+var ofDecisions = Keep{
+	Record: func(r Record) bool { return r.Kind == "decision" },
+	Most:   3,
+}
 
 // compacted makes a journal of twelve records, five of them decisions, a
 // snapshot of two parts that keeps three decisions, and two records after it.
@@ -61,7 +64,13 @@ func texts(t *testing.T, path string) string {
 func TestSnapshotTakesTheOthersPlace(t *testing.T) {
 	path, before := compacted(t)
 	r, err := Verify(path)
-	if err != nil || r.From != before || r.Head.Seq != 17 || r.Records != 5 || r.Kept != 3 || r.Snapshot <= 0 || r.Since <= 0 {
+	if err != nil ||
+		r.From != before ||
+		r.Head.Seq != 17 ||
+		r.Records != 5 ||
+		r.Kept != 3 ||
+		r.Snapshot <= 0 ||
+		r.Since <= 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if got, want := texts(t, path), "7:6 9:8 11:10 14:a 15:b 16:after 17:"; got != want {
@@ -71,11 +80,15 @@ func TestSnapshotTakesTheOthersPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if at := j.Report(); at.Snapshot != r.Snapshot || at.Since != r.Since || at.From != before {
+	at := j.Report()
+	if at.Snapshot != r.Snapshot || at.Since != r.Since || at.From != before {
 		t.Errorf("opened: %+v", at)
 	}
 	var seqs []uint64
-	if err := j.Each(func(r Record) error { seqs = append(seqs, r.Seq); return nil }); err != nil || fmt.Sprint(seqs) != "[13 14 15 16 17]" {
+	if err := j.Each(func(r Record) error {
+		seqs = append(seqs, r.Seq)
+		return nil
+	}); err != nil || fmt.Sprint(seqs) != "[13 14 15 16 17]" {
 		t.Errorf("Each: %v, %v", seqs, err)
 	}
 	if err := errors.Join(j.Compact(60, nil, ofDecisions), j.Close()); err != nil {
@@ -93,14 +106,24 @@ func TestEveryPartOfASnapshotCounts(t *testing.T) {
 		return b.Put(seqKey(seq), v)
 	}
 	cases := map[string]func(log, tail *bbolt.Bucket) error{
-		"snapshot dropped":     func(l, _ *bbolt.Bucket) error { return l.Delete(seqKey(13)) },
-		"part dropped":         func(l, _ *bbolt.Bucket) error { return l.Delete(seqKey(14)) },
+		"snapshot dropped": func(l, _ *bbolt.Bucket) error {
+			return l.Delete(seqKey(13))
+		},
+		"part dropped": func(l, _ *bbolt.Bucket) error {
+			return l.Delete(seqKey(14))
+		},
 		"snapshot changed":     func(l, _ *bbolt.Bucket) error { return change(l, 13) },
 		"audit record changed": func(_, a *bbolt.Bucket) error { return change(a, 9) },
-		"audit record dropped": func(_, a *bbolt.Bucket) error { return a.Delete(seqKey(9)) },
-		"audit record added":   func(l, a *bbolt.Bucket) error { return a.Put(seqKey(16), bytes.Clone(l.Get(seqKey(16)))) },
-		"audit record moved":   func(_, a *bbolt.Bucket) error { return a.Put(seqKey(10), bytes.Clone(a.Get(seqKey(9)))) },
-		"all but the tail":     func(l, _ *bbolt.Bucket) error { return drain(l) },
+		"audit record dropped": func(_, a *bbolt.Bucket) error {
+			return a.Delete(seqKey(9))
+		},
+		"audit record added": func(l, a *bbolt.Bucket) error {
+			return a.Put(seqKey(16), bytes.Clone(l.Get(seqKey(16))))
+		},
+		"audit record moved": func(_, a *bbolt.Bucket) error {
+			return a.Put(seqKey(10), bytes.Clone(a.Get(seqKey(9))))
+		},
+		"all but the tail": func(l, _ *bbolt.Bucket) error { return drain(l) },
 	}
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +132,9 @@ func TestEveryPartOfASnapshotCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = db.Update(func(tx *bbolt.Tx) error { return f(tx.Bucket([]byte(logBucket)), tx.Bucket([]byte(tailBucket))) })
+			err = db.Update(func(tx *bbolt.Tx) error {
+				return f(tx.Bucket([]byte(logBucket)), tx.Bucket([]byte(tailBucket)))
+			})
 			if err := errors.Join(err, db.Close()); err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +155,8 @@ func TestEveryPartOfASnapshotCounts(t *testing.T) {
 			if err != nil || r.Head != out.Head || r.TailLost != out.TailLost {
 				t.Errorf("after the repair %+v: %+v, %v", out, r, err)
 			}
-			if strings.HasPrefix(name, "audit") && (r.Head.Seq != 17 || !r.TailLost || r.Kept != 0) {
+			if strings.HasPrefix(name, "audit") &&
+				(r.Head.Seq != 17 || !r.TailLost || r.Kept != 0) {
 				t.Errorf("a damaged audit tail took more with it: %+v", r)
 			}
 		})

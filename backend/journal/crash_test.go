@@ -47,11 +47,19 @@ func (s *story) fault(point string) error {
 func (s *story) act() error {
 	if s.acked > 0 && s.rand.IntN(6) == 0 {
 		s.tried = s.acked
-		return s.j.Compact(1, [][]byte{[]byte(strconv.Itoa(s.acked)), []byte("0")}, Keep{Record: func(Record) bool { return s.rand.IntN(3) == 0 }, Most: 5})
+		return s.j.Compact(1, [][]byte{[]byte(strconv.Itoa(s.acked)), []byte("0")}, Keep{
+			Record: func(Record) bool {
+				return s.rand.IntN(3) == 0
+			},
+			Most: 5,
+		})
 	}
 	var batch []Record
 	for range 1 + s.rand.IntN(4) {
-		batch = append(batch, Record{Kind: "event", Body: []byte(strconv.Itoa(s.acked + len(batch) + 1))})
+		batch = append(batch, Record{
+			Kind: "event",
+			Body: []byte(strconv.Itoa(s.acked + len(batch) + 1)),
+		})
 	}
 	s.tried = s.acked + len(batch)
 	err := s.j.Append(batch)
@@ -66,13 +74,19 @@ func (s *story) act() error {
 func TestKilledAtEveryPointOfAWrite(t *testing.T) {
 	for _, point := range Points() {
 		t.Run(point, func(t *testing.T) {
-			s := &story{t: t, path: filepath.Join(t.TempDir(), "journal.db"), rand: rand.New(rand.NewPCG(7, 7)), point: point}
+			s := &story{
+				t:     t,
+				path:  filepath.Join(t.TempDir(), "journal.db"),
+				rand:  rand.New(rand.NewPCG(7, 7)),
+				point: point,
+			}
 			for kill := range *killsEach {
 				s.after = s.rand.IntN(4)
 				s.live()
 				n, err := s.exact()
 				if err != nil || n != s.acked && n != s.tried {
-					t.Fatalf("kill %d: %d records, %d were acknowledged and %d tried: %v", kill, n, s.acked, s.tried, err)
+					t.Fatalf("kill %d: %d records, %d were acknowledged and %d tried: %v",
+						kill, n, s.acked, s.tried, err)
 				}
 				s.acked = n
 			}
@@ -125,7 +139,12 @@ func (s *story) exact() (int, error) {
 func TestSameBatchAgainAfterAFailure(t *testing.T) {
 	for _, point := range []string{PointBeforeCommit, PointCommitted, PointBeforeCompact, PointCompacted} {
 		t.Run(point, func(t *testing.T) {
-			s := &story{t: t, path: filepath.Join(t.TempDir(), "journal.db"), rand: rand.New(rand.NewPCG(1, 2)), point: point}
+			s := &story{
+				t:     t,
+				path:  filepath.Join(t.TempDir(), "journal.db"),
+				rand:  rand.New(rand.NewPCG(1, 2)),
+				point: point,
+			}
 			var err error
 			if s.j, err = OpenWith(s.path, Options{Fault: s.fault, NoSync: true}); err != nil {
 				t.Fatal(err)
@@ -226,7 +245,12 @@ func crashImage(r *rand.Rand, stage int, old, now image) image {
 // Where the power goes, the journal comes back to a state that holds all that
 // was acknowledged, or is refused: it never goes back in silence.
 func TestPowerLoss(t *testing.T) {
-	s := &story{t: t, path: filepath.Join(t.TempDir(), "journal.db"), rand: rand.New(rand.NewPCG(3, 5)), point: "none"}
+	s := &story{
+		t:     t,
+		path:  filepath.Join(t.TempDir(), "journal.db"),
+		rand:  rand.New(rand.NewPCG(3, 5)),
+		point: "none",
+	}
 	var err error
 	if s.j, err = OpenWith(s.path, Options{Fault: s.fault, NoSync: true}); err != nil {
 		t.Fatal(err)
@@ -245,7 +269,14 @@ func TestPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		stage := n % 5
-		outcomes[lookAt(t, crashed, crashImage(s.rand, stage, before, snap(t, s.path)), stage, acked, s.acked)]++
+		outcomes[lookAt(
+			t,
+			crashed,
+			crashImage(s.rand, stage, before, snap(t, s.path)),
+			stage,
+			acked,
+			s.acked,
+		)]++
 	}
 	t.Log(outcomes)
 }

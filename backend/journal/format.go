@@ -39,7 +39,9 @@ type format struct {
 	By      string `json:"written_by"`
 }
 
-func ownFormat() format { return format{Version: Version, By: "falcon " + version.Own()} }
+func ownFormat() format {
+	return format{Version: Version, By: "falcon " + version.Own()}
+}
 
 func (f format) encode() []byte {
 	b, err := json.Marshal(f)
@@ -64,7 +66,10 @@ func decodeFormat(b []byte) (format, error) {
 		return f, fmt.Errorf("%w: its format can't be read: %q", ErrRecord, b)
 	}
 	if f.Version > Version {
-		return f, fmt.Errorf("%w: %q wrote it in format %d and this falcon knows %d; use that falcon or a newer one", ErrNewer, f.By, f.Version, Version)
+		return f, fmt.Errorf(
+			"%w: %q wrote it in format %d and this falcon knows %d; use that falcon or a newer one",
+			ErrNewer, f.By, f.Version, Version,
+		)
 	}
 	return f, nil
 }

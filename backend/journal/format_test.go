@@ -43,7 +43,10 @@ func unzip(t *testing.T, name string) string {
 func TestJournalOfFormat1IsConverted(t *testing.T) {
 	path := unzip(t, "v1.db.gz")
 	var old []Record
-	before, err := Read(path, func(r Record) error { old = append(old, r); return nil })
+	before, err := Read(path, func(r Record) error {
+		old = append(old, r)
+		return nil
+	})
 	if err != nil || before.Version != 1 || before.Anchored || len(old) != 53 {
 		t.Fatalf("before: %+v with %d records, %v", before, len(old), err)
 	}
@@ -55,8 +58,14 @@ func TestJournalOfFormat1IsConverted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var now []Record
-	after, err := Read(path, func(r Record) error { now = append(now, r); return nil })
-	if err != nil || after.Version != Version || !after.Anchored || len(now) != len(old)+1 {
+	after, err := Read(path, func(r Record) error {
+		now = append(now, r)
+		return nil
+	})
+	if err != nil ||
+		after.Version != Version ||
+		!after.Anchored ||
+		len(now) != len(old)+1 {
 		t.Fatalf("after: %+v with %d records, %v", after, len(now), err)
 	}
 	for i, r := range old {
@@ -85,12 +94,24 @@ func TestNewerFormatIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func() error{
-		"open":   func() error { _, err := Open(path); return err },
-		"verify": func() error { _, err := Verify(path); return err },
-		"repair": func() error { _, err := Repair(path, true); return err },
+		"open": func() error {
+			_, err := Open(path)
+			return err
+		},
+		"verify": func() error {
+			_, err := Verify(path)
+			return err
+		},
+		"repair": func() error {
+			_, err := Repair(path, true)
+			return err
+		},
 	} {
 		err := open()
-		if !errors.Is(err, ErrNewer) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `"falcon v9.9.9"`) || !strings.Contains(err.Error(), "use that falcon or a newer one") {
+		if !errors.Is(err, ErrNewer) ||
+			errors.Is(err, ErrCorrupt) ||
+			!strings.Contains(err.Error(), `"falcon v9.9.9"`) ||
+			!strings.Contains(err.Error(), "use that falcon or a newer one") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

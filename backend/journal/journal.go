@@ -37,7 +37,10 @@ const (
 
 // Points lists all of them.
 func Points() []string {
-	return []string{PointBeforeCommit, PointCommitted, PointAnchored, PointBeforeCompact, PointCompacted, PointReplaced}
+	return []string{
+		PointBeforeCommit, PointCommitted, PointAnchored, PointBeforeCompact, PointCompacted,
+		PointReplaced,
+	}
 }
 
 // Journal is an open log.
@@ -57,7 +60,9 @@ type Journal struct {
 // The whole chain is checked, and its end against the head file: an engine must
 // not act on a past that was tampered with or cut off. A journal of an older
 // format is converted. Errors wrap one of this package's.
-func Open(path string) (*Journal, error) { return OpenWith(path, Options{}) }
+func Open(path string) (*Journal, error) {
+	return OpenWith(path, Options{})
+}
 
 // OpenWith is Open with options.
 func OpenWith(path string, opt Options) (*Journal, error) {
@@ -94,12 +99,15 @@ func (j *Journal) open() error {
 		return err
 	}
 	if w.Version < Version {
-		if err := j.update(func(tx *bbolt.Tx) error { return prepareTx(tx, w.Head) }); err != nil {
+		if err := j.update(func(tx *bbolt.Tx) error {
+			return prepareTx(tx, w.Head)
+		}); err != nil {
 			return failed(j.path, err)
 		}
 	}
 	j.report = w.Report
-	j.report.Version, j.report.Anchored = Version, a != nil
+	j.report.Version = Version
+	j.report.Anchored = a != nil
 	j.anchor, err = openAnchor(j.path, w.Head, !j.opt.NoSync)
 	return err
 }
@@ -128,7 +136,9 @@ func (j *Journal) Append(batch []Record) error {
 		size += int64(headBytes + len(r.Kind) + len(r.Body))
 	}
 	points := [...]string{PointBeforeCommit, PointCommitted, PointAnchored}
-	if err := j.commit(points, func(tx *bbolt.Tx, head *Head) error { return put(tx, batch, head) }); err != nil {
+	if err := j.commit(points, func(tx *bbolt.Tx, head *Head) error {
+		return put(tx, batch, head)
+	}); err != nil {
 		return err
 	}
 	j.report.Records += uint64(len(batch))
@@ -239,7 +249,9 @@ func (j *Journal) dropUnacknowledged(tx *bbolt.Tx) error {
 		return nil
 	}
 	c := tx.Bucket([]byte(logBucket)).Cursor()
-	for k, _ := c.Seek(seqKey(j.report.Head.Seq + 1)); k != nil; k, _ = c.Seek(seqKey(j.report.Head.Seq + 1)) {
+	for k, _ := c.Seek(seqKey(
+		j.report.Head.Seq + 1,
+	)); k != nil; k, _ = c.Seek(seqKey(j.report.Head.Seq + 1)) {
 		if err := c.Delete(); err != nil {
 			return err
 		}
@@ -254,7 +266,10 @@ func (j *Journal) Each(f func(Record) error) error {
 		return err
 	}
 	var stopped error
-	err := walk(j.db, &walker{each: func(r Record) error { stopped = f(r); return stopped }})
+	err := walk(j.db, &walker{each: func(r Record) error {
+		stopped = f(r)
+		return stopped
+	}})
 	if stopped != nil {
 		return stopped
 	}
@@ -285,7 +300,11 @@ func openDB(path string, readOnly, noSync bool) (*bbolt.DB, error) {
 	var db *bbolt.DB
 	err := guarded(func() (err error) {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout: OpenTimeout, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType, NoSync: noSync, NoGrowSync: noSync,
+			Timeout:      OpenTimeout,
+			ReadOnly:     readOnly,
+			FreelistType: bbolt.FreelistMapType,
+			NoSync:       noSync,
+			NoGrowSync:   noSync,
 		})
 		return err
 	})

@@ -24,7 +24,11 @@ func fill(t *testing.T, path string, batches, each int) Head {
 	for b := range batches {
 		var batch []Record
 		for i := range each {
-			batch = append(batch, Record{AtNs: int64(b), Kind: "event", Body: fmt.Appendf(nil, "%d/%d", b, i)})
+			batch = append(batch, Record{
+				AtNs: int64(b),
+				Kind: "event",
+				Body: fmt.Appendf(nil, "%d/%d", b, i),
+			})
 		}
 		if err := j.Append(batch); err != nil {
 			t.Fatal(err)
@@ -49,7 +53,10 @@ func TestAppendSurvivesReopening(t *testing.T) {
 	}
 	defer j.Close()
 	var bodies []string
-	if err := j.Each(func(r Record) error { bodies = append(bodies, string(r.Body)); return nil }); err != nil {
+	if err := j.Each(func(r Record) error {
+		bodies = append(bodies, string(r.Body))
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want := "0/0 0/1 0/2 0/3 1/0 1/1 1/2 1/3 2/0 2/1 2/2 2/3 0/0"
@@ -69,7 +76,10 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = j.Append([]Record{{Kind: "good"}, {Kind: "bad", Body: make([]byte, BodyBytesMax+1)}})
+	err = j.Append([]Record{{Kind: "good"}, {
+		Kind: "bad",
+		Body: make([]byte, BodyBytesMax+1),
+	}})
 	if !errors.Is(err, ErrRecord) || j.Head() != head {
 		t.Fatalf("Append = %v with head %v, want ErrRecord and %v", err, j.Head(), head)
 	}
@@ -124,7 +134,8 @@ func TestEveryBitOfTheLastRecordCounts(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[bit/8] ^= 1 << (bit % 8)
 		set(bad)
-		if err := walk(db, &walker{}); !errors.Is(err, ErrRecord) || !strings.Contains(err.Error(), "record 3") {
+		err := walk(db, &walker{})
+		if !errors.Is(err, ErrRecord) || !strings.Contains(err.Error(), "record 3") {
 			t.Fatalf("bit %d flipped: %v", bit, err)
 		}
 	}
@@ -137,16 +148,29 @@ func TestEveryBitOfTheLastRecordCounts(t *testing.T) {
 
 func TestDroppedAndReorderedRecordsAreFound(t *testing.T) {
 	cases := map[string]func(log, meta *bbolt.Bucket) error{
-		"first dropped":  func(l, _ *bbolt.Bucket) error { return l.Delete(seqKey(1)) },
-		"middle dropped": func(l, _ *bbolt.Bucket) error { return l.Delete(seqKey(2)) },
-		"tail dropped":   func(l, _ *bbolt.Bucket) error { return l.Delete(seqKey(4)) },
+		"first dropped": func(l, _ *bbolt.Bucket) error {
+			return l.Delete(seqKey(1))
+		},
+		"middle dropped": func(l, _ *bbolt.Bucket) error {
+			return l.Delete(seqKey(2))
+		},
+		"tail dropped": func(l, _ *bbolt.Bucket) error {
+			return l.Delete(seqKey(4))
+		},
 		"swapped": func(l, _ *bbolt.Bucket) error {
-			a, b := bytes.Clone(l.Get(seqKey(2))), bytes.Clone(l.Get(seqKey(3)))
+			a := bytes.Clone(l.Get(seqKey(2)))
+			b := bytes.Clone(l.Get(seqKey(3)))
 			return errors.Join(l.Put(seqKey(2), b), l.Put(seqKey(3), a))
 		},
-		"added":    func(l, _ *bbolt.Bucket) error { return l.Put(seqKey(5), []byte("x")) },
-		"head cut": func(_, m *bbolt.Bucket) error { return m.Put([]byte(headKey), []byte{1}) },
-		"odd key":  func(l, _ *bbolt.Bucket) error { return l.Put([]byte("k"), []byte("x")) },
+		"added": func(l, _ *bbolt.Bucket) error {
+			return l.Put(seqKey(5), []byte("x"))
+		},
+		"head cut": func(_, m *bbolt.Bucket) error {
+			return m.Put([]byte(headKey), []byte{1})
+		},
+		"odd key": func(l, _ *bbolt.Bucket) error {
+			return l.Put([]byte("k"), []byte("x"))
+		},
 	}
 	for name, f := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +236,12 @@ func TestRubbishAbsentAndLocked(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	r := Record{Seq: 7, AtNs: 9, Kind: "incident", Body: []byte("{}")}
+	r := Record{
+		Seq:  7,
+		AtNs: 9,
+		Kind: "incident",
+		Body: []byte("{}"),
+	}
 	f.Add(r.seal(Hash{1}))
 	f.Add([]byte{})
 	f.Add(make([]byte, headBytes))

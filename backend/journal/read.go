@@ -57,7 +57,10 @@ func (w *walker) remember() *error {
 	stopped := new(error)
 	for _, f := range []*func(Record) error{&w.each, &w.audit} {
 		if visit := *f; visit != nil {
-			*f = func(r Record) error { *stopped = visit(r); return *stopped }
+			*f = func(r Record) error {
+				*stopped = visit(r)
+				return *stopped
+			}
 		}
 	}
 	return stopped
@@ -77,7 +80,10 @@ func (j *Journal) Backup(path string) error {
 func backup(db *bbolt.DB, path string) error {
 	err := replaceFile(path, func(f *os.File) error {
 		return guarded(func() error {
-			return db.View(func(tx *bbolt.Tx) error { _, err := tx.WriteTo(f); return err })
+			return db.View(func(tx *bbolt.Tx) error {
+				_, err := tx.WriteTo(f)
+				return err
+			})
 		})
 	})
 	if err != nil {

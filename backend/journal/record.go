@@ -38,7 +38,8 @@ func (r Record) check() error {
 		return fmt.Errorf("%w: a kind has 1 to %d bytes, not %d", ErrRecord, KindBytesMax, len(r.Kind))
 	}
 	if len(r.Body) > BodyBytesMax {
-		return fmt.Errorf("%w: %s body of %d bytes is over the limit of %d", ErrRecord, r.Kind, len(r.Body), BodyBytesMax)
+		return fmt.Errorf("%w: %s body of %d bytes is over the limit of %d",
+			ErrRecord, r.Kind, len(r.Body), BodyBytesMax)
 	}
 	return nil
 }

@@ -41,8 +41,10 @@ func Repair(path string, accept bool) (Repaired, error) {
 		return out, err
 	}
 	if s.damaged && !accept {
-		return out, fmt.Errorf("%w: %s: %s; the records up to %d are good%s; bring a backup back with falcon journal restore, or give up what follows them with --accept-loss; %s",
-			ErrLoss, path, out.Why, out.Head.Seq, s.lostText(out), fencesLost)
+		return out, fmt.Errorf(
+			"%w: %s: %s; the records up to %d are good%s; bring a backup back with falcon journal restore, or give up what follows them with --accept-loss; %s",
+			ErrLoss, path, out.Why, out.Head.Seq, s.lostText(out), fencesLost,
+		)
 	}
 	if s.rewrite {
 		if out.Aside, err = s.replace(out.Head); err != nil {
@@ -104,7 +106,8 @@ func (s *salvage) examine() (Repaired, error) {
 	}
 	if a != nil && a.head.Seq > w.Head.Seq {
 		s.damaged, out.Lost = true, a.head.Seq-w.Head.Seq
-		out.Why = cmp.Or(out.Why, fmt.Sprintf("the journal ends at record %d and %d were stored", w.Head.Seq, a.head.Seq))
+		out.Why = cmp.Or(out.Why, fmt.Sprintf("the journal ends at record %d and %d were stored",
+			w.Head.Seq, a.head.Seq))
 	}
 	switch {
 	case out.Why != "":
@@ -187,7 +190,9 @@ func (s *salvage) copyGood(to *bbolt.DB, head Head) error {
 		}
 		defer from.Close()
 		return guarded(func() error {
-			return from.View(func(old *bbolt.Tx) error { return s.copyTx(old, tx, head) })
+			return from.View(func(old *bbolt.Tx) error {
+				return s.copyTx(old, tx, head)
+			})
 		})
 	})
 }
@@ -257,7 +262,10 @@ func Restore(backupFile, path string, force bool) (report Report, aside string, 
 		return report, "", err
 	}
 	if _, err := os.Stat(path); err == nil && !force {
-		return report, "", fmt.Errorf("%w: %s is there; replace it with --force (it is kept beside the new one), and look first what falcon journal verify says of it", ErrLoss, path)
+		return report, "", fmt.Errorf(
+			"%w: %s is there; replace it with --force (it is kept beside the new one), and look first what falcon journal verify says of it",
+			ErrLoss, path,
+		)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return report, "", failed(path, err)

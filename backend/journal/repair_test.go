@@ -17,16 +17,22 @@ import (
 func TestRepairKeepsWhatIsGood(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal.db")
 	fill(t, path, 5, 2)
-	tamper(t, path, func(log, _ *bbolt.Bucket) error { return log.Put(seqKey(8), []byte("x")) })
+	tamper(t, path, func(log, _ *bbolt.Bucket) error {
+		return log.Put(seqKey(8), []byte("x"))
+	})
 	damaged, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Repair(path, false); !errors.Is(err, ErrLoss) || !strings.Contains(err.Error(), "up to 7 are good and 3 were stored after them") {
+	if _, err := Repair(path, false); !errors.Is(err, ErrLoss) ||
+		!strings.Contains(err.Error(), "up to 7 are good and 3 were stored after them") {
 		t.Errorf("without leave: %v", err)
 	}
 	out, err := Repair(path, true)
-	if err != nil || out.Head.Seq != 7 || out.Lost != 3 || out.Aside != path+".damaged-1" {
+	if err != nil ||
+		out.Head.Seq != 7 ||
+		out.Lost != 3 ||
+		out.Aside != path+".damaged-1" {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if b, err := os.ReadFile(out.Aside); err != nil || !bytes.Equal(b, damaged) {
@@ -46,7 +52,8 @@ func TestRepairOfRubbish(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Repeat([]byte("falcon"), 8000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Repair(path, false); !errors.Is(err, ErrLoss) || !strings.Contains(err.Error(), "no record of it can be read") {
+	if _, err := Repair(path, false); !errors.Is(err, ErrLoss) ||
+		!strings.Contains(err.Error(), "no record of it can be read") {
 		t.Errorf("without leave: %v", err)
 	}
 	if out, err := Repair(path, true); err != nil || out.Lost != 4 || out.Head != (Head{}) {
@@ -59,7 +66,8 @@ func TestRepairOfRubbish(t *testing.T) {
 
 func TestBackupAndRestore(t *testing.T) {
 	dir := t.TempDir()
-	path, copied := filepath.Join(dir, "journal.db"), filepath.Join(dir, "backup")
+	path := filepath.Join(dir, "journal.db")
+	copied := filepath.Join(dir, "backup")
 	j, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +98,8 @@ func TestBackupAndRestore(t *testing.T) {
 	if err != nil || was.Head.Seq == 0 || was.Anchored {
 		t.Fatalf("the backup: %+v, %v", was, err)
 	}
-	if _, _, err := Restore(copied, path, false); !errors.Is(err, ErrLoss) || !strings.Contains(err.Error(), "--force") {
+	if _, _, err := Restore(copied, path, false); !errors.Is(err, ErrLoss) ||
+		!strings.Contains(err.Error(), "--force") {
 		t.Errorf("over a journal: %v", err)
 	}
 	got, aside, err := Restore(copied, path, true)
@@ -115,19 +124,36 @@ func TestBackupAndRestore(t *testing.T) {
 // damage.
 func TestErrorsOfDisksAreNamed(t *testing.T) {
 	for errno, want := range map[syscall.Errno]error{
-		syscall.ENOSPC: ErrFull, syscall.EDQUOT: ErrFull, syscall.EROFS: ErrReadOnly, syscall.EIO: ErrIO,
-		syscall.EACCES: ErrPermission, syscall.EPERM: ErrPermission, syscall.ENOENT: ErrAbsent, syscall.EWOULDBLOCK: ErrLocked,
-		syscall.EMFILE: ErrScarce, syscall.ENFILE: ErrScarce, syscall.ENOTDIR: syscall.ENOTDIR,
+		syscall.ENOSPC:      ErrFull,
+		syscall.EDQUOT:      ErrFull,
+		syscall.EROFS:       ErrReadOnly,
+		syscall.EIO:         ErrIO,
+		syscall.EACCES:      ErrPermission,
+		syscall.EPERM:       ErrPermission,
+		syscall.ENOENT:      ErrAbsent,
+		syscall.EWOULDBLOCK: ErrLocked,
+		syscall.EMFILE:      ErrScarce,
+		syscall.ENFILE:      ErrScarce,
+		syscall.ENOTDIR:     syscall.ENOTDIR,
 	} {
-		err := failed("/state/journal.db", &os.PathError{Op: "write", Path: "/state/journal.db", Err: errno})
-		if !errors.Is(err, want) || errors.Is(err, ErrCorrupt) || strings.Contains(err.Error(), "repair") {
+		err := failed("/state/journal.db", &os.PathError{
+			Op:   "write",
+			Path: "/state/journal.db",
+			Err:  errno,
+		})
+		if !errors.Is(err, want) ||
+			errors.Is(err, ErrCorrupt) ||
+			strings.Contains(err.Error(), "repair") {
 			t.Errorf("%v: %v, want %v", errno, err, want)
 		}
-		if passes := slices.Contains([]error{ErrFull, ErrReadOnly, ErrIO, ErrScarce}, want); Transient(err) != passes {
+		passes := slices.Contains([]error{ErrFull, ErrReadOnly, ErrIO, ErrScarce}, want)
+		if Transient(err) != passes {
 			t.Errorf("%v: Transient = %v", errno, !passes)
 		}
 	}
-	if err := failed("x", errors.New("odd")); !errors.Is(err, ErrCorrupt) || Transient(err) || strings.Contains(err.Error(), "empty state_dir") {
+	if err := failed("x", errors.New("odd")); !errors.Is(err, ErrCorrupt) ||
+		Transient(err) ||
+		strings.Contains(err.Error(), "empty state_dir") {
 		t.Error(err)
 	}
 }

@@ -35,12 +35,18 @@ type seat struct {
 }
 
 const (
-	goesOnAfter = 2  // iterations that a rank must begin to show that the job trains: one begins without the others
+	// iterations that a rank must begin to show that the job trains: one begins without the others
+	goesOnAfter = 2
 	claimsMost  = 16 // of one rank; more than that were replaced long ago
 )
 
 func newClaims() claims {
-	return claims{ranks: map[falcon.Rank][]Rank{}, living: map[falcon.Device]uint64{}, begun: map[seat]int64{}, newest: map[falcon.Rank]uint64{}}
+	return claims{
+		ranks:  map[falcon.Rank][]Rank{},
+		living: map[falcon.Device]uint64{},
+		begun:  map[seat]int64{},
+		newest: map[falcon.Rank]uint64{},
+	}
 }
 
 // add enters a process; it reports whether the rank was claimed before.
@@ -57,7 +63,9 @@ func (c *claims) add(r Rank) bool {
 		c.newest[r.Rank] = max(c.newest[r.Rank], r.Launch)
 		c.fresh = false
 	}
-	same := slices.IndexFunc(was, func(x Rank) bool { return x.Node == r.Node && x.Process == r.Process })
+	same := slices.IndexFunc(was, func(x Rank) bool {
+		return x.Node == r.Node && x.Process == r.Process
+	})
 	switch {
 	case same >= 0:
 		was[same] = r
@@ -78,27 +86,36 @@ func (c *claims) beat(s seat, iteration int64) {
 
 // isDescribed reports whether the process that has a rank was described, beyond doubt.
 func (c *claims) isDescribed(r falcon.Rank) bool {
-	return slices.ContainsFunc(c.ranks[r], func(x Rank) bool { return !c.isDoubtful(x) && !c.isReplaced(x) })
+	return slices.ContainsFunc(c.ranks[r], func(x Rank) bool {
+		return !c.isDoubtful(x) && !c.isReplaced(x)
+	})
 }
 
 // isDoubtful reports whether a process has not rejoined the generation that others train in, nor was
 // launched after it.
-func (c *claims) isDoubtful(r Rank) bool { return r.Rejoined < c.trains && r.Launch <= c.trains }
+func (c *claims) isDoubtful(r Rank) bool {
+	return r.Rejoined < c.trains && r.Launch <= c.trains
+}
 
 func (c *claims) isReplaced(r Rank) bool {
 	switch {
-	case r.Generation < c.trains, c.isDoubtful(r) && (c.goesOn || c.hasRejoined(r.Rank)): // the others train without it
+	case r.Generation < c.trains, c.isDoubtful(r) && (c.goesOn || c.hasRejoined(r.Rank)):
+		// the others train without it
 		return true
 	case !r.Alive && c.isOutlived(r):
 		return true
 	}
-	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool { return r.Launch < x.Launch && (x.Alive || !r.Alive) })
+	return slices.ContainsFunc(c.ranks[r.Rank], func(x Rank) bool {
+		return r.Launch < x.Launch && (x.Alive || !r.Alive)
+	})
 }
 
 // hasRejoined reports whether a process has the rank in the generation that others train in, or had it
 // there until it ended.
 func (c *claims) hasRejoined(r falcon.Rank) bool {
-	return slices.ContainsFunc(c.ranks[r], func(x Rank) bool { return x.Rejoined == c.trains })
+	return slices.ContainsFunc(c.ranks[r], func(x Rank) bool {
+		return x.Rejoined == c.trains
+	})
 }
 
 // isOutlived reports whether a later launch has the device of a process that has ended, or was of the
@@ -116,7 +133,8 @@ func (c *claims) lowestLaunch() uint64 {
 	if c.fresh {
 		return c.whole
 	}
-	c.whole, c.fresh = math.MaxUint64, true
+	c.whole = math.MaxUint64
+	c.fresh = true
 	for _, g := range c.newest {
 		c.whole = min(c.whole, g)
 	}

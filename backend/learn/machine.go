@@ -10,8 +10,9 @@ import (
 
 // Default waits, from the first node that was heard.
 const (
-	Wait      = 10 * time.Second // where nothing says that the journal is older than the nodes
-	WaitStale = time.Minute      // where something does, for ranks that nobody has described, and where most nodes are not heard
+	Wait = 10 * time.Second // where nothing says that the journal is older than the nodes
+	// where something does, for ranks that nobody has described, and where most nodes are not heard
+	WaitStale = time.Minute
 )
 
 // Bounds of what nodes can claim: what is beyond them is not believed.
@@ -112,7 +113,10 @@ type Machine struct {
 // New begins to learn.
 func New(own Own) *Machine {
 	return &Machine{
-		own: own, told: map[falcon.Node]bool{}, claims: newClaims(), worlds: map[int]int{},
+		own:    own,
+		told:   map[falcon.Node]bool{},
+		claims: newClaims(),
+		worlds: map[int]int{},
 		rivals: map[falcon.Node]rivalry{},
 	}
 }
@@ -135,10 +139,14 @@ func (m *Machine) Attach(now time.Time, n falcon.Node, r Report) {
 }
 
 // Told notes that a node has said all it knows.
-func (m *Machine) Told(n falcon.Node) { m.told[n] = true }
+func (m *Machine) Told(n falcon.Node) {
+	m.told[n] = true
+}
 
 // Gone forgets a node whose stream has ended: what is to be known of it may change meanwhile.
-func (m *Machine) Gone(n falcon.Node) { delete(m.told, n) }
+func (m *Machine) Gone(n falcon.Node) {
+	delete(m.told, n)
+}
 
 // Report takes numbers that a node has reported, at any time.
 func (m *Machine) Report(r Report) {
@@ -148,7 +156,8 @@ func (m *Machine) Report(r Report) {
 		}
 	}
 	if r.Epoch > m.learnt.Epoch && r.Epoch < EpochMost {
-		m.learnt.Epoch, m.learnt.Command = r.Epoch, 0
+		m.learnt.Epoch = r.Epoch
+		m.learnt.Command = 0
 	}
 	if r.Epoch == m.learnt.Epoch {
 		raise(&m.learnt.Command, r.Command, NumberMost<<8)
@@ -180,7 +189,9 @@ func (m *Machine) Rank(r Rank) {
 }
 
 // Agree ends the learning by a person's word.
-func (m *Machine) Agree() { m.forced = true }
+func (m *Machine) Agree() {
+	m.forced = true
+}
 
 // see takes how far a node has seen the journal of an engine of that epoch.
 func (m *Machine) see(epoch uint64, s Seen) {
@@ -215,7 +226,9 @@ func (m *Machine) isForeign(epoch uint64, e Engine) bool {
 	if e.ID == "" || e.ID == m.own.Engine.ID || epoch < m.own.Epoch {
 		return false
 	}
-	if slices.ContainsFunc(m.own.Before, func(b Engine) bool { return b.ID == e.ID }) {
+	if slices.ContainsFunc(m.own.Before, func(b Engine) bool {
+		return b.ID == e.ID
+	}) {
 		return false
 	}
 	forgotten := len(m.own.Before) >= StartsKept && e.Start < m.own.Before[0].Start
@@ -267,7 +280,8 @@ type Sign struct {
 // Over reports whether enough is known, or the wait is over. It stays true.
 func (m *Machine) Over(now time.Time) bool {
 	if !m.over {
-		m.over = m.forced || !m.began.IsZero() && (m.whole(now.Sub(m.began)) || now.Sub(m.began) >= m.Limit())
+		m.over = m.forced ||
+			!m.began.IsZero() && (m.whole(now.Sub(m.began)) || now.Sub(m.began) >= m.Limit())
 	}
 	return m.over
 }
@@ -293,11 +307,14 @@ func (m *Machine) whole(waited time.Duration) bool {
 	case !stale && !m.own.Empty:
 		return len(m.Missing()) == 0
 	}
-	return m.described() && len(m.untold()) == 0 || len(m.claims.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
+	return m.described() && len(m.untold()) == 0 ||
+		len(m.claims.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
 }
 
 // described reports whether every rank of the world was described.
-func (m *Machine) described() bool { return m.World() > 0 && len(m.MissingRanks()) == 0 }
+func (m *Machine) described() bool {
+	return m.World() > 0 && len(m.MissingRanks()) == 0
+}
 
 // World is the number of ranks that most of them claim, 0 = not known.
 func (m *Machine) World() int {
@@ -322,7 +339,9 @@ func (m *Machine) MissingRanks() (out []falcon.Rank) {
 
 // Missing are the nodes that the journal knows to hold ranks and that were not heard.
 func (m *Machine) Missing() []falcon.Node {
-	return slices.DeleteFunc(slices.Clone(m.own.Nodes), func(n falcon.Node) bool { return m.told[n] })
+	return slices.DeleteFunc(slices.Clone(m.own.Nodes), func(n falcon.Node) bool {
+		return m.told[n]
+	})
 }
 
 // untold are nodes that are connected and have not said all they know.

@@ -15,12 +15,32 @@ var (
 
 // own is a journal of a job on n0 and n1, on which an engine has run once.
 func own() Own {
-	return Own{Numbers: Numbers{Epoch: 5, Command: 1023, Generation: 2, Order: 3}, Record: 90, Engine: mine, Rejoins: 2, Before: []Engine{first}, Nodes: []falcon.Node{"n0", "n1"}}
+	return Own{
+		Numbers: Numbers{
+			Epoch:      5,
+			Command:    1023,
+			Generation: 2,
+			Order:      3,
+		},
+		Record:  90,
+		Engine:  mine,
+		Rejoins: 2,
+		Before:  []Engine{first},
+		Nodes:   []falcon.Node{"n0", "n1"},
+	}
 }
 
 // same is what a node says that has had nothing since.
 func same() Report {
-	return Report{Numbers: Numbers{Epoch: 5, Command: 40, Generation: 2, Order: 3}, Seen: Seen{first, 88}}
+	return Report{
+		Numbers: Numbers{
+			Epoch:      5,
+			Command:    40,
+			Generation: 2,
+			Order:      3,
+		},
+		Seen: Seen{first, 88},
+	}
 }
 
 func TestACurrentJournalIsWholeWithItsNodes(t *testing.T) {
@@ -60,9 +80,12 @@ func TestSignsOfAnOlderJournal(t *testing.T) {
 		ByRecord:     func(r *Report) { r.Record = 91 },
 		ByGeneration: func(r *Report) { r.Generation = 3 },
 		ByOrder:      func(r *Report) { r.Order = 4 },
-		ByEngine:     func(r *Report) { r.Engine = Engine{ID: "c", Start: 2} },
+		ByEngine: func(r *Report) {
+			r.Engine = Engine{ID: "c", Start: 2}
+		},
 	} {
-		m, r := New(own()), same()
+		m := New(own())
+		r := same()
 		change(&r)
 		m.Attach(t0, "n0", r)
 		if got := m.Stale(); len(got) != 1 || got[0].Kind != kind {
@@ -89,7 +112,13 @@ func TestAnEmptyJournalLearnsFromRanks(t *testing.T) {
 	m := New(Own{Numbers: Numbers{Epoch: 1}, Engine: mine, Empty: true})
 	m.Attach(t0, "n0", Report{})
 	m.Told("n0")
-	m.Rank(Rank{Node: "n0", Rank: 0, World: 2, Generation: 7, Untold: true})
+	m.Rank(Rank{
+		Node:       "n0",
+		Rank:       0,
+		World:      2,
+		Generation: 7,
+		Untold:     true,
+	})
 	if m.Over(t0) || m.Learnt().Generation != 7 {
 		t.Errorf("over %t, learnt %+v", m.Over(t0), m.Learnt())
 	}
@@ -105,7 +134,11 @@ func TestAnEmptyJournalLearnsFromRanks(t *testing.T) {
 // What no engine can have given out is not believed.
 func TestWildClaims(t *testing.T) {
 	m := New(own())
-	m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: EpochMost, Generation: NumberMost, Order: NumberMost}})
+	m.Attach(t0, "n0", Report{Numbers: Numbers{
+		Epoch:      EpochMost,
+		Generation: NumberMost,
+		Order:      NumberMost,
+	}})
 	if len(m.Stale()) != 0 {
 		t.Error(m.Stale())
 	}
@@ -117,7 +150,10 @@ func TestWhoIsLeftEnds(t *testing.T) {
 	m.Attach(t0, "n0", same())
 	m.Agree()
 	m.Over(t0)
-	other := Report{Numbers: Numbers{Epoch: 6}, Seen: Seen{Engine: Engine{ID: "c", Host: "h", Start: 3}}}
+	other := Report{
+		Numbers: Numbers{Epoch: 6},
+		Seen:    Seen{Engine: Engine{ID: "c", Host: "h", Start: 3}},
+	}
 	m.Attach(t0, "n1", other)
 	if _, beaten := m.Rival(3, nil); beaten || m.Follows("n1") || !m.Follows("n0") {
 		t.Error("one of three nodes has left")
@@ -137,14 +173,18 @@ func TestWhoIsLeftEnds(t *testing.T) {
 
 // Of two starts on copies of one journal, one goes before the other: never both, never none.
 func TestEqualEpochs(t *testing.T) {
-	a, b := Engine{ID: "x", Start: 2}, Engine{ID: "y", Start: 2}
+	a := Engine{ID: "x", Start: 2}
+	b := Engine{ID: "y", Start: 2}
 	beaten := func(self, other Engine) bool {
 		o := own()
 		o.Engine = self
 		m := New(o)
 		m.Agree()
 		m.Over(t0)
-		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Seen: Seen{Engine: other}})
+		m.Attach(t0, "n0", Report{
+			Numbers: Numbers{Epoch: 5},
+			Seen:    Seen{Engine: other},
+		})
 		_, is := m.Rival(1, nil)
 		return is
 	}
@@ -162,7 +202,13 @@ func TestARejoinThatTheJournalHasNotOrdered(t *testing.T) {
 	o.Rejoins = 1
 	m := New(o)
 	m.Attach(t0, "n0", same())
-	m.Rank(Rank{Node: "n0", Rank: 0, World: 2, Generation: 2, Rejoined: 2})
+	m.Rank(Rank{
+		Node:       "n0",
+		Rank:       0,
+		World:      2,
+		Generation: 2,
+		Rejoined:   2,
+	})
 	if got := m.Stale(); len(got) != 1 || got[0].Kind != ByRejoin {
 		t.Errorf("%v", got)
 	}
@@ -188,8 +234,14 @@ func TestMostNodesAreWaitedForLonger(t *testing.T) {
 // A journal that was brought back has grown since, by the records of later starts: its numbers alone
 // do not show that others were written under them.
 func TestAJournalThatGrewAgain(t *testing.T) {
-	a, b := Engine{ID: "a", Start: 1, First: 1}, Engine{ID: "b", Start: 2, First: 50}
-	own := Own{Numbers: Numbers{Epoch: 5}, Record: 90, Engine: Engine{ID: "c", Start: 3, First: 91}, Before: []Engine{a, b}}
+	a := Engine{ID: "a", Start: 1, First: 1}
+	b := Engine{ID: "b", Start: 2, First: 50}
+	own := Own{
+		Numbers: Numbers{Epoch: 5},
+		Record:  90,
+		Engine:  Engine{ID: "c", Start: 3, First: 91},
+		Before:  []Engine{a, b},
+	}
 	for _, c := range []struct {
 		seen, before Seen
 		stale        bool
@@ -202,7 +254,11 @@ func TestAJournalThatGrewAgain(t *testing.T) {
 		{seen: Seen{own.Engine, 95}, before: Seen{b, 91}, stale: true},
 	} {
 		m := New(own)
-		m.Attach(t0, "n0", Report{Numbers: Numbers{Epoch: 5}, Seen: c.seen, Before: c.before})
+		m.Attach(t0, "n0", Report{
+			Numbers: Numbers{Epoch: 5},
+			Seen:    c.seen,
+			Before:  c.before,
+		})
 		if got := m.Stale(); (len(got) > 0) != c.stale {
 			t.Errorf("%v, before %v: %v", c.seen, c.before, got)
 		}
@@ -216,11 +272,15 @@ func TestTheNodeThatNobodyLeads(t *testing.T) {
 	m.Attach(t0, "n0", same())
 	m.Agree()
 	m.Over(t0)
-	other := Report{Numbers: Numbers{Epoch: 6}, Seen: Seen{Engine: Engine{ID: "c", Start: 3}}}
+	other := Report{
+		Numbers: Numbers{Epoch: 6},
+		Seen:    Seen{Engine: Engine{ID: "c", Start: 3}},
+	}
 	m.Attach(t0, "n1", other)
 	here := func(falcon.Node) bool { return true }
 	for at, want := range map[time.Duration]bool{RivalMost - 1: false, RivalMost: true} {
-		if n, r, found := m.Abandoned(t0.Add(at), here); found != want || found && (n != "n1" || r.Epoch != 6) {
+		n, r, found := m.Abandoned(t0.Add(at), here)
+		if found != want || found && (n != "n1" || r.Epoch != 6) {
 			t.Errorf("after %s: %s, %+v, %t", at, n, r, found)
 		}
 	}

@@ -18,11 +18,14 @@ func (m *Machine) leads(r Report) bool {
 	case r.Epoch > m.own.Epoch:
 		return true
 	}
-	return m.isForeign(r.Epoch, r.Engine) && cmp.Or(cmp.Compare(r.Engine.Start, m.own.Engine.Start), cmp.Compare(r.Engine.ID, m.own.Engine.ID)) > 0
+	return m.isForeign(r.Epoch, r.Engine) &&
+		cmp.Or(cmp.Compare(r.Engine.Start, m.own.Engine.Start), cmp.Compare(r.Engine.ID, m.own.Engine.ID)) > 0
 }
 
 // Leads reports whether a node follows another engine that goes before this one.
-func (m *Machine) Leads(r Report) bool { return m.over && m.leads(r) }
+func (m *Machine) Leads(r Report) bool {
+	return m.over && m.leads(r)
+}
 
 // rivalry is a node that follows another engine, although it is connected to this one.
 type rivalry struct {
@@ -39,14 +42,18 @@ const (
 // Refused takes a node's refusal of a command as older: it follows another engine meanwhile.
 func (m *Machine) Refused(now time.Time, n falcon.Node, r Report) {
 	m.Report(r)
-	if _, known := m.rivals[n]; !known && m.over && r.Epoch > m.own.Epoch && r.Epoch < EpochMost {
+	_, known := m.rivals[n]
+	if !known && m.over && r.Epoch > m.own.Epoch && r.Epoch < EpochMost {
 		m.rivals[n] = rivalry{r, now}
 	}
 }
 
 // Abandoned is an engine that a node follows, although it has been connected to this one alone for so
 // long: the other is gone, or can't reach it. The node obeys no engine before this one goes above.
-func (m *Machine) Abandoned(now time.Time, connected func(falcon.Node) bool) (n falcon.Node, r Report, found bool) {
+func (m *Machine) Abandoned(
+	now time.Time,
+	connected func(falcon.Node) bool,
+) (n falcon.Node, r Report, found bool) {
 	if !m.over || !m.raised.IsZero() && now.Sub(m.raised) < RivalAgain {
 		return "", Report{}, false
 	}
@@ -87,7 +94,12 @@ func (m *Machine) Rival(connected int, job []falcon.Node) (Report, bool) {
 }
 
 // Follows reports whether a node follows this engine, as far as is known.
-func (m *Machine) Follows(n falcon.Node) bool { _, rival := m.rivals[n]; return !rival }
+func (m *Machine) Follows(n falcon.Node) bool {
+	_, rival := m.rivals[n]
+	return !rival
+}
 
 // Raised puts the numbers in force that the engine goes on with.
-func (m *Machine) Raised(n Numbers) { m.own.Numbers = n }
+func (m *Machine) Raised(n Numbers) {
+	m.own.Numbers = n
+}

@@ -71,7 +71,11 @@ type Box struct {
 // answers. It replaces one with the same first id.
 func (b *Box) Put(v Item) *Item {
 	it := &v
-	it.sent, it.begun, it.looked, it.answered, it.ids = false, 0, 0, map[falcon.Node]bool{}, make(map[falcon.Node]uint64, len(it.To))
+	it.sent = false
+	it.begun = 0
+	it.looked = 0
+	it.answered = map[falcon.Node]bool{}
+	it.ids = make(map[falcon.Node]uint64, len(it.To))
 	if len(it.To) > 0 {
 		it.ID = it.To[0].ID
 	}
@@ -118,12 +122,16 @@ func (b *Box) Trim(c Class, most int) {
 
 // begin is the index of the first command of a class or of a later one.
 func (b *Box) begin(c Class) int {
-	i, _ := slices.BinarySearchFunc(b.items, c, func(it *Item, c Class) int { return cmp.Compare(it.Class, c) })
+	i, _ := slices.BinarySearchFunc(b.items, c, func(it *Item, c Class) int {
+		return cmp.Compare(it.Class, c)
+	})
 	return i
 }
 
 // Items are the commands of a class. The list is the caller's.
-func (b *Box) Items(c Class) []*Item { return slices.Clone(b.items[b.begin(c):b.begin(c+1)]) }
+func (b *Box) Items(c Class) []*Item {
+	return slices.Clone(b.items[b.begin(c):b.begin(c+1)])
+}
 
 // Find is the command that a node answers with an id; nil where the node was not
 // sent it.
@@ -137,7 +145,8 @@ func (b *Box) Find(node falcon.Node, id uint64) *Item {
 
 // Send sends a command to nodes.
 func (it *Item) Send(now time.Time, nodes []falcon.Node) []Message {
-	if fresh := now.Add(it.Life); (it.Renew || !it.sent) && it.Life > 0 && it.Deadline.Before(fresh) {
+	fresh := now.Add(it.Life)
+	if (it.Renew || !it.sent) && it.Life > 0 && it.Deadline.Before(fresh) {
 		it.Deadline = fresh
 	}
 	it.sent = true
@@ -153,7 +162,9 @@ func (it *Item) Send(now time.Time, nodes []falcon.Node) []Message {
 }
 
 // SendAll sends a command to all of To.
-func (it *Item) SendAll(now time.Time) []Message { return it.Send(now, it.nodes(0, len(it.To))) }
+func (it *Item) SendAll(now time.Time) []Message {
+	return it.Send(now, it.nodes(0, len(it.To)))
+}
 
 func (it *Item) nodes(from, to int) []falcon.Node {
 	out := make([]falcon.Node, 0, to-from)
@@ -201,7 +212,9 @@ func (it *Item) awaits(node falcon.Node) bool {
 	return it.Repeat && it.isFor(node) || it.unanswered(node)
 }
 
-func (it *Item) unanswered(node falcon.Node) bool { return it.isFor(node) && !it.answered[node] }
+func (it *Item) unanswered(node falcon.Node) bool {
+	return it.isFor(node) && !it.answered[node]
+}
 
 func (it *Item) isFor(node falcon.Node) bool {
 	_, is := it.ids[node]
@@ -214,7 +227,9 @@ func (b *Box) NextBatch(now time.Time) []Message {
 	var out []Message
 	for _, it := range b.items {
 		next := min(it.begun+it.Batch, len(it.To))
-		nodes := slices.DeleteFunc(it.nodes(it.begun, next), func(n falcon.Node) bool { return !it.awaits(n) })
+		nodes := slices.DeleteFunc(it.nodes(it.begun, next), func(n falcon.Node) bool {
+			return !it.awaits(n)
+		})
 		if it.begun = next; len(nodes) > 0 {
 			out = append(out, it.Send(now, nodes)...)
 		}
@@ -247,16 +262,24 @@ func (it *Item) someUnanswered(version uint64, nodes []falcon.Node) bool {
 func (it *Item) Sent() bool { return it.sent }
 
 // Hold has a command wait to be sent again, to all its nodes and with a new life.
-func (it *Item) Hold() { it.sent = false }
+func (it *Item) Hold() {
+	it.sent = false
+}
 
 // Close notes a node's final answer.
-func (it *Item) Close(node falcon.Node) { it.answered[node] = true }
+func (it *Item) Close(node falcon.Node) {
+	it.answered[node] = true
+}
 
 // Answered reports whether a node's answer is final.
 func (it *Item) Answered(node falcon.Node) bool { return it.answered[node] }
 
 // Expire ends a command's validity.
-func (it *Item) Expire(now time.Time) { it.Deadline = now }
+func (it *Item) Expire(now time.Time) {
+	it.Deadline = now
+}
 
 // Expired reports whether a command's deadline has passed.
-func (it *Item) Expired(now time.Time) bool { return !now.Before(it.Deadline) }
+func (it *Item) Expired(now time.Time) bool {
+	return !now.Before(it.Deadline)
+}

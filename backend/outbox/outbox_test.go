@@ -18,7 +18,9 @@ import (
 
 var t0 = time.Unix(1000, 0)
 
-func emptyCommand(falcon.Node) *falconv1.Command { return &falconv1.Command{} }
+func emptyCommand(falcon.Node) *falconv1.Command {
+	return &falconv1.Command{}
+}
 
 func messagesText(list []Message) string {
 	if len(list) == 0 {
@@ -26,7 +28,8 @@ func messagesText(list []Message) string {
 	}
 	var b strings.Builder
 	for _, m := range list {
-		fmt.Fprintf(&b, "%s: command %d, life %d ms\n", m.Node, m.Command.GetId(), m.Command.GetLifeMs())
+		fmt.Fprintf(&b, "%s: command %d, life %d ms\n",
+			m.Node, m.Command.GetId(), m.Command.GetLifeMs())
 	}
 	return b.String()
 }
@@ -41,7 +44,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := &script{t: t, now: t0, held: map[uint64]bool{}}
-			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				return s.do(d)
+			})
 		})
 	}
 }
@@ -72,8 +77,13 @@ func (s *script) do(d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "put":
 		it := Item{
-			Class: Class(number("class")), ID: number("id"), Life: time.Duration(number("life")) * time.Second, Batch: int(number("batch")),
-			Renew: d.HasArg("renew"), Repeat: d.HasArg("repeat"), Body: emptyCommand,
+			Class:  Class(number("class")),
+			ID:     number("id"),
+			Life:   time.Duration(number("life")) * time.Second,
+			Batch:  int(number("batch")),
+			Renew:  d.HasArg("renew"),
+			Repeat: d.HasArg("repeat"),
+			Body:   emptyCommand,
 		}
 		if n := number("deadline"); n > 0 {
 			it.Deadline = s.now.Add(time.Duration(n) * time.Second)
@@ -98,7 +108,9 @@ func (s *script) do(d *datadriven.TestData) string {
 		}
 		return messagesText(s.box.Find(nodes[0], number("id")).SendAll(s.now))
 	case "connect":
-		return messagesText(s.box.Again(s.now, nodes[0], func(it *Item) bool { return !s.held[it.ID] }))
+		return messagesText(s.box.Again(s.now, nodes[0], func(it *Item) bool {
+			return !s.held[it.ID]
+		}))
 	case "tick":
 		return messagesText(s.box.NextBatch(s.now))
 	case "answer":
@@ -110,7 +122,9 @@ func (s *script) do(d *datadriven.TestData) string {
 		return fmt.Sprintf("command %d is answered by %s\n", it.ID, nodes[0])
 	case "in-flight":
 		s.version++ // of other nodes
-		return fmt.Sprintln(s.box.InFlight(s.now, Class(number("class")), s.version, func() []falcon.Node { return nodes }))
+		return fmt.Sprintln(s.box.InFlight(s.now, Class(number(
+			"class",
+		)), s.version, func() []falcon.Node { return nodes }))
 	}
 	s.t.Fatalf("%s: no such command", d.Cmd)
 	return ""
@@ -118,7 +132,11 @@ func (s *script) do(d *datadriven.TestData) string {
 
 // Commands carry what is left of their lives, and say when nothing is.
 func TestCommandsCarryTheirLives(t *testing.T) {
-	for deadline, want := range map[time.Time]int64{t0.Add(90 * time.Second): 90_000, t0: lifeOver, t0.Add(-time.Hour): lifeOver} {
+	for deadline, want := range map[time.Time]int64{
+		t0.Add(90 * time.Second): 90_000,
+		t0:                       lifeOver,
+		t0.Add(-time.Hour):       lifeOver,
+	} {
 		c := WithLife(&falconv1.Command{DeadlineUnixNs: deadline.UnixNano()}, t0)
 		if got := c.GetLifeMs(); got != want {
 			t.Errorf("%v from its deadline it lives %d ms, wants %d", deadline.Sub(t0), got, want)
@@ -156,13 +174,30 @@ func (r *reference) put(it Item) {
 	if len(to) == 0 {
 		to = []To{{"", it.ID}}
 	}
-	batches, deadline, sent := 0, it.Deadline, false
+	batches := 0
+	deadline := it.Deadline
+	sent := false
 	for i, x := range to {
 		r.entries = append(r.entries, entry{
-			int(it.Class), r.next, to[0].ID, x.ID, x.Node, map[falcon.Node]bool{}, it.Repeat, it.Renew, it.Life, it.Batch, i, &batches, &deadline, &sent,
+			int(it.Class),
+			r.next,
+			to[0].ID,
+			x.ID,
+			x.Node,
+			map[falcon.Node]bool{},
+			it.Repeat,
+			it.Renew,
+			it.Life,
+			it.Batch,
+			i,
+			&batches,
+			&deadline,
+			&sent,
 		})
 	}
-	slices.SortStableFunc(r.entries, func(a, b entry) int { return cmp.Or(a.class-b.class, a.put-b.put, a.index-b.index) })
+	slices.SortStableFunc(r.entries, func(a, b entry) int {
+		return cmp.Or(a.class-b.class, a.put-b.put, a.index-b.index)
+	})
 }
 
 func firstID(it Item) uint64 {
@@ -178,7 +213,8 @@ func (r *reference) remove(first uint64) {
 
 // send writes what goes out as messagesText does.
 func (r *reference) send(now time.Time, e entry, node falcon.Node) string {
-	if fresh := now.Add(e.life); e.life > 0 && (e.renew || !*e.sent) && fresh.After(*e.deadline) {
+	fresh := now.Add(e.life)
+	if e.life > 0 && (e.renew || !*e.sent) && fresh.After(*e.deadline) {
 		*e.deadline = fresh
 	}
 	*e.sent = true
@@ -235,13 +271,19 @@ func (r *reference) nextBatch(now time.Time) string {
 }
 
 func (r *reference) find(node falcon.Node, id uint64) []entry {
-	return slices.DeleteFunc(slices.Clone(r.entries), func(e entry) bool { return e.id != id || e.node != "" && e.node != node })
+	return slices.DeleteFunc(slices.Clone(r.entries), func(e entry) bool {
+		return e.id != id || e.node != "" && e.node != node
+	})
 }
 
 func (r *reference) inFlight(now time.Time, class int, nodes []falcon.Node) bool {
 	for _, n := range nodes {
 		for _, e := range r.entries {
-			if e.class == class && *e.sent && now.Before(*e.deadline) && (e.node == "" || e.node == n) && !e.answered[n] {
+			if e.class == class &&
+				*e.sent &&
+				now.Before(*e.deadline) &&
+				(e.node == "" || e.node == n) &&
+				!e.answered[n] {
 				return true
 			}
 		}
@@ -255,8 +297,10 @@ func TestBoxAgainstReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var box Box
 		var ref reference
-		now, nextID := t0, uint64(1)
-		nodes, version := all[:2], uint64(1)
+		now := t0
+		nextID := uint64(1)
+		nodes := all[:2]
+		version := uint64(1)
 		var firsts []uint64
 		node := rapid.SampledFrom(all)
 		agree := func(what, got, want string) {
@@ -267,20 +311,29 @@ func TestBoxAgainstReference(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				it := Item{
-					Class: Class(rapid.IntRange(0, 3).Draw(t, "class")), Life: time.Duration(rapid.IntRange(0, 3).Draw(t, "life")) * time.Second,
-					Renew: rapid.Bool().Draw(t, "renew"), Repeat: rapid.Bool().Draw(t, "repeat"), Body: emptyCommand,
+					Class:    Class(rapid.IntRange(0, 3).Draw(t, "class")),
+					Life:     time.Duration(rapid.IntRange(0, 3).Draw(t, "life")) * time.Second,
+					Renew:    rapid.Bool().Draw(t, "renew"),
+					Repeat:   rapid.Bool().Draw(t, "repeat"),
+					Body:     emptyCommand,
 					Deadline: now.Add(time.Duration(rapid.IntRange(-1, 4).Draw(t, "deadline")) * time.Second),
 				}
 				first := nextID
 				if len(firsts) > 0 && rapid.IntRange(0, 4).Draw(t, "given before") == 0 {
 					first = rapid.SampledFrom(firsts).Draw(t, "first")
 				} else {
-					firsts, nextID = append(firsts, first), nextID+uint64(len(all))
+					firsts = append(firsts, first)
+					nextID += uint64(len(all))
 				}
 				if it.ID = first; it.Life == 0 && rapid.Bool().Draw(t, "no deadline") {
 					it.Deadline = time.Time{}
 				}
-				for i, n := range rapid.SliceOfNDistinct(node, 0, len(all), rapid.ID[falcon.Node]).Draw(t, "nodes") {
+				for i, n := range rapid.SliceOfNDistinct(
+					node,
+					0,
+					len(all),
+					rapid.ID[falcon.Node],
+				).Draw(t, "nodes") {
 					it.To = append(it.To, To{n, first + uint64(i)})
 				}
 				if len(it.To) > 0 {
@@ -306,14 +359,23 @@ func TestBoxAgainstReference(t *testing.T) {
 			},
 			"connect": func(t *rapid.T) {
 				n := node.Draw(t, "node")
-				agree("connect "+string(n), messagesText(box.Again(now, n, func(*Item) bool { return true })), ref.again(now, n))
+				agree(
+					"connect "+string(n),
+					messagesText(box.Again(now, n, func(*Item) bool { return true })),
+					ref.again(now, n),
+				)
 			},
-			"tick": func(*rapid.T) { agree("tick", messagesText(box.NextBatch(now)), ref.nextBatch(now)) },
+			"tick": func(*rapid.T) {
+				agree("tick", messagesText(box.NextBatch(now)), ref.nextBatch(now))
+			},
 			"answer": func(t *rapid.T) {
-				n, id := node.Draw(t, "node"), rapid.Uint64Range(1, nextID).Draw(t, "id")
-				it, want := box.Find(n, id), ref.find(n, id)
+				n := node.Draw(t, "node")
+				id := rapid.Uint64Range(1, nextID).Draw(t, "id")
+				it := box.Find(n, id)
+				want := ref.find(n, id)
 				if (it != nil) != (len(want) > 0) {
-					t.Fatalf("command %d of %s: known %v, to the reference %v", id, n, it != nil, len(want) > 0)
+					t.Fatalf("command %d of %s: known %v, to the reference %v",
+						id, n, it != nil, len(want) > 0)
 				}
 				for _, e := range want {
 					it.Close(n)
@@ -326,14 +388,17 @@ func TestBoxAgainstReference(t *testing.T) {
 				ref.remove(first)
 			},
 			"others": func(t *rapid.T) {
-				nodes, version = rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID).Draw(t, "nodes"), version+1
+				nodes, version = rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID).Draw(t, "nodes"),
+					version+1
 			},
 			"wait": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"": func(t *rapid.T) {
 				for c := range Class(4) {
-					if got, want := box.InFlight(now, c, version, func() []falcon.Node { return nodes }), ref.inFlight(now, int(c), nodes); got != want {
+					got := box.InFlight(now, c, version, func() []falcon.Node { return nodes })
+					want := ref.inFlight(now, int(c), nodes)
+					if got != want {
 						t.Fatalf("class %d: in flight %v, by the reference %v", c, got, want)
 					}
 				}
@@ -349,7 +414,11 @@ func TestTrim(t *testing.T) {
 		box.Put(Item{Class: Class(id % 2), ID: id + 1, Body: emptyCommand})
 	}
 	box.Trim(0, 1)
-	if got := box.Items(0); len(got) != 1 || got[0].ID != 5 || len(box.Items(1)) != 2 || box.Find("n", 1) != nil {
+	got := box.Items(0)
+	if len(got) != 1 ||
+		got[0].ID != 5 ||
+		len(box.Items(1)) != 2 ||
+		box.Find("n", 1) != nil {
 		t.Errorf("%d of class 0 are left, %d of class 1", len(got), len(box.Items(1)))
 	}
 }

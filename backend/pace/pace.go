@@ -54,7 +54,8 @@ func (r *Recorder) Due(now time.Time) []Stretch {
 		return nil
 	}
 	rest := r.recent[len(r.recent)-r.pending:]
-	r.pending, r.due = 0, now.Add(Every)
+	r.pending = 0
+	r.due = now.Add(Every)
 	var out []Stretch
 	per := (len(rest) + PointsMost - 1) / PointsMost
 	for len(rest) > 0 {
@@ -62,12 +63,15 @@ func (r *Recorder) Due(now time.Time) []Stretch {
 		for n < len(rest) && follows(rest[n-1], rest[n]) {
 			n++
 		}
-		out, rest = append(out, stretchOf(rest[:n], per)), rest[n:]
+		out = append(out, stretchOf(rest[:n], per))
+		rest = rest[n:]
 	}
 	return out[max(0, len(out)-stretchMost):]
 }
 
-func follows(a, b Iteration) bool { return b.Index == a.Index+1 && b.Epoch == a.Epoch }
+func follows(a, b Iteration) bool {
+	return b.Index == a.Index+1 && b.Epoch == a.Epoch
+}
 
 // Before are the newest n iterations before an index, oldest first: its own, and of a book
 // those that are older. What is known of neither is left out.
@@ -115,8 +119,12 @@ func stretchOf(list []Iteration, per int) Stretch {
 	last := list[len(list)-1]
 	begin := list[0].AtNs
 	out := Stretch{
-		Epoch: last.Epoch, First: list[0].Index, N: len(list), Per: per,
-		BeginNs: begin, EndNs: max(begin, last.AtNs),
+		Epoch:   last.Epoch,
+		First:   list[0].Index,
+		N:       len(list),
+		Per:     per,
+		BeginNs: begin,
+		EndNs:   max(begin, last.AtNs),
 	}
 	for chunk := range slices.Chunk(list, per) {
 		sum := 0.0
@@ -139,13 +147,22 @@ func levelOf(ms float64) uint16 {
 	return uint16(max(0, min(math.MaxUint16, math.Round(math.Log(ms/levelZero)/levelStep))))
 }
 
-func msOf(level uint16) float64 { return levelZero * math.Exp(levelStep*float64(level)) }
+func msOf(level uint16) float64 {
+	return levelZero * math.Exp(levelStep*float64(level))
+}
 
 // ErrInvalid is wrapped by the refusal of a stretch that no recorder makes.
 var ErrInvalid = errors.New("pace: invalid stretch")
 
 func (s *Stretch) check() error {
-	if s.N < 1 || s.N > 2*Most || s.Per < 1 || s.Per > 2*Most || s.First < 0 || s.First > math.MaxInt64-4*Most || s.EndNs < s.BeginNs || s.BeginNs < 0 {
+	if s.N < 1 ||
+		s.N > 2*Most ||
+		s.Per < 1 ||
+		s.Per > 2*Most ||
+		s.First < 0 ||
+		s.First > math.MaxInt64-4*Most ||
+		s.EndNs < s.BeginNs ||
+		s.BeginNs < 0 {
 		return fmt.Errorf("%w: %d iterations from %d on, %d a point", ErrInvalid, s.N, s.First, s.Per)
 	}
 	if points := (s.N + s.Per - 1) / s.Per; len(s.Points) != 2*points {
@@ -160,7 +177,13 @@ func (s *Stretch) at(i int) Iteration {
 	if s.N > 1 {
 		at += int64(float64(s.EndNs-s.BeginNs) * float64(i) / float64(s.N-1))
 	}
-	return Iteration{Index: s.First + int64(i), Ms: msOf(binary.BigEndian.Uint16(s.Points[2*(i/s.Per):])), AtNs: at, Epoch: s.Epoch, Old: true}
+	return Iteration{
+		Index: s.First + int64(i),
+		Ms:    msOf(binary.BigEndian.Uint16(s.Points[2*(i/s.Per):])),
+		AtNs:  at,
+		Epoch: s.Epoch,
+		Old:   true,
+	}
 }
 
 // cutTo leaves the first n iterations.

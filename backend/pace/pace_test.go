@@ -13,7 +13,12 @@ import (
 var t0 = time.Unix(1_700_000_000, 0)
 
 func iteration(i int64, ms float64, epoch uint64) Iteration {
-	return Iteration{Index: i, Ms: ms, AtNs: t0.Add(time.Duration(i) * time.Second).UnixNano(), Epoch: epoch}
+	return Iteration{
+		Index: i,
+		Ms:    ms,
+		AtNs:  t0.Add(time.Duration(i) * time.Second).UnixNano(),
+		Epoch: epoch,
+	}
 }
 
 // What a journal keeps is what was measured, to 0.1 % where a point is one iteration, and its
@@ -45,7 +50,10 @@ func TestJournalledPast(t *testing.T) {
 		if i < 30 {
 			want = iteration(int64(i), 100+float64(i), 1)
 		}
-		if math.Abs(it.Ms/want.Ms-1) > 0.03 || it.Epoch != want.Epoch || !it.Old || it.AtNs/1e9 != want.AtNs/1e9 {
+		if math.Abs(it.Ms/want.Ms-1) > 0.03 ||
+			it.Epoch != want.Epoch ||
+			!it.Old ||
+			it.AtNs/1e9 != want.AtNs/1e9 {
 			t.Fatalf("iteration %d: %+v, was %+v", i, it, want)
 		}
 	}
@@ -61,13 +69,19 @@ func TestBytesADay(t *testing.T) {
 	total, records := 0, 0
 	for i := range int64(200_000) { // 1 ms each, an epoch every 500
 		at := t0.Add(time.Duration(i) * time.Millisecond)
-		r.Add(Iteration{Index: i, Ms: 1 + float64(i%7), AtNs: at.UnixNano(), Epoch: uint64(1 + i/500)})
+		r.Add(Iteration{
+			Index: i,
+			Ms:    1 + float64(i%7),
+			AtNs:  at.UnixNano(),
+			Epoch: uint64(1 + i/500),
+		})
 		if due := r.Due(at); due != nil {
 			body, err := json.Marshal(due)
 			if err != nil {
 				t.Fatal(err)
 			}
-			total, records = total+len(body), records+1
+			total += len(body)
+			records++
 		}
 	}
 	const day = 24 * time.Hour
@@ -85,7 +99,9 @@ func TestAgainstList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r Recorder
 		var b Book
-		truth, now, at := map[int64]float64{}, t0, int64(0)
+		truth := map[int64]float64{}
+		now := t0
+		at := int64(0)
 		for range rapid.IntRange(1, 400).Draw(t, "steps") {
 			switch rapid.IntRange(0, 19).Draw(t, "what") {
 			case 0:
@@ -101,7 +117,12 @@ func TestAgainstList(t *testing.T) {
 				}
 			}
 			truth[at] = rapid.Float64Range(1, 1e6).Draw(t, "ms")
-			r.Add(Iteration{Index: at, Ms: truth[at], AtNs: now.UnixNano(), Epoch: 1})
+			r.Add(Iteration{
+				Index: at,
+				Ms:    truth[at],
+				AtNs:  now.UnixNano(),
+				Epoch: 1,
+			})
 			at++
 			for _, s := range r.Due(now) {
 				if err := b.Apply(s); err != nil {
@@ -130,7 +151,10 @@ func TestAgainstList(t *testing.T) {
 
 // A damaged journal has no power over memory.
 func FuzzApply(f *testing.F) {
-	f.Add([]byte(`{"first":3,"n":3,"per":2,"begin_unix_ns":1,"end_unix_ns":9,"points":"AQIDBA=="}`), []byte(`{"first":4,"n":1,"per":1,"points":"AQI="}`))
+	f.Add(
+		[]byte(`{"first":3,"n":3,"per":2,"begin_unix_ns":1,"end_unix_ns":9,"points":"AQIDBA=="}`),
+		[]byte(`{"first":4,"n":1,"per":1,"points":"AQI="}`),
+	)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		var b Book
 		for _, body := range [][]byte{first, second} {

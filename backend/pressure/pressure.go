@@ -52,12 +52,17 @@ func ParseLimit(s string) (int64, error) {
 			number, shift = rest, by
 		}
 	}
-	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(number), "B"), 10, 64)
+	n, err := strconv.ParseInt(
+		strings.TrimSuffix(strings.TrimSpace(number), "B"),
+		10,
+		64,
+	)
 	if err != nil || n <= 0 || n > (1<<62)>>shift {
 		return 0, fmt.Errorf("%w: %q; give a number with a unit, such as 2GiB, or none", ErrLimit, s)
 	}
 	if n <<= shift; n < leastLimit {
-		return 0, fmt.Errorf("%w: %q is less than %d MiB, which the engine needs at least", ErrLimit, s, leastLimit>>20)
+		return 0, fmt.Errorf("%w: %q is less than %d MiB, which the engine needs at least",
+			ErrLimit, s, leastLimit>>20)
 	}
 	return n, nil
 }
@@ -105,7 +110,12 @@ const lookEvery = 100 * time.Millisecond
 // Watch starts a gauge. Changed is called from its goroutine with every new
 // level; a limit of 0 means that there is always plenty.
 func Watch(limit int64, changed func(was, now Level, used int64)) *Gauge {
-	g := &Gauge{limit: limit, used: inUse, changed: changed, stop: make(chan struct{})}
+	g := &Gauge{
+		limit:   limit,
+		used:    inUse,
+		changed: changed,
+		stop:    make(chan struct{}),
+	}
 	if limit > 0 {
 		g.running.Go(g.run)
 	}
@@ -158,7 +168,9 @@ func levelAt(was Level, share float64) Level {
 }
 
 // Level is the newest one.
-func (g *Gauge) Level() Level { return Level(g.level.Load()) }
+func (g *Gauge) Level() Level {
+	return Level(g.level.Load())
+}
 
 // Close ends the gauge.
 func (g *Gauge) Close() {

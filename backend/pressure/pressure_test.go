@@ -9,7 +9,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 func TestLevelsRiseAndFallApart(t *testing.T) {
 	at := Plenty
@@ -40,11 +42,19 @@ func TestLevelsRiseAndFallApart(t *testing.T) {
 func TestGaugeTellsEachChangeOnce(t *testing.T) {
 	used := int64(10)
 	var told []Level
-	g := &Gauge{limit: 100, used: func() int64 { return used }, changed: func(_, now Level, _ int64) { told = append(told, now) }}
+	g := &Gauge{
+		limit:   100,
+		used:    func() int64 { return used },
+		changed: func(_, now Level, _ int64) { told = append(told, now) },
+	}
 	for _, used = range []int64{10, 95, 95, 96, 50, 50} {
 		g.look()
 	}
-	if len(told) != 3 || told[0] != NoProfiles || told[1] != NoTelemetry || told[2] != Plenty || g.Level() != Plenty {
+	if len(told) != 3 ||
+		told[0] != NoProfiles ||
+		told[1] != NoTelemetry ||
+		told[2] != Plenty ||
+		g.Level() != Plenty {
 		t.Errorf("told %v", told)
 	}
 }
@@ -70,7 +80,14 @@ func TestWhatTheCollectorCanTakeIsNoPressure(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	for s, want := range map[string]int64{"": 0, "none": 0, "512MiB": 512 << 20, "2GiB": 2 << 30, "100000000": 100_000_000, "100000000B": 100_000_000} {
+	for s, want := range map[string]int64{
+		"":           0,
+		"none":       0,
+		"512MiB":     512 << 20,
+		"2GiB":       2 << 30,
+		"100000000":  100_000_000,
+		"100000000B": 100_000_000,
+	} {
 		if got, err := ParseLimit(s); err != nil || got != want {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}

@@ -47,7 +47,9 @@ func TestFanIn(t *testing.T) {
 		t.Error(err)
 	}
 	r, err := falconv1.NewConsoleClient(s.dialSocket()).Snapshot(ctx, &falconv1.SnapshotRequest{Rank: -1})
-	if err != nil || len(r.GetNodes()) != agents || int(r.GetJob().GetWorld()) != agents {
+	if err != nil ||
+		len(r.GetNodes()) != agents ||
+		int(r.GetJob().GetWorld()) != agents {
 		t.Errorf("snapshot: %d nodes, job %v, %v", len(r.GetNodes()), r.GetJob(), err)
 	}
 }
@@ -62,14 +64,32 @@ func oneAgent(ctx context.Context, cc *grpc.ClientConn, node string, rank, world
 	if err := st.Send(hello(node)); err != nil {
 		return err
 	}
-	state := &falconv1.RankState{Rank: rank, Device: node + ".g0", Pid: 7, Alive: true, Tp: 1, Dp: world, Pp: 1, World: world, MicroBatches: 4}
-	if err := st.Send(&falconv1.AgentFrame{Seq: 1, Body: &falconv1.AgentFrame_Rank{Rank: state}}); err != nil {
+	state := &falconv1.RankState{
+		Rank:         rank,
+		Device:       node + ".g0",
+		Pid:          7,
+		Alive:        true,
+		Tp:           1,
+		Dp:           world,
+		Pp:           1,
+		World:        world,
+		MicroBatches: 4,
+	}
+	if err := st.Send(&falconv1.AgentFrame{
+		Seq:  1,
+		Body: &falconv1.AgentFrame_Rank{Rank: state},
+	}); err != nil {
 		return err
 	}
 	const iterations = 10
 	for i := range int64(iterations) {
 		sample := &falconv1.Sample{Rank: rank, Iteration: i, Ms: 100}
-		frame := &falconv1.AgentFrame{Seq: uint64(i) + 2, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{sample}}}}
+		frame := &falconv1.AgentFrame{
+			Seq: uint64(i) + 2,
+			Body: &falconv1.AgentFrame_Samples{
+				Samples: &falconv1.Samples{Samples: []*falconv1.Sample{sample}},
+			},
+		}
 		if err := st.Send(frame); err != nil {
 			return err
 		}

@@ -74,7 +74,12 @@ const callersMost = 1 << 15
 
 func newGate(cfg Config) *gate {
 	callers, _ := lru.New[string, *caller](callersMost) // fails for no size below 1
-	g := &gate{limits: cfg.Limits.withDefaults(), load: cfg.Load, log: cfg.Log, callers: callers}
+	g := &gate{
+		limits:  cfg.Limits.withDefaults(),
+		load:    cfg.Load,
+		log:     cfg.Log,
+		callers: callers,
+	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -94,7 +99,10 @@ func (g *gate) caller(id auth.Identity) *caller {
 }
 
 // streaming are the methods whose calls last.
-var streaming = map[string]bool{falconv1.Fleet_Attach_FullMethodName: true, falconv1.Console_Watch_FullMethodName: true}
+var streaming = map[string]bool{
+	falconv1.Fleet_Attach_FullMethodName:  true,
+	falconv1.Console_Watch_FullMethodName: true,
+}
 
 // refusedKey is the context's key of why the call is refused.
 type refusedKey struct{}
@@ -168,7 +176,9 @@ func (g *gate) refuseUnderPressure(id auth.Identity, method string) error {
 	if method == falconv1.Console_Watch_FullMethodName && g.load.NoWatches() {
 		return status.Errorf(codes.Unavailable, advice, "takes no new watches")
 	}
-	if method == falconv1.Console_Snapshot_FullMethodName && id.Role == auth.RoleViewer && g.load.NoSnapshots() {
+	if method == falconv1.Console_Snapshot_FullMethodName &&
+		id.Role == auth.RoleViewer &&
+		g.load.NoSnapshots() {
 		return status.Errorf(codes.Unavailable, advice, "answers no viewers")
 	}
 	return nil
@@ -178,7 +188,8 @@ func (g *gate) refuseUnderPressure(id auth.Identity, method string) error {
 func (g *gate) countCall(ctx context.Context, id auth.Identity, method string) (context.Context, error) {
 	c := g.caller(id)
 	if !c.calls.Allow() {
-		return ctx, status.Errorf(codes.ResourceExhausted, "%s makes more than %d calls a second: slow down", id.Name, g.limits.CallsPerS)
+		return ctx, status.Errorf(codes.ResourceExhausted, "%s makes more than %d calls a second: slow down",
+			id.Name, g.limits.CallsPerS)
 	}
 	places, most := &c.pending, g.limits.InFlight
 	cancel := func() {}
@@ -193,7 +204,9 @@ func (g *gate) countCall(ctx context.Context, id auth.Identity, method string) (
 	if int(places.Add(1)) > most {
 		places.Add(-1)
 		cancel()
-		return ctx, status.Errorf(codes.ResourceExhausted, "%s has %d calls open already: wait for their answers", id.Name, most)
+		return ctx, status.Errorf(codes.ResourceExhausted,
+			"%s has %d calls open already: wait for their answers",
+			id.Name, most)
 	}
 	context.AfterFunc(ctx, func() {
 		places.Add(-1)
@@ -212,7 +225,12 @@ func guestOf(ctx context.Context) *door.Guest {
 }
 
 // unaryInterceptor ends a call that panics, alone.
-func (g *gate) unaryInterceptor(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+func (g *gate) unaryInterceptor(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler,
+) (_ any, err error) {
 	defer g.recovered(info.FullMethod, &err)
 	if ctx, err = passed(ctx, info.FullMethod); err != nil {
 		return nil, err
@@ -221,7 +239,12 @@ func (g *gate) unaryInterceptor(ctx context.Context, req any, info *grpc.UnarySe
 }
 
 // stream does the same, and ends a stream with its certificate.
-func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+func (g *gate) stream(
+	srv any,
+	ss grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	next grpc.StreamHandler,
+) (err error) {
 	defer g.recovered(info.FullMethod, &err)
 	ctx, err := passed(ss.Context(), info.FullMethod)
 	if err != nil {
@@ -264,7 +287,12 @@ func (g *gate) recovered(method string, err *error) {
 		return
 	}
 	g.panics.Add(1)
-	g.log.Error("a call panicked", slog.String("method", method), slog.String("panic", strings.ToValidUTF8(fmt.Sprint(r), "?")), slog.String("stack", string(debug.Stack())))
+	g.log.Error(
+		"a call panicked",
+		slog.String("method", method),
+		slog.String("panic", strings.ToValidUTF8(fmt.Sprint(r), "?")),
+		slog.String("stack", string(debug.Stack())),
+	)
 	*err = status.Error(codes.Internal, "the call failed inside the engine; its log says where")
 }
 

@@ -30,7 +30,11 @@ func (s *site) inside(id auth.Identity) *grpc.ClientConn {
 func TestRoleMatrixInside(t *testing.T) {
 	s := newSite(t)
 	for _, role := range append([]auth.Role{auth.RoleNone, "root"}, auth.Roles...) {
-		cc := s.inside(auth.Identity{Role: role, Name: "maria", From: "ssh 10.0.0.7 SHA256:abc"})
+		cc := s.inside(auth.Identity{
+			Role: role,
+			Name: "maria",
+			From: "ssh 10.0.0.7 SHA256:abc",
+		})
 		for _, m := range methods() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			err := calls[m](ctx, cc)
@@ -51,13 +55,21 @@ func TestRoleMatrixInside(t *testing.T) {
 
 func TestInsideKeepsTheIdentity(t *testing.T) {
 	s := newSite(t)
-	for _, id := range []auth.Identity{{Role: auth.RoleViewer, Name: "ann", From: "ssh a"}, {Role: auth.RoleApprover, Name: "maria", From: "ssh b"}} {
-		r, err := falconv1.NewConsoleClient(s.inside(id)).Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: -1})
+	for _, id := range []auth.Identity{
+		{Role: auth.RoleViewer, Name: "ann", From: "ssh a"},
+		{Role: auth.RoleApprover, Name: "maria", From: "ssh b"},
+	} {
+		r, err := falconv1.NewConsoleClient(s.inside(
+			id,
+		)).Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: -1})
 		if err != nil || r.GetRole() != string(id.Role) || r.GetActor() != id.Name {
 			t.Errorf("as %v: role %q, actor %q, %v", id, r.GetRole(), r.GetActor(), err)
 		}
 	}
-	if _, err := falconv1.NewConsoleClient(s.inside(auth.Identity{Role: auth.RoleAdmin, Name: "../x"})).Snapshot(t.Context(), &falconv1.SnapshotRequest{}); status.Code(err) != codes.Unauthenticated {
+	if _, err := falconv1.NewConsoleClient(s.inside(auth.Identity{
+		Role: auth.RoleAdmin,
+		Name: "../x",
+	})).Snapshot(t.Context(), &falconv1.SnapshotRequest{}); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a bad name: %v", err)
 	}
 }
@@ -81,7 +93,10 @@ func TestInsideEndsWithTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.server.Close()
-	if _, err := client.Snapshot(t.Context(), &falconv1.SnapshotRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := client.Snapshot(
+		t.Context(),
+		&falconv1.SnapshotRequest{},
+	); status.Code(err) != codes.Unavailable {
 		t.Errorf("after the end: %v", err)
 	}
 }

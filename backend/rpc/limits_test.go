@@ -26,13 +26,19 @@ import (
 // or decoded, whatever the role.
 func TestLargeRequestsAreNotRead(t *testing.T) {
 	s := newSite(t)
-	big := &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{Mode: "approve", Owner: strings.Repeat("x", 16<<20)}}
+	big := &falconv1.SetPolicyRequest{
+		Policy: &falconv1.Policy{
+			Mode:  "approve",
+			Owner: strings.Repeat("x", 16<<20),
+		},
+	}
 	for _, role := range []auth.Role{auth.RoleViewer, auth.RoleAdmin, auth.RoleAgent} {
 		client := falconv1.NewConsoleClient(s.dial(s.issue(role, string(role))))
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
-				if _, err := client.SetPolicy(t.Context(), big); status.Code(err) != codes.ResourceExhausted && status.Code(err) != codes.PermissionDenied {
+				_, err := client.SetPolicy(t.Context(), big)
+				if status.Code(err) != codes.ResourceExhausted && status.Code(err) != codes.PermissionDenied {
 					t.Errorf("as %s: %v", role, err)
 				}
 			})
@@ -51,7 +57,14 @@ func TestAgentsHaveTheirOwnBounds(t *testing.T) {
 	}
 	p := &falconv1.RankProfile{}
 	for range 24_000 {
-		p.Calls = append(p.Calls, &falconv1.CallTiming{Comm: 1, Ordinal: 1 << 40, Bytes: 1 << 40, StartMs: 1, DurationMs: 1, QueueMs: 1})
+		p.Calls = append(p.Calls, &falconv1.CallTiming{
+			Comm:       1,
+			Ordinal:    1 << 40,
+			Bytes:      1 << 40,
+			StartMs:    1,
+			DurationMs: 1,
+			QueueMs:    1,
+		})
 	}
 	rank := &falconv1.RankState{Alive: true, Comms: make([]*falconv1.Comm, 100_000)}
 	for i := range rank.Comms {
@@ -59,7 +72,10 @@ func TestAgentsHaveTheirOwnBounds(t *testing.T) {
 	}
 	for _, f := range []*falconv1.AgentFrame{
 		hello("n1"),
-		{Seq: 1, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Ranks: []*falconv1.RankProfile{p}}}},
+		{
+			Seq:  1,
+			Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Ranks: []*falconv1.RankProfile{p}}},
+		},
 		{Seq: 2, Body: &falconv1.AgentFrame_Rank{Rank: rank}},
 		{Seq: 3, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}},
 	} {
@@ -74,10 +90,16 @@ func TestAgentsHaveTheirOwnBounds(t *testing.T) {
 		}
 		acked = max(acked, e.GetAck().GetSeq())
 	}
-	if r, err := falconv1.NewConsoleClient(s.dialSocket()).Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: -1}); err != nil || len(r.GetRanks()) != 0 {
+	if r, err := falconv1.NewConsoleClient(s.dialSocket()).Snapshot(t.Context(), &falconv1.SnapshotRequest{
+		Rank: -1,
+	}); err != nil ||
+		len(r.GetRanks()) != 0 {
 		t.Errorf("a rank with 100,000 communicators: %d ranks, %v", len(r.GetRanks()), err)
 	}
-	if _, err := falconv1.NewFleetClient(cc).Renew(t.Context(), &falconv1.RenewRequest{Csr: make([]byte, 1<<20)}); err == nil || status.Code(err) == codes.Unimplemented {
+	if _, err := falconv1.NewFleetClient(
+		cc,
+	).Renew(t.Context(), &falconv1.RenewRequest{Csr: make([]byte, 1<<20)}); err == nil ||
+		status.Code(err) == codes.Unimplemented {
 		t.Errorf("a request of 1 MiB: %v", err)
 	}
 }
@@ -105,7 +127,10 @@ func TestWatchesOfOneCallerAreBounded(t *testing.T) {
 		t.Errorf("the oldest: %v", err)
 	}
 	heard := make(chan error, 1)
-	go func() { _, err := other.Recv(); heard <- err }()
+	go func() {
+		_, err := other.Recv()
+		heard <- err
+	}()
 	agent, err := falconv1.NewFleetClient(s.dial(s.issue(auth.RoleAgent, "n1"))).Attach(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -121,13 +146,16 @@ func TestWatchesOfOneCallerAreBounded(t *testing.T) {
 // Calls of one identity are counted over all its connections, and a caller's
 // refusals are its own.
 func TestCallsOfOneCallerAreBounded(t *testing.T) {
-	s := newTunedSite(t, nil, nil, func(c *Config) { c.Limits.CallsPerS = 1 })
+	s := newTunedSite(t, nil, nil, func(c *Config) {
+		c.Limits.CallsPerS = 1
+	})
 	client := func(role auth.Role, name string) falconv1.ConsoleClient {
 		return falconv1.NewConsoleClient(s.dial(s.issue(role, name)))
 	}
 	refused := 0
 	for range 12 {
-		if _, err := client(auth.RoleViewer, "eve").Snapshot(t.Context(), &falconv1.SnapshotRequest{}); status.Code(err) == codes.ResourceExhausted {
+		_, err := client(auth.RoleViewer, "eve").Snapshot(t.Context(), &falconv1.SnapshotRequest{})
+		if status.Code(err) == codes.ResourceExhausted {
 			refused++
 		} else if err != nil {
 			t.Fatal(err)
@@ -136,7 +164,10 @@ func TestCallsOfOneCallerAreBounded(t *testing.T) {
 	if refused == 0 {
 		t.Error("12 calls in a row, and none was refused at one a second")
 	}
-	if _, err := client(auth.RoleViewer, "dana").Snapshot(t.Context(), &falconv1.SnapshotRequest{}); err != nil {
+	if _, err := client(auth.RoleViewer, "dana").Snapshot(
+		t.Context(),
+		&falconv1.SnapshotRequest{},
+	); err != nil {
 		t.Errorf("another's call: %v", err)
 	}
 	owner := falconv1.NewConsoleClient(s.dialSocket())
@@ -149,10 +180,13 @@ func TestCallsOfOneCallerAreBounded(t *testing.T) {
 
 // A caller who makes nothing but refused calls loses the connection.
 func TestRefusedCallsEndTheConnection(t *testing.T) {
-	s := newTunedSite(t, nil, nil, func(c *Config) { c.Limits.CallsPerS = 1 << 20 })
+	s := newTunedSite(t, nil, nil, func(c *Config) {
+		c.Limits.CallsPerS = 1 << 20
+	})
 	client := falconv1.NewConsoleClient(s.dial(s.issue(auth.RoleViewer, "eve")))
 	for range 10_000 {
-		if _, err := client.SetPolicy(t.Context(), &falconv1.SetPolicyRequest{}); status.Code(err) == codes.Unavailable {
+		_, err := client.SetPolicy(t.Context(), &falconv1.SetPolicyRequest{})
+		if status.Code(err) == codes.Unavailable {
 			return
 		}
 	}
@@ -162,7 +196,9 @@ func TestRefusedCallsEndTheConnection(t *testing.T) {
 // A refused call leaves nothing behind, however late its deadline is.
 func TestRefusedCallsLeaveNothing(t *testing.T) {
 	const connections, calls = 20, 200
-	s := newTunedSite(t, nil, nil, func(c *Config) { c.Limits.CallsPerS = 1 << 20 })
+	s := newTunedSite(t, nil, nil, func(c *Config) {
+		c.Limits.CallsPerS = 1 << 20
+	})
 	files := s.issue(auth.RoleViewer, "eve")
 	ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour)
 	defer cancel()
@@ -171,7 +207,8 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 			cc := s.dial(files)
 			client := falconv1.NewConsoleClient(cc)
 			for range calls {
-				if _, err := client.SetPolicy(ctx, &falconv1.SetPolicyRequest{}); status.Code(err) != codes.PermissionDenied {
+				_, err := client.SetPolicy(ctx, &falconv1.SetPolicyRequest{})
+				if status.Code(err) != codes.PermissionDenied {
 					t.Fatalf("%v", err)
 				}
 			}
@@ -197,12 +234,25 @@ func TestRefusedCallsLeaveNothing(t *testing.T) {
 // A call that panics ends alone, and is counted.
 func TestPanicsEndOneCall(t *testing.T) {
 	g := newGate(Config{})
-	ctx := context.WithValue(context.Background(), identityKey{}, auth.Identity{Role: auth.RoleAdmin, Name: "ann"})
-	_, err := g.unaryInterceptor(ctx, nil, &grpc.UnaryServerInfo{FullMethod: falconv1.Console_Snapshot_FullMethodName}, func(context.Context, any) (any, error) { panic("a defect") })
+	ctx := context.WithValue(context.Background(), identityKey{}, auth.Identity{
+		Role: auth.RoleAdmin,
+		Name: "ann",
+	})
+	_, err := g.unaryInterceptor(
+		ctx,
+		nil,
+		&grpc.UnaryServerInfo{FullMethod: falconv1.Console_Snapshot_FullMethodName},
+		func(context.Context, any) (any, error) { panic("a defect") },
+	)
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "defect") {
 		t.Errorf("unary: %v", err)
 	}
-	err = g.stream(nil, gatedStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: falconv1.Console_Watch_FullMethodName}, func(any, grpc.ServerStream) error { panic("a defect") })
+	err = g.stream(
+		nil,
+		gatedStream{ctx: ctx},
+		&grpc.StreamServerInfo{FullMethod: falconv1.Console_Watch_FullMethodName},
+		func(any, grpc.ServerStream) error { panic("a defect") },
+	)
 	if status.Code(err) != codes.Internal || g.panics.Load() != 2 {
 		t.Errorf("stream: %v, %d panics", err, g.panics.Load())
 	}
@@ -233,8 +283,11 @@ func ended(st grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame
 }
 
 func TestStreamsBecomeNoOlder(t *testing.T) {
-	s := newTunedSite(t, nil, nil, func(c *Config) { c.Limits.StreamAge = 300 * time.Millisecond })
-	if err := ended(s.attached("n1")); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "connect again") {
+	s := newTunedSite(t, nil, nil, func(c *Config) {
+		c.Limits.StreamAge = 300 * time.Millisecond
+	})
+	err := ended(s.attached("n1"))
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "connect again") {
 		t.Errorf("an old stream: %v", err)
 	}
 }
@@ -242,10 +295,15 @@ func TestStreamsBecomeNoOlder(t *testing.T) {
 // An open stream ends with its certificate.
 func TestStreamsEndWithTheirCertificates(t *testing.T) {
 	s := newSite(t)
-	if err := s.ca.IssueTo(s.dir, auth.Request{Role: auth.RoleAgent, Name: "short", Life: 3 * time.Second}, time.Now()); err != nil {
+	if err := s.ca.IssueTo(
+		s.dir,
+		auth.Request{Role: auth.RoleAgent, Name: "short", Life: 3 * time.Second},
+		time.Now(),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := ended(s.attached("short")); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "expired") {
+	if err := ended(s.attached("short")); status.Code(err) != codes.Unauthenticated ||
+		!strings.Contains(err.Error(), "expired") {
 		t.Errorf("past the certificate's end: %v", err)
 	}
 }
@@ -264,12 +322,14 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 			return nil
 		}
 	})
-	bad, good := s.attached("n1"), s.attached("n2")
+	bad := s.attached("n1")
+	good := s.attached("n2")
 	mu.Lock()
 	gone = "n1"
 	mu.Unlock()
 	s.server.door.Recheck()
-	if err := ended(bad); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "revoked") {
+	if err := ended(bad); status.Code(err) != codes.Unauthenticated ||
+		!strings.Contains(err.Error(), "revoked") {
 		t.Errorf("the revoked one's stream: %v", err)
 	}
 	st, err := falconv1.NewFleetClient(s.dial(s.issue(auth.RoleAgent, "n1"))).Attach(t.Context())
@@ -280,7 +340,10 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("again: %v", err)
 	}
-	if err := good.Send(&falconv1.AgentFrame{Seq: 1, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}}); err != nil {
+	if err := good.Send(&falconv1.AgentFrame{
+		Seq:  1,
+		Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if e, err := good.Recv(); err != nil || e.GetAck().GetSeq() != 1 {
@@ -295,17 +358,28 @@ func (l load) NoWatches() bool   { return l.watches }
 func (l load) NoSnapshots() bool { return l.snapshots }
 
 func TestShortOfMemoryRefusesViewersFirst(t *testing.T) {
-	s := newTunedSite(t, nil, nil, func(c *Config) { c.Load = load{true, true} })
-	for role, want := range map[auth.Role]codes.Code{auth.RoleViewer: codes.Unavailable, auth.RoleOperator: codes.OK} {
+	s := newTunedSite(t, nil, nil, func(c *Config) {
+		c.Load = load{true, true}
+	})
+	for role, want := range map[auth.Role]codes.Code{
+		auth.RoleViewer:   codes.Unavailable,
+		auth.RoleOperator: codes.OK,
+	} {
 		c := falconv1.NewConsoleClient(s.dial(s.issue(role, string(role))))
 		if _, err := c.Snapshot(t.Context(), &falconv1.SnapshotRequest{}); status.Code(err) != want {
 			t.Errorf("a snapshot as %s: %v", role, err)
 		}
-		if err := calls[falconv1.Console_Watch_FullMethodName](t.Context(), s.dial(s.issue(role, string(role)))); status.Code(err) != codes.Unavailable {
+		if err := calls[falconv1.Console_Watch_FullMethodName](
+			t.Context(),
+			s.dial(s.issue(role, string(role))),
+		); status.Code(err) != codes.Unavailable {
 			t.Errorf("a watch as %s: %v", role, err)
 		}
 	}
-	for _, m := range []string{falconv1.Console_Snapshot_FullMethodName, falconv1.Console_Watch_FullMethodName} {
+	for _, m := range []string{
+		falconv1.Console_Snapshot_FullMethodName,
+		falconv1.Console_Watch_FullMethodName,
+	} {
 		if err := calls[m](t.Context(), s.dialSocket()); err != nil {
 			t.Errorf("%s as the owner: %v", m, err)
 		}
@@ -322,8 +396,14 @@ func TestRenewalKeepsTheName(t *testing.T) {
 			return []byte("certificate"), []byte("roots"), nil
 		}
 	})
-	r, err := falconv1.NewFleetClient(s.dial(s.issue(auth.RoleAgent, "n1"))).Renew(t.Context(), &falconv1.RenewRequest{Csr: []byte("x")})
-	if err != nil || string(r.GetCertificate()) != "certificate" || string(r.GetRoots()) != "roots" || asked.Subject.CommonName != "n1" {
+	r, err := falconv1.NewFleetClient(s.dial(s.issue(auth.RoleAgent, "n1"))).Renew(
+		t.Context(),
+		&falconv1.RenewRequest{Csr: []byte("x")},
+	)
+	if err != nil ||
+		string(r.GetCertificate()) != "certificate" ||
+		string(r.GetRoots()) != "roots" ||
+		asked.Subject.CommonName != "n1" {
 		t.Errorf("%v, %v", r, err)
 	}
 }
@@ -331,7 +411,9 @@ func TestRenewalKeepsTheName(t *testing.T) {
 // Strangers who connect and say nothing take a bounded number of places, and
 // keep out neither an agent nor the owner.
 func TestStrangersTakeBoundedPlaces(t *testing.T) {
-	s := newTunedSite(t, nil, nil, func(c *Config) { c.Limits.Unproven, c.Limits.PerSource = 64, 32 })
+	s := newTunedSite(t, nil, nil, func(c *Config) {
+		c.Limits.Unproven, c.Limits.PerSource = 64, 32
+	})
 	var conns []net.Conn
 	t.Cleanup(func() {
 		for _, c := range conns {
@@ -346,7 +428,10 @@ func TestStrangersTakeBoundedPlaces(t *testing.T) {
 		conns = append(conns, c)
 	}
 	s.attached("n1")
-	if _, err := falconv1.NewConsoleClient(s.dialSocket()).Snapshot(t.Context(), &falconv1.SnapshotRequest{}); err != nil {
+	if _, err := falconv1.NewConsoleClient(s.dialSocket()).Snapshot(
+		t.Context(),
+		&falconv1.SnapshotRequest{},
+	); err != nil {
 		t.Error(err)
 	}
 	if n := s.server.door.Counts(); n.Unproven > 32 || n.Proven != 1 {

@@ -53,7 +53,8 @@ func newPresence(now func() time.Time) *presence {
 
 // noteSeen notes a pull; one without a session is of a program, not of a screen.
 func (p *presence) noteSeen(who auth.Identity, session, attending string) {
-	session, attending = presenceText(session), presenceText(attending)
+	session = presenceText(session)
+	attending = presenceText(attending)
 	if session == "" {
 		return
 	}
@@ -103,12 +104,21 @@ func (p *presence) operators() []*falconv1.Operator {
 	var out []*falconv1.Operator
 	for at, s := range p.seats {
 		out = append(out, &falconv1.Operator{
-			Name: at.who.Name, Role: string(at.who.Role), From: at.who.From,
-			Session: at.session, Attending: s.attending, SinceUnixNs: s.since.UnixNano(),
+			Name:        at.who.Name,
+			Role:        string(at.who.Role),
+			From:        at.who.From,
+			Session:     at.session,
+			Attending:   s.attending,
+			SinceUnixNs: s.since.UnixNano(),
 		})
 	}
 	slices.SortFunc(out, func(a, b *falconv1.Operator) int {
-		return cmp.Or(cmp.Compare(a.SinceUnixNs, b.SinceUnixNs), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Session, b.Session), cmp.Compare(a.From, b.From))
+		return cmp.Or(
+			cmp.Compare(a.SinceUnixNs, b.SinceUnixNs),
+			cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Session, b.Session),
+			cmp.Compare(a.From, b.From),
+		)
 	})
 	return out
 }

@@ -16,12 +16,15 @@ type handClock struct{ t time.Time }
 
 func (c *handClock) now() time.Time { return c.t }
 
-func (c *handClock) pass(d time.Duration) { c.t = c.t.Add(d) }
+func (c *handClock) pass(d time.Duration) {
+	c.t = c.t.Add(d)
+}
 
 func said(list []*falconv1.Operator) string {
 	var parts []string
 	for _, o := range list {
-		parts = append(parts, fmt.Sprintf("%s/%s/%s/%s", o.Name, o.Role, o.Session, o.Attending))
+		parts = append(parts, fmt.Sprintf("%s/%s/%s/%s",
+			o.Name, o.Role, o.Session, o.Attending))
 	}
 	return strings.Join(parts, " ")
 }
@@ -29,8 +32,16 @@ func said(list []*falconv1.Operator) string {
 func TestPresenceComesAndGoes(t *testing.T) {
 	clk := &handClock{time.Unix(1000, 0)}
 	p := newPresence(clk.now)
-	maria := auth.Identity{Role: auth.RoleApprover, Name: "maria", From: "ssh 10.0.0.7"}
-	li := auth.Identity{Role: auth.RoleViewer, Name: "li", From: "10.0.0.8"}
+	maria := auth.Identity{
+		Role: auth.RoleApprover,
+		Name: "maria",
+		From: "ssh 10.0.0.7",
+	}
+	li := auth.Identity{
+		Role: auth.RoleViewer,
+		Name: "li",
+		From: "10.0.0.8",
+	}
 	p.noteSeen(maria, "", "INC-0001") // a program, not a screen
 	if got := said(p.operators()); got != "" {
 		t.Errorf("without a session: %s", got)
@@ -43,7 +54,8 @@ func TestPresenceComesAndGoes(t *testing.T) {
 	}
 	clk.pass(time.Second)
 	p.noteSeen(maria, "a", "INC-0001/S2/1")
-	if got, want := said(p.operators()), "li/viewer/a/INC-0001/S2/1 maria/approver/a/INC-0001/S2/1"; got != want {
+	if got, want := said(p.operators()),
+		"li/viewer/a/INC-0001/S2/1 maria/approver/a/INC-0001/S2/1"; got != want {
 		t.Errorf("since must be when the attention changed: %s, want %s", got, want)
 	}
 	clk.pass(presenceLife)
@@ -59,7 +71,11 @@ func TestPresenceIsBounded(t *testing.T) {
 	clk := &handClock{time.Unix(1000, 0)}
 	p := newPresence(clk.now)
 	for i := range 100 {
-		p.noteSeen(auth.Identity{Name: "flood"}, fmt.Sprint(i), strings.Repeat("x", 5000)+"\x1b[2J\u202e")
+		p.noteSeen(
+			auth.Identity{Name: "flood"},
+			fmt.Sprint(i),
+			strings.Repeat("x", 5000)+"\x1b[2J\u202e",
+		)
 	}
 	list := p.operators()
 	if len(list) != operatorsEach {
@@ -93,13 +109,25 @@ func TestOperatorsSeeEachOther(t *testing.T) {
 	}
 	local := falconv1.NewConsoleClient(s.dialSocket())
 	zoe := falconv1.NewConsoleClient(s.dial(s.issue(auth.RoleViewer, "zoe")))
-	first := pull(local, &falconv1.SnapshotRequest{Rank: -1, Session: "here", Attending: "INC-0001/S2/1"})
+	first := pull(local, &falconv1.SnapshotRequest{
+		Rank:      -1,
+		Session:   "here",
+		Attending: "INC-0001/S2/1",
+	})
 	if len(first.Operators) != 1 || first.Operators[0].Session != "here" {
 		t.Fatalf("operators %v", first.Operators)
 	}
-	pull(zoe, &falconv1.SnapshotRequest{Rank: -1, Session: "there", Attending: "nothing"})
+	pull(zoe, &falconv1.SnapshotRequest{
+		Rank:      -1,
+		Session:   "there",
+		Attending: "nothing",
+	})
 	for range 20 { // the engine may have had news between two pulls
-		r := pull(local, &falconv1.SnapshotRequest{Rank: -1, Session: "here", KnownVersion: first.Version})
+		r := pull(local, &falconv1.SnapshotRequest{
+			Rank:         -1,
+			Session:      "here",
+			KnownVersion: first.Version,
+		})
 		if len(r.Operators) != 2 {
 			t.Fatalf("operators %v, unchanged %v", r.Operators, r.Unchanged)
 		}
@@ -110,7 +138,8 @@ func TestOperatorsSeeEachOther(t *testing.T) {
 	if !first.Unchanged {
 		t.Error("no pull was unchanged: the case was not seen")
 	}
-	if o := first.Operators; said(o) != fmt.Sprintf("zoe/viewer/there/nothing %s/%s/here/", o[1].Name, o[1].Role) {
+	o := first.Operators
+	if said(o) != fmt.Sprintf("zoe/viewer/there/nothing %s/%s/here/", o[1].Name, o[1].Role) {
 		t.Errorf("operators %v", o)
 	}
 }

@@ -32,8 +32,11 @@ func newBids(n int) *bids {
 	b := &bids{taken: map[string][]mitigate.Decision{}}
 	for i := range n {
 		b.actions = append(b.actions, falcon.Action{
-			ID: fmt.Sprintf("INC-0001/S2/%d", i+1), Incident: "INC-0001", Rung: falcon.RungS2, State: falcon.ActionProposed,
-			Plan: falcon.Plan{PlanHash: fmt.Sprint("plan", i)},
+			ID:       fmt.Sprintf("INC-0001/S2/%d", i+1),
+			Incident: "INC-0001",
+			Rung:     falcon.RungS2,
+			State:    falcon.ActionProposed,
+			Plan:     falcon.Plan{PlanHash: fmt.Sprint("plan", i)},
 		})
 	}
 	return b
@@ -72,7 +75,8 @@ func (b *bids) Ready() mitigate.Ready {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.told {
-		b.told, b.ready.Actions = true, append(b.ready.Actions, b.actions...)
+		b.told = true
+		b.ready.Actions = append(b.ready.Actions, b.actions...)
 	}
 	return b.ready
 }
@@ -83,7 +87,9 @@ func (b *bids) Advance() {
 	b.ready = mitigate.Ready{}
 }
 
-func (b *bids) Ladder(string) (falcon.Ladder, bool) { return falcon.Ladder{}, false }
+func (b *bids) Ladder(string) (falcon.Ladder, bool) {
+	return falcon.Ladder{}, false
+}
 
 func (b *bids) Policy() falcon.Policy {
 	b.mu.Lock()
@@ -95,7 +101,8 @@ func (b *bids) Check(d mitigate.Decision) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a := b.find(d.Action); a.State != falcon.ActionProposed {
-		return fmt.Errorf("%w: %s is %s, decided by %s", mitigate.ErrDecided, a.ID, a.State, a.DecidedBy) // as the real planner says
+		// as the real planner says
+		return fmt.Errorf("%w: %s is %s, decided by %s", mitigate.ErrDecided, a.ID, a.State, a.DecidedBy)
 	}
 	return nil
 }
@@ -118,12 +125,20 @@ func TestTwoOperatorsRacingGetOneDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	me, lost := first.Actor, 0
+	me := first.Actor
+	lost := 0
 	for i := range rounds {
 		q := func(approve bool) *falconv1.DecideRequest {
-			return &falconv1.DecideRequest{Incident: "INC-0001", Action: fmt.Sprintf("INC-0001/S2/%d", i+1), PlanHash: fmt.Sprint("plan", i), Approve: approve, Reason: "race"}
+			return &falconv1.DecideRequest{
+				Incident: "INC-0001",
+				Action:   fmt.Sprintf("INC-0001/S2/%d", i+1),
+				PlanHash: fmt.Sprint("plan", i),
+				Approve:  approve,
+				Reason:   "race",
+			}
 		}
-		start, errs := make(chan struct{}), make([]error, 2)
+		start := make(chan struct{})
+		errs := make([]error, 2)
 		var both sync.WaitGroup
 		for n, c := range []falconv1.ConsoleClient{local, li} {
 			both.Go(func() {
@@ -136,11 +151,14 @@ func TestTwoOperatorsRacingGetOneDecision(t *testing.T) {
 		if (errs[0] == nil) == (errs[1] == nil) {
 			t.Fatalf("round %d: %v and %v", i, errs[0], errs[1])
 		}
-		refused, by := errs[0], "vetoed by li"
+		refused := errs[0]
+		by := "vetoed by li"
 		if errs[0] == nil {
-			refused, by = errs[1], "approved by "+me
+			refused = errs[1]
+			by = "approved by " + me
 		}
-		if status.Code(refused) != codes.FailedPrecondition || !strings.Contains(strings.ReplaceAll(refused.Error(), ", decided by", " by"), by) {
+		if status.Code(refused) != codes.FailedPrecondition ||
+			!strings.Contains(strings.ReplaceAll(refused.Error(), ", decided by", " by"), by) {
 			t.Errorf("round %d: the second is told %v, want %q", i, refused, by)
 		}
 		if errs[0] != nil {
@@ -161,7 +179,12 @@ func TestTwoOperatorsRacingGetOneDecision(t *testing.T) {
 func waitProposals(ctx context.Context, t *testing.T, c falconv1.ConsoleClient) {
 	t.Helper()
 	for {
-		_, err := c.Decide(ctx, &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S2/1", PlanHash: "none", Approve: true})
+		_, err := c.Decide(ctx, &falconv1.DecideRequest{
+			Incident: "INC-0001",
+			Action:   "INC-0001/S2/1",
+			PlanHash: "none",
+			Approve:  true,
+		})
 		switch status.Code(err) {
 		case codes.FailedPrecondition: // known, and the plan is not that
 			return
@@ -198,19 +221,36 @@ func TestLesserRolesActByNoMethod(t *testing.T) {
 		c := falconv1.NewConsoleClient(s.dial(s.issue(role, string(role))))
 		act := map[string]func() error{
 			"approve": func() error {
-				_, err := c.Decide(ctx, &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S2/1", PlanHash: "plan0", Approve: true})
+				_, err := c.Decide(ctx, &falconv1.DecideRequest{
+					Incident: "INC-0001",
+					Action:   "INC-0001/S2/1",
+					PlanHash: "plan0",
+					Approve:  true,
+				})
 				return err
 			},
 			"veto": func() error {
-				_, err := c.Decide(ctx, &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S2/1", PlanHash: "plan0"})
+				_, err := c.Decide(ctx, &falconv1.DecideRequest{
+					Incident: "INC-0001",
+					Action:   "INC-0001/S2/1",
+					PlanHash: "plan0",
+				})
 				return err
 			},
 			"take": func() error {
-				_, err := c.Decide(ctx, &falconv1.DecideRequest{Incident: "INC-0001", Rung: "S4", Approve: true})
+				_, err := c.Decide(ctx, &falconv1.DecideRequest{
+					Incident: "INC-0001",
+					Rung:     "S4",
+					Approve:  true,
+				})
 				return err
 			},
 			"loosen": func() error {
-				_, err := c.SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{Mode: "auto", Cap: "S3", Version: was.Version}})
+				_, err := c.SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{
+					Mode:    "auto",
+					Cap:     "S3",
+					Version: was.Version,
+				}})
 				return err
 			},
 			"test": func() error {
@@ -220,7 +260,12 @@ func TestLesserRolesActByNoMethod(t *testing.T) {
 		}
 		for _, verb := range []string{"approve", "deny", "abort", "fence", "renew", "lift"} {
 			act["recovery: "+verb] = func() error {
-				_, err := c.Recover(ctx, &falconv1.RecoverRequest{Verb: verb, Recovery: "REC-0001", Node: "n1", Reason: "x"})
+				_, err := c.Recover(ctx, &falconv1.RecoverRequest{
+					Verb:     verb,
+					Recovery: "REC-0001",
+					Node:     "n1",
+					Reason:   "x",
+				})
 				return err
 			}
 		}

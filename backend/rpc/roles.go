@@ -25,7 +25,8 @@ var needs = map[string]auth.Role{
 	falconv1.Console_History_FullMethodName:    auth.RoleViewer,
 	falconv1.Console_Probe_FullMethodName:      auth.RoleApprover,
 	falconv1.Console_Triage_FullMethodName:     auth.RoleOperator,
-	falconv1.Console_Peek_FullMethodName:       auth.RoleOperator, // a stack: approver, which the engine checks
+	// a stack: approver, which the engine checks
+	falconv1.Console_Peek_FullMethodName: auth.RoleOperator,
 	// Freezing needs an operator; the engine refuses anything looser to one.
 	falconv1.Console_SetPolicy_FullMethodName: auth.RoleOperator,
 }
@@ -43,7 +44,8 @@ func admitRole(ctx context.Context, method string) (context.Context, error) {
 		if need == auth.RoleNone {
 			return ctx, status.Errorf(codes.PermissionDenied, "%s is open to nobody", method)
 		}
-		return ctx, status.Errorf(codes.PermissionDenied, "this needs the role %s and %s has the role %s", need, id.Name, id.Role)
+		return ctx, status.Errorf(codes.PermissionDenied, "this needs the role %s and %s has the role %s",
+			need, id.Name, id.Role)
 	}
 	return context.WithValue(ctx, identityKey{}, id), nil
 }

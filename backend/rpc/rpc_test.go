@@ -25,7 +25,9 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // site is an engine behind its doors, with an authority.
 type site struct {
@@ -54,7 +56,12 @@ func newSiteUnder(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falco
 	return newTunedSite(t, plan, rungs, nil)
 }
 
-func newTunedSite(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falcon.RungPolicy, tune func(*Config)) *site {
+func newTunedSite(
+	t testing.TB,
+	plan engine.Planner,
+	rungs map[falcon.Rung]falcon.RungPolicy,
+	tune func(*Config),
+) *site {
 	t.Helper()
 	// A socket's path must be short; the test's own directory may not be.
 	dir, err := os.MkdirTemp("", "falcon")
@@ -66,7 +73,14 @@ func newTunedSite(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falco
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, dir: dir, ca: ca, plan: plan, policy: falcon.Policy{Mode: falcon.ModeApprove, Rungs: rungs}, tune: tune}
+	s := &site{
+		t:      t,
+		dir:    dir,
+		ca:     ca,
+		plan:   plan,
+		policy: falcon.Policy{Mode: falcon.ModeApprove, Rungs: rungs},
+		tune:   tune,
+	}
 	if err := ca.Save(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +95,11 @@ func (s *site) issue(role auth.Role, name string, hosts ...string) auth.Files {
 	if _, err := os.Stat(f.Cert); err == nil {
 		return f
 	}
-	if err := s.ca.IssueTo(s.dir, auth.Request{Role: role, Name: name, Hosts: hosts}, time.Now()); err != nil {
+	if err := s.ca.IssueTo(
+		s.dir,
+		auth.Request{Role: role, Name: name, Hosts: hosts},
+		time.Now(),
+	); err != nil {
 		s.t.Fatal(err)
 	}
 	return f
@@ -93,14 +111,25 @@ func (s *site) open() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.engine, err = engine.New(engine.Config{JobName: "test", Journal: j, Planner: s.plan, Policy: s.policy, TrustJournal: true}); err != nil {
+	if s.engine, err = engine.New(engine.Config{
+		JobName:      "test",
+		Journal:      j,
+		Planner:      s.plan,
+		Policy:       s.policy,
+		TrustJournal: true,
+	}); err != nil {
 		s.t.Fatal(err)
 	}
 	conf, err := auth.ServerTLS(auth.FilesIn(s.dir, "server"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	cfg := Config{Engine: s.engine, Socket: filepath.Join(s.dir, "f.sock"), Address: "127.0.0.1:0", TLS: conf}
+	cfg := Config{
+		Engine:  s.engine,
+		Socket:  filepath.Join(s.dir, "f.sock"),
+		Address: "127.0.0.1:0",
+		TLS:     conf,
+	}
 	if s.tune != nil {
 		s.tune(&cfg)
 	}
@@ -138,7 +167,10 @@ func (s *site) dial(f auth.Files) *grpc.ClientConn {
 
 func (s *site) dialSocket() *grpc.ClientConn {
 	s.t.Helper()
-	cc, err := grpc.NewClient("unix://"+s.server.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient(
+		"unix://"+s.server.Socket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -199,14 +231,19 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		return err
 	},
 	falconv1.Console_Triage_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
-		_, err := falconv1.NewConsoleClient(cc).Triage(ctx, &falconv1.TriageRequest{Incident: "INC-0001", Verb: "ack"})
+		_, err := falconv1.NewConsoleClient(
+			cc,
+		).Triage(ctx, &falconv1.TriageRequest{Incident: "INC-0001", Verb: "ack"})
 		if status.Code(err) == codes.NotFound {
 			return nil // admitted, and there is no such incident
 		}
 		return err
 	},
 	falconv1.Console_Peek_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
-		_, err := falconv1.NewConsoleClient(cc).Peek(ctx, &falconv1.PeekRequest{What: "kernel", Node: "n9"})
+		_, err := falconv1.NewConsoleClient(cc).Peek(ctx, &falconv1.PeekRequest{
+			What: "kernel",
+			Node: "n9",
+		})
 		if status.Code(err) == codes.NotFound {
 			return nil // admitted, and there is no such node
 		}
@@ -221,14 +258,20 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		return err
 	},
 	falconv1.Console_Recover_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
-		_, err := falconv1.NewConsoleClient(cc).Recover(ctx, &falconv1.RecoverRequest{Recovery: "REC-0001", Verb: "approve"})
+		_, err := falconv1.NewConsoleClient(
+			cc,
+		).Recover(ctx, &falconv1.RecoverRequest{Recovery: "REC-0001", Verb: "approve"})
 		if status.Code(err) == codes.NotFound {
 			return nil // admitted, and there is no such recovery
 		}
 		return err
 	},
 	falconv1.Console_SetPolicy_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
-		_, err := falconv1.NewConsoleClient(cc).SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{Mode: "approve", Frozen: true, Version: 99}})
+		_, err := falconv1.NewConsoleClient(
+			cc,
+		).SetPolicy(ctx, &falconv1.SetPolicyRequest{
+			Policy: &falconv1.Policy{Mode: "approve", Frozen: true, Version: 99},
+		})
 		if status.Code(err) == codes.FailedPrecondition {
 			return nil // admitted, and the version is stale
 		}
@@ -311,11 +354,18 @@ func TestSocketIsItsOwnersAlone(t *testing.T) {
 		t.Errorf("socket %v, %v", info.Mode(), err)
 	}
 	cc := s.dialSocket()
-	r, err := falconv1.NewConsoleClient(cc).Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: -1, Columns: 10})
+	r, err := falconv1.NewConsoleClient(
+		cc,
+	).Snapshot(context.Background(), &falconv1.SnapshotRequest{
+		Rank:    -1,
+		Columns: 10,
+	})
 	if err != nil || r.GetRole() != "admin" || r.GetActor() == "" {
 		t.Fatalf("snapshot %v, %v", r, err)
 	}
-	again, err := falconv1.NewConsoleClient(cc).Snapshot(context.Background(), &falconv1.SnapshotRequest{KnownVersion: r.GetVersion()})
+	again, err := falconv1.NewConsoleClient(
+		cc,
+	).Snapshot(context.Background(), &falconv1.SnapshotRequest{KnownVersion: r.GetVersion()})
 	if err != nil || !again.GetUnchanged() {
 		t.Errorf("known version: %v, %v", again, err)
 	}
@@ -339,7 +389,10 @@ func TestStrangersAreRefused(t *testing.T) {
 		defer cc.Close()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		if _, err := falconv1.NewConsoleClient(cc).Snapshot(ctx, &falconv1.SnapshotRequest{}); status.Code(err) != codes.Unavailable {
+		if _, err := falconv1.NewConsoleClient(cc).Snapshot(
+			ctx,
+			&falconv1.SnapshotRequest{},
+		); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: %v, want a failed handshake", name, err)
 		}
 	}
@@ -352,14 +405,18 @@ func TestStrangersAreRefused(t *testing.T) {
 	bare.Certificates = nil
 	probe("no certificate", credentials.NewTLS(bare))
 	old := good.Clone()
-	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	old.MinVersion = tls.VersionTLS12
+	old.MaxVersion = tls.VersionTLS12
 	probe("TLS 1.2", credentials.NewTLS(old))
 	other, err := auth.NewCA("other", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	foreign := t.TempDir()
-	if err := errors.Join(other.Save(foreign), other.IssueTo(foreign, auth.Request{Role: auth.RoleAdmin, Name: "eve"}, time.Now())); err != nil {
+	if err := errors.Join(
+		other.Save(foreign),
+		other.IssueTo(foreign, auth.Request{Role: auth.RoleAdmin, Name: "eve"}, time.Now()),
+	); err != nil {
 		t.Fatal(err)
 	}
 	f := auth.FilesIn(foreign, "eve")
@@ -377,7 +434,13 @@ func TestStrangersAreRefused(t *testing.T) {
 }
 
 func hello(node string) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: &falconv1.Hello{Agent: node, Node: node, Boot: "1"}}}
+	return &falconv1.AgentFrame{
+		Body: &falconv1.AgentFrame_Hello{Hello: &falconv1.Hello{
+			Agent: node,
+			Node:  node,
+			Boot:  "1",
+		}},
+	}
 }
 
 func TestAgentSpeaksForItsOwnNodeAlone(t *testing.T) {
@@ -399,7 +462,9 @@ func TestAgentSpeaksForItsOwnNodeAlone(t *testing.T) {
 	if _, err := attach(&falconv1.AgentFrame{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("no hello: %v", err)
 	}
-	if e, err := attach(hello("n1")); err != nil || e.GetWelcome().GetEpoch() == 0 || e.GetWelcome().GetBeatPeriodMs() == 0 {
+	if e, err := attach(hello("n1")); err != nil ||
+		e.GetWelcome().GetEpoch() == 0 ||
+		e.GetWelcome().GetBeatPeriodMs() == 0 {
 		t.Errorf("own name: %v, %v", e, err)
 	}
 }
@@ -411,7 +476,11 @@ func TestFramesAreAcknowledgedOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frames := []*falconv1.AgentFrame{hello("n1"), {Seq: 1, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{}}}, {Seq: 2, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}}}
+	frames := []*falconv1.AgentFrame{
+		hello("n1"),
+		{Seq: 1, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{}}},
+		{Seq: 2, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{}}},
+	}
 	for _, f := range frames {
 		if err := st.Send(f); err != nil {
 			t.Fatal(err)
@@ -440,15 +509,29 @@ func TestListenRefusals(t *testing.T) {
 		cfg Config
 		say string
 	}{
-		"port in use":   {Config{Socket: filepath.Join(s.dir, "g.sock"), Address: s.server.Address(), TLS: conf}, "port is in use"},
-		"no address":    {Config{Socket: filepath.Join(s.dir, "g.sock"), Address: "nonsense", TLS: conf}, "HOST:PORT"},
-		"plaintext":     {Config{Socket: filepath.Join(s.dir, "g.sock"), Address: "127.0.0.1:0"}, "no plaintext"},
+		"port in use": {
+			Config{
+				Socket:  filepath.Join(s.dir, "g.sock"),
+				Address: s.server.Address(),
+				TLS:     conf,
+			},
+			"port is in use",
+		},
+		"no address": {
+			Config{Socket: filepath.Join(s.dir, "g.sock"), Address: "nonsense", TLS: conf},
+			"HOST:PORT",
+		},
+		"plaintext": {
+			Config{Socket: filepath.Join(s.dir, "g.sock"), Address: "127.0.0.1:0"},
+			"no plaintext",
+		},
 		"socket in use": {Config{Socket: s.server.Socket()}, "another falcon answers"},
 		"not a socket":  {Config{Socket: file}, "no socket"},
 		"long path":     {Config{Socket: "/tmp/" + strings.Repeat("x", 120)}, "shorter"},
 	} {
 		c.cfg.Engine = s.engine
-		if got, err := Listen(c.cfg); !errors.Is(err, ErrListen) || !strings.Contains(err.Error(), c.say) {
+		got, err := Listen(c.cfg)
+		if !errors.Is(err, ErrListen) || !strings.Contains(err.Error(), c.say) {
 			if got != nil {
 				got.Close()
 			}

@@ -56,11 +56,12 @@ type Config struct {
 
 	Limits  Limits
 	Budgets fleet.Limits
-	Check   func(*door.Guest) error // whether a certificate still holds, as revocation may have ended it; nil = its dates count
-	Renew   Signer                  // nil = agents' certificates are not renewed
-	Load    Load                    // nil = the engine is never short of memory
-	Shed    func() fleet.Shed       // which frames are left out now; nil = none
-	Log     *slog.Logger
+	// whether a certificate still holds, as revocation may have ended it; nil = its dates count
+	Check func(*door.Guest) error
+	Renew Signer            // nil = agents' certificates are not renewed
+	Load  Load              // nil = the engine is never short of memory
+	Shed  func() fleet.Shed // which frames are left out now; nil = none
+	Log   *slog.Logger
 
 	Now func() time.Time // nil = the real clock
 }
@@ -85,7 +86,11 @@ type Server struct {
 
 // Listen takes the socket and the address and starts serving.
 func Listen(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg, gate: newGate(cfg), streams: fleet.NewService(cfg.Engine, fleet.NewBudgets(cfg.Budgets))}
+	s := &Server{
+		cfg:     cfg,
+		gate:    newGate(cfg),
+		streams: fleet.NewService(cfg.Engine, fleet.NewBudgets(cfg.Budgets)),
+	}
 	if err := s.listen(); err != nil {
 		s.closeListeners()
 		return nil, err
@@ -98,11 +103,16 @@ func Listen(cfg Config) (*Server, error) {
 	if s.network != nil {
 		console.listening = s.network.Addr().String()
 	}
-	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()), grpc.InTapHandle(s.gate.ownerTap))...)
+	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()),
+		grpc.InTapHandle(s.gate.ownerTap),
+	)...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serveListener(s.local, s.socket)
 	s.pipes = door.NewQueue(&net.UnixAddr{Name: "inside", Net: "inside"})
-	s.inside = grpc.NewServer(append(s.options(auth.VouchedCredentials()), grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(personStreams))...)
+	s.inside = grpc.NewServer(append(s.options(auth.VouchedCredentials()),
+		grpc.InTapHandle(s.gate.guestTap),
+		grpc.MaxConcurrentStreams(personStreams),
+	)...)
 	falconv1.RegisterConsoleServer(s.inside, console)
 	s.serveListener(s.inside, s.pipes)
 	if s.network != nil {
@@ -116,7 +126,10 @@ func Listen(cfg Config) (*Server, error) {
 // the refusal of a wrong role names the one that is needed.
 func (s *Server) serveNetwork(console *consoleService) {
 	agents := &fleetService{streams: s.streams, renew: s.cfg.Renew}
-	s.people = grpc.NewServer(append(s.options(door.Credentials()), grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(personStreams))...)
+	s.people = grpc.NewServer(append(s.options(door.Credentials()),
+		grpc.InTapHandle(s.gate.guestTap),
+		grpc.MaxConcurrentStreams(personStreams),
+	)...)
 	s.agents = grpc.NewServer(append(s.options(door.Credentials()),
 		grpc.InTapHandle(s.gate.guestTap), grpc.MaxConcurrentStreams(agentStreams),
 		grpc.MaxRecvMsgSize(FrameBytesMax), grpc.ForceServerCodecV2(fleet.NewCodec(s.cfg.Shed)),
@@ -126,7 +139,14 @@ func (s *Server) serveNetwork(console *consoleService) {
 		falconv1.RegisterConsoleServer(g, console)
 		falconv1.RegisterFleetServer(g, agents)
 	}
-	s.door = door.Open(door.Config{Listener: s.network, TLS: s.cfg.TLS, Limits: s.cfg.Limits.Limits, Check: s.cfg.Check, Log: s.cfg.Log, Now: s.cfg.Now})
+	s.door = door.Open(door.Config{
+		Listener: s.network,
+		TLS:      s.cfg.TLS,
+		Limits:   s.cfg.Limits.Limits,
+		Check:    s.cfg.Check,
+		Log:      s.cfg.Log,
+		Now:      s.cfg.Now,
+	})
 	s.serveListener(s.people, s.door.People())
 	s.serveListener(s.agents, s.door.Agents())
 }
@@ -140,14 +160,17 @@ func (s *Server) listen() error {
 		return nil
 	}
 	if s.cfg.TLS == nil {
-		return fmt.Errorf("%w on %s without certificates; there is no plaintext TCP", ErrListen, s.cfg.Address)
+		return fmt.Errorf("%w on %s without certificates; there is no plaintext TCP",
+			ErrListen, s.cfg.Address)
 	}
 	s.network, err = net.Listen("tcp", s.cfg.Address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another listen address", ErrListen, s.cfg.Address)
+		return fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another listen address",
+			ErrListen, s.cfg.Address)
 	case err != nil:
-		return fmt.Errorf("%w on %s: %w; set a listen address of the form HOST:PORT", ErrListen, s.cfg.Address, err)
+		return fmt.Errorf("%w on %s: %w; set a listen address of the form HOST:PORT",
+			ErrListen, s.cfg.Address, err)
 	}
 	return nil
 }
@@ -156,7 +179,8 @@ func (s *Server) listen() error {
 // moment on. A socket that a killed engine left behind is taken over.
 func listenSocket(path string) (net.Listener, error) {
 	if len(path) > socketPathMax {
-		return nil, fmt.Errorf("%w: the socket's path %s is longer than %d bytes; set a shorter one", ErrListen, path, socketPathMax)
+		return nil, fmt.Errorf("%w: the socket's path %s is longer than %d bytes; set a shorter one",
+			ErrListen, path, socketPathMax)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
@@ -182,11 +206,13 @@ func clearSocket(path string) error {
 		return fmt.Errorf("%w: %w", ErrListen, err)
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%w: %s is there and is no socket; remove it or set another socket path", ErrListen, path)
+		return fmt.Errorf("%w: %s is there and is no socket; remove it or set another socket path",
+			ErrListen, path)
 	}
 	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		_ = c.Close()
-		return fmt.Errorf("%w: another falcon answers on %s; stop it or set another socket path", ErrListen, path)
+		return fmt.Errorf("%w: another falcon answers on %s; stop it or set another socket path",
+			ErrListen, path)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("%w: %w", ErrListen, err)
@@ -209,7 +235,10 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 		grpc.MaxHeaderListSize(16 << 10),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             pingMin,
+			PermitWithoutStream: true,
+		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
 	}
 }

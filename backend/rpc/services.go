@@ -36,7 +36,10 @@ type Signer func(csr []byte, leaf *x509.Certificate) (cert, roots []byte, err er
 func (f *fleetService) Renew(ctx context.Context, q *falconv1.RenewRequest) (*falconv1.RenewReply, error) {
 	guest := guestOf(ctx)
 	if f.renew == nil || guest == nil {
-		return nil, status.Error(codes.Unimplemented, "this engine does not renew certificates: set renew: true beside the authority's key, or issue one with falcon certs issue")
+		return nil, status.Error(
+			codes.Unimplemented,
+			"this engine does not renew certificates: set renew: true beside the authority's key, or issue one with falcon certs issue",
+		)
 	}
 	cert, roots, err := f.renew(q.GetCsr(), guest.Leaf)
 	switch {
@@ -48,21 +51,27 @@ func (f *fleetService) Renew(ctx context.Context, q *falconv1.RenewRequest) (*fa
 	return &falconv1.RenewReply{Certificate: cert, Roots: roots}, nil
 }
 
-func (f *fleetService) Attach(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame]) error {
+func (f *fleetService) Attach(
+	stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame],
+) error {
 	hello, err := receiveHello(stream)
 	if err != nil {
 		return err
 	}
 	id := identity(stream.Context())
 	if hello.GetNode() != id.Name {
-		return status.Errorf(codes.PermissionDenied, "the certificate speaks for node %s, not for the node that was named", id.Name)
+		return status.Errorf(codes.PermissionDenied,
+			"the certificate speaks for node %s, not for the node that was named",
+			id.Name)
 	}
 	return wireError(f.streams.Run(stream, hello))
 }
 
 // receiveHello bounds the wait for the first frame. The reader ends with the
 // stream: at the latest when the handler has returned.
-func receiveHello(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame]) (*falconv1.Hello, error) {
+func receiveHello(
+	stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame],
+) (*falconv1.Hello, error) {
 	type first struct {
 		frame *falconv1.AgentFrame
 		err   error
@@ -98,10 +107,17 @@ type consoleService struct {
 
 func actorOf(ctx context.Context) engine.Actor {
 	id := identity(ctx)
-	return engine.Actor{Name: id.Name, Role: string(id.Role), From: id.From}
+	return engine.Actor{
+		Name: id.Name,
+		Role: string(id.Role),
+		From: id.From,
+	}
 }
 
-func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
+func (c *consoleService) Snapshot(
+	ctx context.Context,
+	q *falconv1.SnapshotRequest,
+) (*falconv1.SnapshotReply, error) {
 	if q.GetBrief() {
 		r, err := engine.Brief(ctx, c.engine, actorOf(ctx))
 		return r, wireError(err)
@@ -112,11 +128,22 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 	}
 	c.presence.noteSeen(identity(ctx), q.GetSession(), q.GetAttending())
 	if v := s.Reply.GetVersion(); v == q.GetKnownVersion() {
-		return &falconv1.SnapshotReply{Version: v, Unchanged: true, EngineId: s.Reply.GetEngineId(), AtUnixNs: s.Reply.GetAtUnixNs(), Operators: c.presence.operators()}, nil
+		return &falconv1.SnapshotReply{
+			Version:   v,
+			Unchanged: true,
+			EngineId:  s.Reply.GetEngineId(),
+			AtUnixNs:  s.Reply.GetAtUnixNs(),
+			Operators: c.presence.operators(),
+		}, nil
 	}
 	var series *falconv1.Series
 	if q.GetColumns() > 0 {
-		series, err = c.engine.Series(ctx, chosen(q, s), int(q.GetColumns()), int(q.GetRunLengths()))
+		series, err = c.engine.Series(
+			ctx,
+			chosen(q, s),
+			int(q.GetColumns()),
+			int(q.GetRunLengths()),
+		)
 		if err != nil {
 			return nil, wireError(err)
 		}
@@ -144,7 +171,10 @@ func chosen(q *falconv1.SnapshotRequest, s *engine.State) falcon.Rank {
 	return falcon.Rank(q.GetRank())
 }
 
-func (c *consoleService) Watch(q *falconv1.WatchRequest, stream grpc.ServerStreamingServer[falconv1.Event]) error {
+func (c *consoleService) Watch(
+	q *falconv1.WatchRequest,
+	stream grpc.ServerStreamingServer[falconv1.Event],
+) error {
 	w, err := c.engine.WatchAs(actorOf(stream.Context()), q.GetAfterSeq())
 	if err != nil {
 		return wireError(err)
@@ -165,7 +195,10 @@ func (c *consoleService) Watch(q *falconv1.WatchRequest, stream grpc.ServerStrea
 	}
 }
 
-func (c *consoleService) Decide(ctx context.Context, q *falconv1.DecideRequest) (*falconv1.DecideReply, error) {
+func (c *consoleService) Decide(
+	ctx context.Context,
+	q *falconv1.DecideRequest,
+) (*falconv1.DecideReply, error) {
 	a, err := c.engine.Decide(ctx, actorOf(ctx), q)
 	if err != nil {
 		return nil, wireError(err)
@@ -173,7 +206,10 @@ func (c *consoleService) Decide(ctx context.Context, q *falconv1.DecideRequest) 
 	return &falconv1.DecideReply{Action: a}, nil
 }
 
-func (c *consoleService) SetPolicy(ctx context.Context, q *falconv1.SetPolicyRequest) (*falconv1.SetPolicyReply, error) {
+func (c *consoleService) SetPolicy(
+	ctx context.Context,
+	q *falconv1.SetPolicyRequest,
+) (*falconv1.SetPolicyReply, error) {
 	mayLoosen := identity(ctx).Role.Covers(auth.RoleApprover)
 	p, err := c.engine.SetPolicy(ctx, actorOf(ctx), mayLoosen, q.GetPolicy())
 	if err != nil {
@@ -182,7 +218,10 @@ func (c *consoleService) SetPolicy(ctx context.Context, q *falconv1.SetPolicyReq
 	return &falconv1.SetPolicyReply{Policy: p}, nil
 }
 
-func (c *consoleService) Validate(ctx context.Context, q *falconv1.ValidateRequest) (*falconv1.ValidateReply, error) {
+func (c *consoleService) Validate(
+	ctx context.Context,
+	q *falconv1.ValidateRequest,
+) (*falconv1.ValidateReply, error) {
 	v, err := c.engine.Validate(ctx, actorOf(ctx), q)
 	if err != nil {
 		return nil, wireError(err)
@@ -190,7 +229,10 @@ func (c *consoleService) Validate(ctx context.Context, q *falconv1.ValidateReque
 	return &falconv1.ValidateReply{Validation: v}, nil
 }
 
-func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+func (c *consoleService) Incidents(
+	ctx context.Context,
+	q *falconv1.IncidentsRequest,
+) (*falconv1.IncidentsReply, error) {
 	if q.GetOnlyValidations() {
 		r, err := c.engine.Validations(ctx)
 		return r, wireError(err)
@@ -199,12 +241,18 @@ func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsReq
 	return r, wireError(err)
 }
 
-func (c *consoleService) Recoveries(ctx context.Context, q *falconv1.RecoveriesRequest) (*falconv1.RecoveriesReply, error) {
+func (c *consoleService) Recoveries(
+	ctx context.Context,
+	q *falconv1.RecoveriesRequest,
+) (*falconv1.RecoveriesReply, error) {
 	r, err := c.engine.Recoveries(ctx, q.GetId(), q.GetMap())
 	return r, wireError(err)
 }
 
-func (c *consoleService) Recover(ctx context.Context, q *falconv1.RecoverRequest) (*falconv1.RecoverReply, error) {
+func (c *consoleService) Recover(
+	ctx context.Context,
+	q *falconv1.RecoverRequest,
+) (*falconv1.RecoverReply, error) {
 	v, err := c.engine.Recover(ctx, actorOf(ctx), q)
 	if err != nil {
 		return nil, wireError(err)
@@ -212,20 +260,32 @@ func (c *consoleService) Recover(ctx context.Context, q *falconv1.RecoverRequest
 	return &falconv1.RecoverReply{Recovery: v}, nil
 }
 
-func (c *consoleService) History(ctx context.Context, q *falconv1.HistoryRequest) (*falconv1.HistoryReply, error) {
+func (c *consoleService) History(
+	ctx context.Context,
+	q *falconv1.HistoryRequest,
+) (*falconv1.HistoryReply, error) {
 	r, err := engine.History(ctx, c.engine, q)
 	return r, wireError(err)
 }
 
 // Triage takes down who looks after which incident.
-func (c *consoleService) Triage(ctx context.Context, q *falconv1.TriageRequest) (*falconv1.TriageReply, error) {
+func (c *consoleService) Triage(
+	ctx context.Context,
+	q *falconv1.TriageRequest,
+) (*falconv1.TriageReply, error) {
 	r, err := engine.Triage(ctx, c.engine, actorOf(ctx), q)
 	return r, wireError(err)
 }
 
 // Peek has a node read what a rank has printed, and more.
 func (c *consoleService) Peek(ctx context.Context, q *falconv1.PeekRequest) (*falconv1.PeekReply, error) {
-	r, err := engine.Peek(ctx, c.engine, actorOf(ctx), identity(ctx).Role.Covers(auth.RoleApprover), q)
+	r, err := engine.Peek(
+		ctx,
+		c.engine,
+		actorOf(ctx),
+		identity(ctx).Role.Covers(auth.RoleApprover),
+		q,
+	)
 	return r, wireError(err)
 }
 
@@ -252,7 +312,9 @@ func wireError(err error) error {
 		code = codes.InvalidArgument
 	case errors.Is(err, engine.ErrDenied):
 		code = codes.PermissionDenied
-	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow), errors.Is(err, fleet.ErrBudget), errors.Is(err, engine.ErrCrowded), errors.Is(err, engine.ErrBusy):
+	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow),
+		errors.Is(err, fleet.ErrBudget), errors.Is(err, engine.ErrCrowded),
+		errors.Is(err, engine.ErrBusy):
 		code = codes.ResourceExhausted
 	case errors.Is(err, fleet.ErrTwin):
 		code = codes.AlreadyExists
@@ -260,7 +322,8 @@ func wireError(err error) error {
 		code = codes.Aborted
 	case errors.Is(err, door.ErrRevoked), errors.Is(err, door.ErrExpired):
 		code = codes.Unauthenticated
-	case errors.Is(err, engine.ErrStopped), errors.Is(err, engine.ErrDisk), errors.Is(err, fleet.ErrClosed), errors.Is(err, door.ErrAge):
+	case errors.Is(err, engine.ErrStopped), errors.Is(err, engine.ErrDisk),
+		errors.Is(err, fleet.ErrClosed), errors.Is(err, door.ErrAge):
 		code = codes.Unavailable
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled

@@ -19,8 +19,11 @@ func TestHandshakeHasADeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	slow, err := Listen(Config{
-		Engine: s.engine, Socket: filepath.Join(s.dir, "slow.sock"), Address: "127.0.0.1:0", TLS: conf,
-		Limits: Limits{Limits: door.Limits{Handshake: 50 * time.Millisecond}},
+		Engine:  s.engine,
+		Socket:  filepath.Join(s.dir, "slow.sock"),
+		Address: "127.0.0.1:0",
+		TLS:     conf,
+		Limits:  Limits{Limits: door.Limits{Handshake: 50 * time.Millisecond}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,12 @@ type wallTime struct {
 
 var consoleMethods = "/" + falconv1.Console_ServiceDesc.ServiceName + "/"
 
-func (w wallTime) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (w wallTime) unary(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler,
+) (any, error) {
 	by := w.offset()
 	if by == 0 || !strings.HasPrefix(info.FullMethod, consoleMethods) {
 		return next(ctx, req)
@@ -35,7 +40,12 @@ func (w wallTime) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	return moved(reply, by), err
 }
 
-func (w wallTime) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+func (w wallTime) stream(
+	srv any,
+	ss grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	next grpc.StreamHandler,
+) error {
 	if strings.HasPrefix(info.FullMethod, consoleMethods) {
 		ss = wallStream{ss, w}
 	}
@@ -48,7 +58,9 @@ type wallStream struct {
 	wallTime
 }
 
-func (s wallStream) SendMsg(m any) error { return s.ServerStream.SendMsg(moved(m, s.offset())) }
+func (s wallStream) SendMsg(m any) error {
+	return s.ServerStream.SendMsg(moved(m, s.offset()))
+}
 
 // moved is a message with its times moved; the message itself may be shared and stays.
 func moved(in any, by time.Duration) any {
@@ -81,7 +93,9 @@ func moveTimes(m protoreflect.Message, by time.Duration) {
 			}
 		case f.Message() != nil:
 			moveTimes(v.Message(), by)
-		case f.Kind() == protoreflect.Int64Kind && !f.IsList() && strings.HasSuffix(string(f.Name()), timeSuffix):
+		case f.Kind() == protoreflect.Int64Kind &&
+			!f.IsList() &&
+			strings.HasSuffix(string(f.Name()), timeSuffix):
 			m.Set(f, protoreflect.ValueOfInt64(v.Int()+int64(by)))
 		}
 		return true

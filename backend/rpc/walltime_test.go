@@ -18,15 +18,23 @@ import (
 func TestTimesFollowTheWallClockWhereTheyAreShown(t *testing.T) {
 	const at = 1_700_000_000_000_000_000
 	shared := &falconv1.Incident{Id: "INC-0001", OnsetUnixNs: at}
-	reply := &falconv1.SnapshotReply{AtUnixNs: at + 5e9, Incidents: []*falconv1.Incident{shared}}
+	reply := &falconv1.SnapshotReply{
+		AtUnixNs:  at + 5e9,
+		Incidents: []*falconv1.Incident{shared},
+	}
 	by := -30 * time.Second
 	w := wallTime{offset: func() time.Duration { return by }}
 	call := func(method string, q proto.Message) (*falconv1.SnapshotReply, proto.Message) {
 		var got proto.Message
-		out, err := w.unary(context.Background(), q, &grpc.UnaryServerInfo{FullMethod: method}, func(_ context.Context, req any) (any, error) {
-			got = req.(proto.Message)
-			return reply, nil
-		})
+		out, err := w.unary(
+			context.Background(),
+			q,
+			&grpc.UnaryServerInfo{FullMethod: method},
+			func(_ context.Context, req any) (any, error) {
+				got = req.(proto.Message)
+				return reply, nil
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +54,9 @@ func TestTimesFollowTheWallClockWhereTheyAreShown(t *testing.T) {
 		t.Error("an agent's reply was copied")
 	}
 	by = 0
-	if out, _ := call("/falcon.v1.Console/Snapshot", &falconv1.HistoryRequest{SinceUnixNs: at}); out != reply {
+	if out, _ := call("/falcon.v1.Console/Snapshot", &falconv1.HistoryRequest{
+		SinceUnixNs: at,
+	}); out != reply {
 		t.Error("a reply was copied without need")
 	}
 }
@@ -62,10 +72,14 @@ func TestEveryTimeIsNamedSo(t *testing.T) {
 			for k := range fields.Len() {
 				name := string(fields.Get(k).Name())
 				isTime := strings.HasSuffix(name, timeSuffix)
-				if isTime && (fields.Get(k).Kind() != protoreflect.Int64Kind || fields.Get(k).IsList()) {
+				if isTime &&
+					(fields.Get(k).Kind() != protoreflect.Int64Kind || fields.Get(k).IsList()) {
 					t.Errorf("%s is not one int64", fields.Get(k).FullName())
 				}
-				if !isTime && (strings.Contains(name, "unix") || strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "time_ns")) {
+				if !isTime &&
+					(strings.Contains(name, "unix") ||
+						strings.HasSuffix(name, "_at") ||
+						strings.HasSuffix(name, "time_ns")) {
 					t.Errorf("%s holds a time and is not moved", fields.Get(k).FullName())
 				}
 				if isTime {

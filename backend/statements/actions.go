@@ -14,13 +14,20 @@ func (p Picture) recovery() []Statement {
 	if state == "" || state.Over() {
 		return nil
 	}
-	s := Statement{Kind: Recovery, Severity: Bad, Recovery: r, Since: at(r.GetStartedUnixNs()), Until: at(r.GetDeadlineUnixNs())}
+	s := Statement{
+		Kind:     Recovery,
+		Severity: Bad,
+		Recovery: r,
+		Since:    at(r.GetStartedUnixNs()),
+		Until:    at(r.GetDeadlineUnixNs()),
+	}
 	s.Ranks = lostRanks(r)
 	if NeedsPerson(r) {
 		s.Severity, s.Who = Urgent, Approver
 	}
 	if state == falcon.RecoveryProposed && p.Snap.GetPolicy().GetFrozen() {
-		s.Who, s.Until = Approver, time.Time{}
+		s.Who = Approver
+		s.Until = time.Time{}
 	}
 	return []Statement{s}
 }
@@ -72,29 +79,50 @@ func (p Picture) actions() []*falconv1.Action {
 
 // action is what is said of one, at most one statement.
 func (p Picture) action(a *falconv1.Action) []Statement {
-	s := Statement{Action: a, Ends: EndsOf(a), Ranks: p.ranksOf(a.GetIncident()), Since: at(a.GetProposedUnixNs()), Until: at(a.GetDeadlineUnixNs())}
+	s := Statement{
+		Action: a,
+		Ends:   EndsOf(a),
+		Ranks:  p.ranksOf(a.GetIncident()),
+		Since:  at(a.GetProposedUnixNs()),
+		Until:  at(a.GetDeadlineUnixNs()),
+	}
 	frozen := p.Snap.GetPolicy().GetFrozen()
 	observes := p.Snap.GetPolicy().GetMode() == string(falcon.ModeObserve)
 	switch falcon.ActionState(a.GetState()) {
 	case falcon.ActionProposed:
 		s.Kind, s.Severity = Pending, Urgent
 		if n := len(a.GetApprovals()); n > 0 {
-			s.Kind, s.Who, s.Until, s.Since = Decision, Second, time.Time{}, at(a.GetApprovals()[n-1].GetUnixNs())
+			s.Kind = Decision
+			s.Who = Second
+			s.Until = time.Time{}
+			s.Since = at(a.GetApprovals()[n-1].GetUnixNs())
 		} else if frozen || a.GetDeadlineUnixNs() == 0 {
-			s.Kind, s.Who, s.Until = Decision, Approver, time.Time{}
+			s.Kind = Decision
+			s.Who = Approver
+			s.Until = time.Time{}
 		}
 	case falcon.ActionApproved:
-		s.Kind, s.Severity, s.Since = Pending, Urgent, at(a.GetDecidedUnixNs())
+		s.Kind = Pending
+		s.Severity = Urgent
+		s.Since = at(a.GetDecidedUnixNs())
 		if frozen || observes {
-			s.Kind, s.Who, s.Until = Decision, Approver, time.Time{}
+			s.Kind = Decision
+			s.Who = Approver
+			s.Until = time.Time{}
 		}
 	case falcon.ActionDispatched, falcon.ActionReverting:
-		s.Kind, s.Severity, s.Since, s.Until = Acting, Warn, at(a.GetDecidedUnixNs()), time.Time{}
+		s.Kind = Acting
+		s.Severity = Warn
+		s.Since = at(a.GetDecidedUnixNs())
+		s.Until = time.Time{}
 		if s.Ends == EndsAll {
 			s.Severity = Bad
 		}
 	case falcon.ActionApplied, falcon.ActionKept:
-		s.Kind, s.Severity, s.Since, s.Until = InForce, Plain, at(a.GetAppliedUnixNs()), time.Time{}
+		s.Kind = InForce
+		s.Severity = Plain
+		s.Since = at(a.GetAppliedUnixNs())
+		s.Until = time.Time{}
 	default:
 		return nil
 	}

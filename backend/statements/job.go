@@ -35,15 +35,23 @@ func (p Picture) job() Statement {
 	case state == "":
 		s.Kind = Unknown
 	case p.together() != "":
-		s.Kind, s.Severity, s.Since, s.Recovery = p.together(), Bad, at(p.Snap.GetRecovery().GetStartedUnixNs()), p.Snap.GetRecovery()
+		s.Kind, s.Severity, s.Since, s.Recovery = p.together(),
+			Bad,
+			at(p.Snap.GetRecovery().GetStartedUnixNs()),
+			p.Snap.GetRecovery()
 		s.Ranks = Spoken(s.Recovery).GetRanks()
 	case j.GetEnd() != nil:
-		s.Kind, s.Severity, s.Since, s.Ranks = endKind(j.GetEnd().GetHow()), Bad, at(j.GetEnd().GetAtUnixNs()), j.GetEnd().GetFirst()
+		s.Kind, s.Severity, s.Since, s.Ranks = endKind(j.GetEnd().GetHow()),
+			Bad,
+			at(j.GetEnd().GetAtUnixNs()),
+			j.GetEnd().GetFirst()
 		if s.Kind == Finished {
 			s.Severity = Good
 		}
 	case state == falcon.JobFinished && p.endedByRecovery():
-		s.Kind, s.Severity, s.Recovery = Ended, Bad, p.Snap.GetRecovery()
+		s.Kind = Ended
+		s.Severity = Bad
+		s.Recovery = p.Snap.GetRecovery()
 	case state == falcon.JobFinished:
 		s.Kind, s.Severity = Finished, Good
 	case p.stands():
@@ -75,12 +83,19 @@ func (p Picture) going(s *Statement) {
 	v := p.Snap.GetValidation()
 	switch idle := s.For(p.Now); {
 	case p.Snap.GetHang() != nil:
-		s.Kind, s.Severity, s.Hang, s.Since = Standing, Bad, p.Snap.GetHang(), at(p.Snap.GetHang().GetSinceUnixNs())
+		s.Kind, s.Severity, s.Hang, s.Since = Standing,
+			Bad,
+			p.Snap.GetHang(),
+			at(p.Snap.GetHang().GetSinceUnixNs())
 		for _, c := range s.Hang.GetCulprits() {
 			s.Ranks = append(s.Ranks, c.GetRanks()...)
 		}
-	case v.GetState() != "" && !falcon.ValidationState(v.GetState()).Over() && idle > Sampling+standstill*s.Usual:
-		s.Kind, s.Severity, s.Test = Held, Warn, v
+	case v.GetState() != "" &&
+		!falcon.ValidationState(v.GetState()).Over() &&
+		idle > Sampling+standstill*s.Usual:
+		s.Kind = Held
+		s.Severity = Warn
+		s.Test = v
 	case s.Since.IsZero(): // this engine has heard of no iteration: nobody knows whether it trains
 		s.Kind, s.Severity = Waiting, Warn
 	case s.Usual > 0 && idle > Sampling+standstill*s.Usual, s.Usual == 0 && idle > unknownUsual:
@@ -99,13 +114,15 @@ func (p Picture) going(s *Statement) {
 func (p Picture) pace(s *Statement) {
 	s.Since = time.Time{}
 	j := s.Job
-	open := falcon.JobState(j.GetState()) == falcon.JobSlow || slices.ContainsFunc(p.Snap.GetIncidents(), isOpen)
+	open := falcon.JobState(j.GetState()) == falcon.JobSlow ||
+		slices.ContainsFunc(p.Snap.GetIncidents(), isOpen)
 	switch {
 	case falcon.JobState(j.GetState()) == falcon.JobLearning:
 		s.Kind = Learning
 	case open:
 		s.Kind, s.Severity = Slow, Warn
-	case j.GetSlowerIterations() >= slowerLeast || j.GetSlowerIterations() > 0 && j.GetSlowdown() >= falcon.MinorBelow:
+	case j.GetSlowerIterations() >= slowerLeast ||
+		j.GetSlowerIterations() > 0 && j.GetSlowdown() >= falcon.MinorBelow:
 		s.Kind, s.Severity = Slower, Warn
 	case j.GetSlowdown() >= falcon.MinorBelow: // an engine that does not count them
 		s.Kind, s.Severity = Slower, Warn
@@ -213,7 +230,9 @@ func Spoken(r *falconv1.Recovery) *falconv1.Fault {
 func (p Picture) stands() bool {
 	r := p.Snap.GetRecovery()
 	state := falcon.RecoveryState(r.GetState())
-	return state.Over() && state != falcon.RecoveryResumed && p.Snap.GetJob().GetIteration() <= r.GetBeforeIteration()
+	return state.Over() &&
+		state != falcon.RecoveryResumed &&
+		p.Snap.GetJob().GetIteration() <= r.GetBeforeIteration()
 }
 
 // endedByRecovery reports whether the newest recovery has ended the job: for an engine that does
@@ -222,7 +241,8 @@ func (p Picture) endedByRecovery() bool {
 	r := p.Snap.GetRecovery()
 	switch falcon.RecoveryState(r.GetState()) {
 	case falcon.RecoveryFailed, falcon.RecoveryCancelled:
-		return r.GetEndedJob() || r.GetAttempts() > 0 && p.Snap.GetJob().GetIteration() <= r.GetBeforeIteration()
+		return r.GetEndedJob() ||
+			r.GetAttempts() > 0 && p.Snap.GetJob().GetIteration() <= r.GetBeforeIteration()
 	}
 	return false
 }

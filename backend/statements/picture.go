@@ -112,7 +112,9 @@ func (s *Statement) untilOr(other time.Time) time.Time {
 }
 
 // danger is what an action may do to the job: whose processes it ends, then its height.
-func danger(s *Statement) int { return 10*int(s.Ends) + falcon.Rung(s.Action.GetRung()).Level() }
+func danger(s *Statement) int {
+	return 10*int(s.Ends) + falcon.Rung(s.Action.GetRung()).Level()
+}
 
 func isOpen(v *falconv1.Incident) bool {
 	switch falcon.IncidentState(v.GetState()) {
@@ -129,7 +131,13 @@ func incident(v *falconv1.Incident) Statement {
 	if falcon.IsMinor(v.GetHealthyMs(), v.GetSlowMs()) {
 		severity = Warn
 	}
-	return Statement{Kind: Incident, Severity: severity, Incident: v, Ranks: v.GetVerdict().GetRanks(), Since: at(v.GetOnsetUnixNs())}
+	return Statement{
+		Kind:     Incident,
+		Severity: severity,
+		Incident: v,
+		Ranks:    v.GetVerdict().GetRanks(),
+		Since:    at(v.GetOnsetUnixNs()),
+	}
 }
 
 // last is the newest of the incidents and recoveries that are over.
@@ -141,14 +149,26 @@ func (p Picture) last() []Statement {
 		}
 	}
 	r := p.Snap.GetRecovery()
-	if r == nil || !falcon.RecoveryState(r.GetState()).Over() || r.GetEndedUnixNs() < v.GetEndUnixNs() {
+	if r == nil ||
+		!falcon.RecoveryState(r.GetState()).Over() ||
+		r.GetEndedUnixNs() < v.GetEndUnixNs() {
 		r = nil
 	}
 	switch {
 	case r != nil:
-		return []Statement{{Kind: Last, Severity: Plain, Recovery: r, Since: at(r.GetEndedUnixNs())}}
+		return []Statement{{
+			Kind:     Last,
+			Severity: Plain,
+			Recovery: r,
+			Since:    at(r.GetEndedUnixNs()),
+		}}
 	case v != nil:
-		return []Statement{{Kind: Last, Severity: Plain, Incident: v, Since: at(v.GetEndUnixNs())}}
+		return []Statement{{
+			Kind:     Last,
+			Severity: Plain,
+			Incident: v,
+			Since:    at(v.GetEndUnixNs()),
+		}}
 	}
 	return nil
 }

@@ -56,7 +56,9 @@ const (
 
 var severityWords = [...]string{"good", "plain", "warn", "bad", "urgent"}
 
-func (s Severity) String() string { return severityWords[min(max(s, Good), Urgent)] }
+func (s Severity) String() string {
+	return severityWords[min(max(s, Good), Urgent)]
+}
 
 // Ends is whose processes an action ends.
 type Ends int
@@ -136,8 +138,21 @@ func (s *Statement) IncidentID() string {
 
 // ofJob are the kinds that say how the job stands.
 var ofJob = map[Kind]bool{
-	Unknown: true, Waiting: true, Learning: true, Running: true, Slower: true, Slow: true, Held: true, Standing: true,
-	Resuming: true, Moving: true, Stopped: true, Failed: true, Gone: true, Ended: true, Finished: true,
+	Unknown:  true,
+	Waiting:  true,
+	Learning: true,
+	Running:  true,
+	Slower:   true,
+	Slow:     true,
+	Held:     true,
+	Standing: true,
+	Resuming: true,
+	Moving:   true,
+	Stopped:  true,
+	Failed:   true,
+	Gone:     true,
+	Ended:    true,
+	Finished: true,
 }
 
 // OfJob reports whether it says how the job stands.

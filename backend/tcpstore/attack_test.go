@@ -46,9 +46,20 @@ func (a *attack) begin(t *testing.T, address string) {
 	}
 	big := strings.Repeat("x", MaxValue-64)
 	for i := range a.values {
-		_, _ = a.dial(t, address).Write(cat([]byte{0}, le(20), fmt.Appendf(nil, "%020d", i), le(uint64(len(big))), []byte(big)))
+		_, _ = a.dial(
+			t,
+			address,
+		).Write(cat([]byte{0}, le(20), fmt.Appendf(nil, "%020d", i), le(uint64(len(big))), []byte(big)))
 	}
-	part := cat([]byte{1}, le(1), []byte("k"), le(uint64(len(big))), []byte(big), le(uint64(len(big))), []byte(big[1:]))
+	part := cat(
+		[]byte{1},
+		le(1),
+		[]byte("k"),
+		le(uint64(len(big))),
+		[]byte(big),
+		le(uint64(len(big))),
+		[]byte(big[1:]),
+	)
 	var done sync.WaitGroup
 	for range a.unfinished {
 		nc := a.dial(t, address)
@@ -77,8 +88,11 @@ func TestHonestRanksMeetUnderAttack(t *testing.T) {
 	took, err := storetest.Meet(s.address, storetest.Current, 64, patience)
 	must(t, err)
 	peak := peakMiB(t, s.pid)
-	t.Logf("%d idle connections, %d MiB of values and %d unfinished requests of %d MiB: %d descriptors held, %.0f MiB at most; 64 ranks met in %s",
-		a.idle, a.values*MaxValue>>20, a.unfinished, MaxRequest>>20, held, peak, took.Round(time.Millisecond))
+	t.Logf(
+		"%d idle connections, %d MiB of values and %d unfinished requests of %d MiB: %d descriptors held, %.0f MiB at most; 64 ranks met in %s",
+		a.idle, a.values*MaxValue>>20, a.unfinished, MaxRequest>>20, held, peak,
+		took.Round(time.Millisecond),
+	)
 	if most := float64(DefaultBudget+Overhead) / (1 << 20); peak > most {
 		t.Errorf("the store had %.0f MiB, wants at most %.0f", peak, most)
 	}

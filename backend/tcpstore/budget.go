@@ -32,7 +32,9 @@ const Overhead = 128 << 20
 
 // LimitMemory has the runtime of a process that only serves a store collect
 // garbage early enough to stay within the budget and Overhead.
-func LimitMemory(budget int64) { debug.SetMemoryLimit(budget + Overhead/4) }
+func LimitMemory(budget int64) {
+	debug.SetMemoryLimit(budget + Overhead/4)
+}
 
 // budget counts the memory that all parts of a server share. The server's lock
 // guards it.
@@ -76,7 +78,8 @@ func (s *Server) place(c *conn) error {
 			return s.t.b.full()
 		}
 	}
-	c.generation, c.since = s.t.generation, time.Now()
+	c.generation = s.t.generation
+	c.since = time.Now()
 	c.silent = s.doubt.silent.PushBack(c)
 	s.conns[c] = struct{}{}
 	s.from[c.from]++
@@ -128,7 +131,13 @@ func (s *Server) dropDeserted(now time.Time) {
 		return
 	}
 	if s.t.size() > 0 {
-		s.o.Log.Info("store: no client has been here for a while, its keys are dropped", "keys", s.t.size(), "after", linger)
+		s.o.Log.Info(
+			"store: no client has been here for a while, its keys are dropped",
+			"keys",
+			s.t.size(),
+			"after",
+			linger,
+		)
 	}
 	s.t.clear()
 	s.met = false
@@ -157,7 +166,10 @@ func (c *conn) charge(n int, big bool) error {
 // pay is charge with the lock held.
 func (c *conn) pay(n int, big bool) error {
 	for !c.gone && !c.s.t.b.take(int64(n), big) {
-		if front := c.s.doubt.amid.Front(); front == nil || front.Value.(*conn) == c || !c.s.makeWay(&c.s.doubt.amid) {
+		front := c.s.doubt.amid.Front()
+		if front == nil ||
+			front.Value.(*conn) == c ||
+			!c.s.makeWay(&c.s.doubt.amid) {
 			return c.s.t.b.full()
 		}
 	}
@@ -220,8 +232,12 @@ func (s *Server) sweep() {
 
 func (s *Server) expire(now time.Time) {
 	s.mu.Lock()
-	silent := s.overdue(&s.doubt.silent, func(c *conn) bool { return now.Sub(c.since) >= s.o.FirstRequest })
-	amid := s.overdue(&s.doubt.amid, func(c *conn) bool { return now.Sub(c.begun) >= s.o.OneRequest })
+	silent := s.overdue(&s.doubt.silent, func(c *conn) bool {
+		return now.Sub(c.since) >= s.o.FirstRequest
+	})
+	amid := s.overdue(&s.doubt.amid, func(c *conn) bool {
+		return now.Sub(c.begun) >= s.o.OneRequest
+	})
 	s.dropDeserted(now)
 	s.mu.Unlock()
 	for _, c := range silent {

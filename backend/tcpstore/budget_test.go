@@ -44,7 +44,8 @@ func until(t *testing.T, s *Server, what string, is func(*Server) bool) {
 func ended(t *testing.T, nc net.Conn) {
 	t.Helper()
 	must(t, nc.SetReadDeadline(time.Now().Add(patience)))
-	if _, err := nc.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	_, err := nc.Read(make([]byte, 1))
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("the connection is open: %v", err)
 	}
 }
@@ -96,7 +97,8 @@ func TestOneAddressHasABound(t *testing.T) {
 // By default the processes of this machine have no bound, and others do.
 func TestAddressesOfOthersAreBounded(t *testing.T) {
 	o := Options{}.withDefaults()
-	here, there := netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("10.0.0.9")
+	here := netip.MustParseAddr("127.0.0.9")
+	there := netip.MustParseAddr("10.0.0.9")
 	want(t, "this machine", o.perAddress(here), 0)
 	want(t, "another one", o.perAddress(there), perAddressMost)
 	o.MaxPerAddress = 7
@@ -106,7 +108,9 @@ func TestAddressesOfOthersAreBounded(t *testing.T) {
 // A connection must make a request, and a request must end; a wait may last.
 func TestLateConnectionsAreEnded(t *testing.T) {
 	s := open(t, Options{})
-	silent, amid, waiter := raw(t, s), dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	silent := raw(t, s)
+	amid := dial(t, s, storetest.Current)
+	waiter := dial(t, s, storetest.Current)
 	_, err := amid.NumKeys()
 	must(t, err)
 	_, err = amid.Conn().Write(cat([]byte{1}, le(1), []byte("k"), le(100), []byte("some")))
@@ -114,7 +118,9 @@ func TestLateConnectionsAreEnded(t *testing.T) {
 	got := make(chan error, 1)
 	go func() { got <- waiter.Wait(0, "go") }()
 	waiting(t, s, 1)
-	until(t, s, "a request is incomplete", func(s *Server) bool { return s.doubt.amid.Len() == 1 && s.doubt.silent.Len() == 1 })
+	until(t, s, "a request is incomplete", func(s *Server) bool {
+		return s.doubt.amid.Len() == 1 && s.doubt.silent.Len() == 1
+	})
 	s.expire(time.Now().Add(oneRequestMax - time.Second))
 	want(t, "in time", s.Stats().Conns, 3)
 	s.expire(time.Now().Add(oneRequestMax))
@@ -162,7 +168,9 @@ func TestOldestIncompleteRequestMakesWay(t *testing.T) {
 	slow := dial(t, s, storetest.Legacy)
 	_, err := slow.Conn().Write(cat([]byte{0}, le(1), []byte("s"), le(6*mib), make([]byte, 5*mib)))
 	must(t, err)
-	until(t, s, "it is charged", func(s *Server) bool { return s.t.b.used > 8*mib })
+	until(t, s, "it is charged", func(s *Server) bool {
+		return s.t.b.used > 8*mib
+	})
 	c := dial(t, s, storetest.Current)
 	must(t, c.Set("k", strings.Repeat("x", 4*mib)))
 	n, err := c.NumKeys()
@@ -174,7 +182,8 @@ func TestOldestIncompleteRequestMakesWay(t *testing.T) {
 // A value that an answer still needs is charged, though its key is gone.
 func TestUnreadAnswerIsCharged(t *testing.T) {
 	s := open(t, Options{})
-	c, lazy := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	c := dial(t, s, storetest.Current)
+	lazy := dial(t, s, storetest.Current)
 	must(t, c.Set("big", strings.Repeat("x", MaxValue)))
 	_, err := c.NumKeys()
 	must(t, err)
@@ -193,7 +202,9 @@ func TestUnreadAnswerIsCharged(t *testing.T) {
 	}
 	_, err = io.CopyN(io.Discard, lazy.Conn(), MaxValue+8)
 	must(t, err)
-	until(t, s, "it is given back", func(s *Server) bool { return s.t.b.used == 2*connCost })
+	until(t, s, "it is given back", func(s *Server) bool {
+		return s.t.b.used == 2*connCost
+	})
 }
 
 // Everything that was charged is given back.
@@ -201,7 +212,13 @@ func TestAllIsGivenBack(t *testing.T) {
 	s := open(t, Options{})
 	for _, l := range layouts {
 		c := dial(t, s, l)
-		must(t, c.MultiSet([]string{"a", "b"}, []string{strings.Repeat("x", 100<<10), strings.Repeat("y", 2000)}))
+		must(
+			t,
+			c.MultiSet(
+				[]string{"a", "b"},
+				[]string{strings.Repeat("x", 100<<10), strings.Repeat("y", 2000)},
+			),
+		)
 		must(t, c.Append("a", "more"))
 		_, err := c.CompareSet("b", "no", strings.Repeat("z", 50<<10))
 		must(t, err)
@@ -219,7 +236,9 @@ func TestAllIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, s.Fence(1))
-	until(t, s, "nothing is charged", func(s *Server) bool { return s.t.b.used == 0 && s.t.bytes == 0 && len(s.from) == 0 })
+	until(t, s, "nothing is charged", func(s *Server) bool {
+		return s.t.b.used == 0 && s.t.bytes == 0 && len(s.from) == 0
+	})
 }
 
 // What the table says it uses is what a count of it comes to, whatever happens.
@@ -232,14 +251,18 @@ func TestChargesAreRight(t *testing.T) {
 		var waiters []*waiter
 		var read []*value
 		key := func() string { return rapid.StringMatching("[a-d]{1,3}").Draw(t, "key") }
-		val := func() []byte { return make([]byte, rapid.IntRange(0, 20000).Draw(t, "size")) }
+		val := func() []byte {
+			return make([]byte, rapid.IntRange(0, 20000).Draw(t, "size"))
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put":    func(*rapid.T) { _, _ = tb.put(&o, key(), val()) },
 			"append": func(*rapid.T) { _, _ = tb.append(&o, key(), val()) },
 			"add":    func(*rapid.T) { _, _, _ = tb.add(&o, key(), 7) },
 			"push":   func(*rapid.T) { _, _ = tb.push(&o, key(), val()) },
 			"remove": func(*rapid.T) { tb.remove(key()) },
-			"cas":    func(*rapid.T) { _, _, _ = tb.compareSet(&o, key(), nil, val()) },
+			"cas": func(*rapid.T) {
+				_, _, _ = tb.compareSet(&o, key(), nil, val())
+			},
 			"pop": func(*rapid.T) {
 				if n, v := tb.pop(key()); n > 0 {
 					v.readers++
@@ -271,10 +294,15 @@ func TestChargesAreRight(t *testing.T) {
 					waiters = waiters[1:]
 				}
 			},
-			"clear": func(*rapid.T) { tb.clear(); waiters = nil },
+			"clear": func(*rapid.T) {
+				tb.clear()
+				waiters = nil
+			},
 			"": func(t *rapid.T) {
-				if got, counted := tb.b.used, count(tb, read); got != counted || got > tb.b.limit {
-					t.Fatalf("%d bytes are charged, a count says %d, the limit is %d", got, counted, tb.b.limit)
+				got, counted := tb.b.used, count(tb, read)
+				if got != counted || got > tb.b.limit {
+					t.Fatalf("%d bytes are charged, a count says %d, the limit is %d",
+						got, counted, tb.b.limit)
 				}
 			},
 		})
@@ -318,7 +346,10 @@ func TestDecoderPays(t *testing.T) {
 	} {
 		paid := 0
 		d := newDecoder(strings.NewReader(string(c.sent)))
-		d.charge = func(n int, _ bool) error { paid += n; return nil }
+		d.charge = func(n int, _ bool) error {
+			paid += n
+			return nil
+		}
 		must(t, d.greet())
 		_, _ = d.next()
 		if paid > c.most || (c.most > 0 && paid == 0) {

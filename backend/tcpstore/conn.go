@@ -111,7 +111,8 @@ func (c *conn) apply(q request) (answer, []*waiter, error) {
 
 func (c *conn) allowed(q request) error {
 	if now := c.s.t.generation; c.generation != now {
-		return fmt.Errorf("%w: the connection is of generation %d, %d is in force", ErrFenced, c.generation, now)
+		return fmt.Errorf("%w: the connection is of generation %d, %d is in force",
+			ErrFenced, c.generation, now)
 	}
 	if err := c.s.t.fenced(q.key); err != nil {
 		return err
@@ -142,7 +143,8 @@ func (c *conn) endWait() {
 }
 
 func (c *conn) ask(q request) (answer, []*waiter, error) {
-	t, o := &c.s.t, &c.s.o
+	t := &c.s.t
+	o := &c.s.o
 	switch q.op {
 	case opSet:
 		free, err := t.put(o, q.key, q.value)
@@ -235,7 +237,8 @@ func (c *conn) multiGet(q request) (answer, error) {
 			room += n
 		}
 		if size > maxReply {
-			return answer{}, fmt.Errorf("%w: the values asked for at once have more than %d bytes", ErrProtocol, maxReply)
+			return answer{}, fmt.Errorf("%w: the values asked for at once have more than %d bytes",
+				ErrProtocol, maxReply)
 		}
 	}
 	if room > freeHeld {

@@ -18,7 +18,8 @@ import (
 )
 
 var (
-	storeScale = flag.Bool("store-scale", false, "TestRelease: up to 10,000 clients, beside the installed PyTorch's server")
+	storeScale = flag.Bool("store-scale", false,
+		"TestRelease: up to 10,000 clients, beside the installed PyTorch's server")
 	storeSizes = flag.String("store-sizes", "1000,2000,4800,8000,10000", "TestRelease: numbers of clients")
 	storeRuns  = flag.Int("store-runs", 3, "TestRelease: runs of each, of which the median is shown")
 )
@@ -123,24 +124,43 @@ func pytorchs(t testing.TB, python string, alone bool) other {
 	if !alone {
 		return start(t, exec.Command(python, "testdata/server.py"))
 	}
-	return start(t, exec.Command("unshare", "-m", "sh", "-c", `mount --bind testdata/nsswitch.conf /etc/nsswitch.conf && exec "$0" testdata/server.py`, python))
+	return start(
+		t,
+		exec.Command(
+			"unshare",
+			"-m", "sh",
+			"-c", `mount --bind testdata/nsswitch.conf /etc/nsswitch.conf && exec "$0" testdata/server.py`,
+			python,
+		),
+	)
 }
 
 // paper's fig. 10, read off the plot: seconds on a cluster of as many devices.
-var paper = map[int][2]string{1000: {"10", "10"}, 2000: {"20", "10"}, 4800: {"", ""}, 8000: {"430", "10"}, 10000: {"780", "10"}}
+var paper = map[int][2]string{
+	1000:  {"10", "10"},
+	2000:  {"20", "10"},
+	4800:  {"", ""},
+	8000:  {"430", "10"},
+	10000: {"780", "10"},
+}
 
 func releaseAtScale(t *testing.T) {
 	python := torch(t)
-	fmt.Printf("%-8s %12s %12s %16s %14s %22s\n", "clients", "this store", "its memory", "PyTorch's own", "its memory", "FlashRecovery fig. 10")
-	fmt.Printf("%-8s %12s %12s %16s %14s %22s\n", "", "s, measured", "MiB", "s, measured", "MiB", "s: serial, parallel")
-	late, alone := false, exec.Command("unshare", "-m", "true").Run() == nil
+	fmt.Printf("%-8s %12s %12s %16s %14s %22s\n",
+		"clients", "this store", "its memory", "PyTorch's own", "its memory",
+		"FlashRecovery fig. 10")
+	fmt.Printf("%-8s %12s %12s %16s %14s %22s\n",
+		"", "s, measured", "MiB", "s, measured", "MiB", "s: serial, parallel")
+	late := false
+	alone := exec.Command("unshare", "-m", "true").Run() == nil
 	for _, size := range strings.Split(*storeSizes, ",") {
 		n, err := strconv.Atoi(size)
 		must(t, err)
 		var a, b []float64
 		var am, bm float64
 		for range *storeRuns {
-			theirs, mine := pytorchs(t, python, alone), ours(t)
+			theirs := pytorchs(t, python, alone)
+			mine := ours(t)
 			layout := layoutOf(theirs.name)
 			a = append(a, release(t, mine.address, layout, n).Seconds())
 			am = max(am, peakMiB(t, mine.pid))
@@ -151,22 +171,29 @@ func releaseAtScale(t *testing.T) {
 			late = err != nil // then more clients are not tried
 			b, bm = append(b, took.Seconds()), max(bm, peakMiB(t, theirs.pid))
 		}
-		p, other := paper[n], "not tried"
+		p := paper[n]
+		other := "not tried"
 		switch {
 		case late && len(b) > 0:
 			other = fmt.Sprintf("over %.0f", releaseLimit.Seconds())
 		case len(b) > 0:
 			other = fmt.Sprintf("%.2f", middle(b))
 		}
-		fmt.Printf("%-8d %12.2f %12.0f %16s %14.0f %12s, %8s\n", n, middle(a), am, other, bm, p[0], p[1])
+		fmt.Printf("%-8d %12.2f %12.0f %16s %14.0f %12s, %8s\n",
+			n, middle(a), am, other, bm, p[0], p[1])
 	}
 	if alone {
-		fmt.Println("PyTorch's own looks up each client's name while the next one waits; here no resolver is asked")
+		fmt.Println(
+			"PyTorch's own looks up each client's name while the next one waits; here no resolver is asked",
+		)
 	} else {
-		fmt.Println("PyTorch's own waits for this machine's resolver, once a client; run as root to leave that out")
+		fmt.Println(
+			"PyTorch's own waits for this machine's resolver, once a client; run as root to leave that out",
+		)
 	}
 	for _, l := range layouts {
-		fmt.Printf("10000 clients, this store, %s layout: %.2f s\n", l, release(t, ours(t).address, l, 10000).Seconds())
+		fmt.Printf("10000 clients, this store, %s layout: %.2f s\n",
+			l, release(t, ours(t).address, l, 10000).Seconds())
 	}
 }
 

@@ -24,11 +24,12 @@ var (
 
 // Options of a server; zero values become the defaults.
 type Options struct {
-	Generation    uint64        // of the job that meets in it; see Fence
-	Exposed       bool          // listen on an address that others can reach
-	Budget        int64         // bytes of memory for everything, default 256 MiB; see the package comment
-	MaxConns      int           // default 65,536, and not more than the process may have descriptors
-	MaxPerAddress int           // connections of one address; default 4,096, and no bound for those of this machine
+	Generation uint64 // of the job that meets in it; see Fence
+	Exposed    bool   // listen on an address that others can reach
+	Budget     int64  // bytes of memory for everything, default 256 MiB; see the package comment
+	MaxConns   int    // default 65,536, and not more than the process may have descriptors
+	// connections of one address; default 4,096, and no bound for those of this machine
+	MaxPerAddress int
 	MaxKeys       int           // default 131,072
 	MaxWaits      int           // keys that are waited for, over all connections, default 4,194,304
 	FirstRequest  time.Duration // for a new connection to make its first request, default 30 s
@@ -131,7 +132,13 @@ func Bind(address string, exposed bool) (*net.TCPListener, error) {
 
 // Serve serves on a listener of Bind, which it owns from now on, until Close.
 func Serve(l *net.TCPListener, o Options) *Server {
-	s := &Server{o: o.withDefaults(), l: l, quit: make(chan struct{}), conns: map[*conn]struct{}{}, from: map[netip.Addr]int{}}
+	s := &Server{
+		o:     o.withDefaults(),
+		l:     l,
+		quit:  make(chan struct{}),
+		conns: map[*conn]struct{}{},
+		from:  map[netip.Addr]int{},
+	}
 	s.t.generation, s.t.b.limit = o.Generation, s.o.Budget
 	s.t.clear()
 	s.wg.Add(1 + acceptors)
@@ -148,14 +155,19 @@ func mayListen(address string, exposed bool) error {
 		return fmt.Errorf("%w, not %q", ErrAddress, address)
 	}
 	// An empty host means every interface.
-	if ip := net.ParseIP(host); exposed || host == "localhost" || (ip != nil && ip.IsLoopback()) {
+	ip := net.ParseIP(host)
+	if exposed || host == "localhost" || (ip != nil && ip.IsLoopback()) {
 		return nil
 	}
 	return fmt.Errorf("%w, not on %q", ErrExposed, address)
 }
 
 func listen(address string) (net.Listener, error) {
-	return (&net.ListenConfig{KeepAlive: -1, Control: inherited}).Listen(context.Background(), "tcp", address)
+	return (&net.ListenConfig{KeepAlive: -1, Control: inherited}).Listen(
+		context.Background(),
+		"tcp",
+		address,
+	)
 }
 
 // Keep-alive of clients: one whose machine is gone is noticed after some
@@ -184,7 +196,9 @@ func inherited(_, _ string, raw syscall.RawConn) error {
 }
 
 // Addr is where it listens.
-func (s *Server) Addr() string { return s.l.Addr().String() }
+func (s *Server) Addr() string {
+	return s.l.Addr().String()
+}
 
 func (s *Server) accept() {
 	defer s.wg.Done()
@@ -285,8 +299,14 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{
-		Generation: s.t.generation, Conns: len(s.conns), Keys: s.t.size(), Bytes: s.t.bytes,
-		Used: s.t.b.used, Waits: s.t.waiting, Refused: s.refused, Evicted: s.evicted,
+		Generation: s.t.generation,
+		Conns:      len(s.conns),
+		Keys:       s.t.size(),
+		Bytes:      s.t.bytes,
+		Used:       s.t.b.used,
+		Waits:      s.t.waiting,
+		Refused:    s.refused,
+		Evicted:    s.evicted,
 	}
 }
 
@@ -308,7 +328,15 @@ func (s *Server) refuse(c *conn, err error) {
 	n := s.refused
 	s.mu.Unlock()
 	if n <= told || n%toldEvery == 0 {
-		s.o.Log.Warn("store: client refused", "client", c.nc.RemoteAddr().String(), "err", err, "refused", n)
+		s.o.Log.Warn(
+			"store: client refused",
+			"client",
+			c.nc.RemoteAddr().String(),
+			"err",
+			err,
+			"refused",
+			n,
+		)
 	}
 }
 

@@ -56,7 +56,9 @@ func want[T comparable](t testing.TB, what string, got, wanted T) {
 // What both layouts have, against what PyTorch's server answers.
 func TestRequests(t *testing.T) {
 	for _, l := range layouts {
-		t.Run(l.String(), func(t *testing.T) { requests(t, dial(t, open(t, Options{}), l)) })
+		t.Run(l.String(), func(t *testing.T) {
+			requests(t, dial(t, open(t, Options{}), l))
+		})
 	}
 }
 
@@ -139,7 +141,8 @@ func TestListKeys(t *testing.T) {
 
 func TestQueues(t *testing.T) {
 	s := open(t, Options{})
-	c, d := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	c := dial(t, s, storetest.Current)
+	d := dial(t, s, storetest.Current)
 	nonce, err := c.Ping(0xdeadbeef)
 	must(t, err)
 	want(t, "ping", nonce, 0xdeadbeef)
@@ -186,11 +189,19 @@ func waiting(t testing.TB, s *Server, n int) {
 // Whoever stores the last key releases all; every way of storing does.
 func TestWaitersAreReleased(t *testing.T) {
 	store := map[string]func(c *storetest.Client) error{
-		"set":    func(c *storetest.Client) error { return c.Set("go", "1") },
-		"add":    func(c *storetest.Client) error { _, err := c.Add("go", 1); return err },
+		"set": func(c *storetest.Client) error { return c.Set("go", "1") },
+		"add": func(c *storetest.Client) error {
+			_, err := c.Add("go", 1)
+			return err
+		},
 		"append": func(c *storetest.Client) error { return c.Append("go", "1") },
-		"cas":    func(c *storetest.Client) error { _, err := c.CompareSet("go", "", "1"); return err },
-		"multi":  func(c *storetest.Client) error { return c.MultiSet([]string{"x", "go"}, []string{"", ""}) },
+		"cas": func(c *storetest.Client) error {
+			_, err := c.CompareSet("go", "", "1")
+			return err
+		},
+		"multi": func(c *storetest.Client) error {
+			return c.MultiSet([]string{"x", "go"}, []string{"", ""})
+		},
 	}
 	for name, put := range store {
 		t.Run(name, func(t *testing.T) {
@@ -265,12 +276,14 @@ func TestLegacyWaitIsForgotten(t *testing.T) {
 // Cancellations that cross the release never mix up the answers.
 func TestCancelCrossesRelease(t *testing.T) {
 	s := open(t, Options{})
-	c, d := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	c := dial(t, s, storetest.Current)
+	d := dial(t, s, storetest.Current)
 	for i := range 300 {
 		key := fmt.Sprint("k", i)
 		done := make(chan error, 1)
 		go func() { done <- d.Set(key, "") }()
-		if err := c.Wait(time.Duration(i%20)*10*time.Microsecond+1, key); err != nil && !errors.Is(err, storetest.ErrTimeout) {
+		if err := c.Wait(time.Duration(i%20)*10*time.Microsecond+1, key); err != nil &&
+			!errors.Is(err, storetest.ErrTimeout) {
 			t.Fatal(err)
 		}
 		must(t, <-done)
@@ -296,7 +309,8 @@ func TestWaiterThatLeaves(t *testing.T) {
 // After Fence nothing of an older generation takes effect.
 func TestFence(t *testing.T) {
 	s := open(t, Options{Generation: 3})
-	old, blocked := dial(t, s, storetest.Legacy), dial(t, s, storetest.Current)
+	old := dial(t, s, storetest.Legacy)
+	blocked := dial(t, s, storetest.Current)
 	must(t, old.Set("k", "old"))
 	_, err := old.Add("n", 1)
 	must(t, err)
@@ -326,10 +340,13 @@ func TestFence(t *testing.T) {
 // A job that is over leaves no key behind: the next one's processes would take them for their own.
 func TestKeysAreDroppedSomeTimeAfterTheLastClient(t *testing.T) {
 	s := open(t, Options{Linger: time.Hour})
-	a, b := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	a := dial(t, s, storetest.Current)
+	b := dial(t, s, storetest.Current)
 	must(t, a.Set("address of 0", "10.0.0.1:1"))
 	must(t, b.Set("address of 1", "10.0.0.2:1"))
-	until(t, s, "both keys are there", func(s *Server) bool { return s.t.size() == 2 })
+	until(t, s, "both keys are there", func(s *Server) bool {
+		return s.t.size() == 2
+	})
 	must(t, a.Close())
 	n, err := b.NumKeys()
 	must(t, err)
@@ -405,8 +422,12 @@ func TestKeysOfOneClientAtATimeStayLonger(t *testing.T) {
 func TestOldAttemptIsRefused(t *testing.T) {
 	s := open(t, Options{Generation: 2})
 	for key, ok := range map[string]bool{
-		"//worker/attempt_1/default_pg/0": false, "//worker/attempt_2/x": true, "/init/": true,
-		"//worker/attempt_9/x": true, "//worker/attempt_x/y": true, "/worker/attempt_1": false,
+		"//worker/attempt_1/default_pg/0": false,
+		"//worker/attempt_2/x":            true,
+		"/init/":                          true,
+		"//worker/attempt_9/x":            true,
+		"//worker/attempt_x/y":            true,
+		"/worker/attempt_1":               false,
 	} {
 		c := dial(t, s, storetest.Current)
 		_, err := c.Add(key, 1)
@@ -421,20 +442,39 @@ func TestOldAttemptIsRefused(t *testing.T) {
 func TestBounds(t *testing.T) {
 	s := open(t, Options{MaxKeys: 3, Budget: 256 << 10, MaxWaits: 4})
 	good := dial(t, s, storetest.Current)
-	must(t, good.MultiSet([]string{"a", "b", "c"}, []string{"1", "x", strings.Repeat("y", 500)}))
+	must(t, good.MultiSet(
+		[]string{"a", "b", "c"},
+		[]string{"1", "x", strings.Repeat("y", 500)},
+	))
 	_, err := good.NumKeys() // what was stored is there once this is answered
 	must(t, err)
 	for name, bad := range map[string]func(c *storetest.Client) error{
 		"a key too many":   func(c *storetest.Client) error { return c.Set("d", "") },
 		"a queue too many": func(c *storetest.Client) error { return c.Push("d", "") },
-		"too many bytes":   func(c *storetest.Client) error { return c.Set("a", strings.Repeat("z", 200<<10)) },
-		"append too much":  func(c *storetest.Client) error { return c.Append("c", strings.Repeat("z", 200<<10)) },
-		"no number":        func(c *storetest.Client) error { _, err := c.Add("b", 1); return err },
-		"number overflows": func(c *storetest.Client) error { _, err := c.Add("a", 1<<63-1); return err },
-		"long key":         func(c *storetest.Client) error { return c.Set(strings.Repeat("k", MaxKey+1), "") },
-		"long value":       func(c *storetest.Client) error { return c.Set("a", strings.Repeat("k", MaxValue+1)) },
-		"too many waits":   func(c *storetest.Client) error { return c.Wait(0, "1", "2", "3", "4", "5") },
-		"a watch":          func(c *storetest.Client) error { return c.AskWatch("a") },
+		"too many bytes": func(c *storetest.Client) error {
+			return c.Set("a", strings.Repeat("z", 200<<10))
+		},
+		"append too much": func(c *storetest.Client) error {
+			return c.Append("c", strings.Repeat("z", 200<<10))
+		},
+		"no number": func(c *storetest.Client) error {
+			_, err := c.Add("b", 1)
+			return err
+		},
+		"number overflows": func(c *storetest.Client) error {
+			_, err := c.Add("a", 1<<63-1)
+			return err
+		},
+		"long key": func(c *storetest.Client) error {
+			return c.Set(strings.Repeat("k", MaxKey+1), "")
+		},
+		"long value": func(c *storetest.Client) error {
+			return c.Set("a", strings.Repeat("k", MaxValue+1))
+		},
+		"too many waits": func(c *storetest.Client) error {
+			return c.Wait(0, "1", "2", "3", "4", "5")
+		},
+		"a watch": func(c *storetest.Client) error { return c.AskWatch("a") },
 		"more than it reads": func(c *storetest.Client) error {
 			return c.MultiSet(make([]string, MaxPerCall+1), make([]string, MaxPerCall+1))
 		},
@@ -457,7 +497,8 @@ func TestBounds(t *testing.T) {
 
 func TestConnectionBound(t *testing.T) {
 	s := open(t, Options{MaxConns: 2})
-	a, b := dial(t, s, storetest.Current), dial(t, s, storetest.Current)
+	a := dial(t, s, storetest.Current)
+	b := dial(t, s, storetest.Current)
 	_, err := a.NumKeys()
 	must(t, err)
 	_, err = b.NumKeys()
@@ -515,7 +556,13 @@ func TestCloseWhileBlocked(t *testing.T) {
 }
 
 func TestLoopbackOnly(t *testing.T) {
-	for address, ok := range map[string]bool{"0.0.0.0:0": false, ":0": false, "localhost:0": true, "127.0.0.1:0": true, "nonsense": false} {
+	for address, ok := range map[string]bool{
+		"0.0.0.0:0":   false,
+		":0":          false,
+		"localhost:0": true,
+		"127.0.0.1:0": true,
+		"nonsense":    false,
+	} {
 		s, err := Listen(address, Options{})
 		if want(t, address, err == nil, ok); ok {
 			must(t, s.Close())

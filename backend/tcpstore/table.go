@@ -40,7 +40,9 @@ func (v *value) len() int {
 	return len(v.b)
 }
 
-func (v *value) cost() int64 { return int64(len(v.b) + itemCost) }
+func (v *value) cost() int64 {
+	return int64(len(v.b) + itemCost)
+}
 
 // table is what the store holds. The server's lock guards it.
 type table struct {
@@ -68,12 +70,16 @@ func (t *table) clear() {
 	for k, set := range t.waits {
 		t.b.used -= int64(len(set)) * waitPrice(k)
 	}
-	t.values, t.queues, t.waits = map[string]*value{}, map[string][]*value{}, map[string]map[*waiter]struct{}{}
+	t.values = map[string]*value{}
+	t.queues = map[string][]*value{}
+	t.waits = map[string]map[*waiter]struct{}{}
 	t.bytes, t.waiting = 0, 0
 }
 
 // size is how many keys there are.
-func (t *table) size() int { return len(t.values) + len(t.queues) }
+func (t *table) size() int {
+	return len(t.values) + len(t.queues)
+}
 
 // enter charges a new key together with its first value.
 func (t *table) enter(o *Options, key string, v *value) error {
@@ -200,7 +206,9 @@ func (t *table) has(key string) bool {
 }
 
 func (t *table) ready(keys []string) bool {
-	return !slices.ContainsFunc(keys, func(k string) bool { return !t.has(k) })
+	return !slices.ContainsFunc(keys, func(k string) bool {
+		return !t.has(k)
+	})
 }
 
 // waitPrice is what one client that waits for a key is charged.

@@ -60,7 +60,12 @@ func installed(ctx context.Context, t testing.TB) string {
 		found[name] = value
 	}
 	python := found["FALCON_PYTHON"]
-	if python == "" || exec.CommandContext(ctx, "env", append(strings.Split(strings.TrimSpace(string(out)), "\n"), python, "-c", "import torch")...).Run() != nil {
+	if python == "" ||
+		exec.CommandContext(
+			ctx,
+			"env",
+			append(strings.Split(strings.TrimSpace(string(out)), "\n"), python, "-c", "import torch")...,
+		).Run() != nil {
 		return ""
 	}
 	for _, name := range []string{"FALCON_PYTHON", "LD_LIBRARY_PATH", "LD_PRELOAD"} {
@@ -86,8 +91,16 @@ func attempt4(t *testing.T, python string, s *Server, attempt int) (said []strin
 	ends := make(chan end, n)
 	for r := range n {
 		c := exec.CommandContext(ctx, python, "testdata/job.py")
-		c.Env = append(os.Environ(), "MASTER_ADDR="+host, "MASTER_PORT="+port, fmt.Sprintf("WORLD_SIZE=%d", n), fmt.Sprintf("RANK=%d", r),
-			"TORCHELASTIC_USE_AGENT_STORE=True", fmt.Sprintf("TORCHELASTIC_RESTART_COUNT=%d", attempt), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo")
+		c.Env = append(os.Environ(),
+			"MASTER_ADDR="+host,
+			"MASTER_PORT="+port,
+			fmt.Sprintf("WORLD_SIZE=%d", n),
+			fmt.Sprintf("RANK=%d", r),
+			"TORCHELASTIC_USE_AGENT_STORE=True",
+			fmt.Sprintf("TORCHELASTIC_RESTART_COUNT=%d", attempt),
+			"OMP_NUM_THREADS=1",
+			"GLOO_SOCKET_IFNAME=lo",
+		)
 		go func() {
 			out, err := c.CombinedOutput()
 			ends <- end{string(out), err}
@@ -111,11 +124,13 @@ var unlike = map[string]string{
 // PyTorch's client finds here what it finds at PyTorch's own server, but for what is listed.
 func TestOperationsBesidePyTorch(t *testing.T) {
 	python := torch(t)
-	theirs, mine := start(t, exec.Command(python, "testdata/server.py")), open(t, Options{})
+	theirs := start(t, exec.Command(python, "testdata/server.py"))
+	mine := open(t, Options{})
 	if layoutOf(theirs.name) == storetest.Legacy {
 		t.Skipf("PyTorch %s has not all of the operations", theirs.name)
 	}
-	want, got := operations(t, python, theirs.address), operations(t, python, mine.Addr())
+	want := operations(t, python, theirs.address)
+	got := operations(t, python, mine.Addr())
 	same := 0
 	for i, w := range want {
 		name := w[0]
@@ -175,7 +190,8 @@ func TestTorchJob(t *testing.T) {
 			t.Fatalf("attempt %d: %v\n%s", attempt, err, strings.Join(said, "\n"))
 		}
 		for r := range 4 {
-			if line := fmt.Sprintf("ok %d %d\n", r, attempt); !strings.Contains(strings.Join(said, ""), line) {
+			line := fmt.Sprintf("ok %d %d\n", r, attempt)
+			if !strings.Contains(strings.Join(said, ""), line) {
 				t.Errorf("attempt %d: rank %d did not end well", attempt, r)
 			}
 		}

@@ -67,8 +67,14 @@ const (
 
 // opcodes of each layout by number.
 var opcodes = [...][]op{
-	Legacy:  {opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opWatch, opDelete, opAppend, opMultiGet, opMultiSet},
-	Current: {opNone, opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opDelete, opAppend, opMultiGet, opMultiSet, opCancelWait, opPing, opPush, opPop, opLen, opListKeys},
+	Legacy: {
+		opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opWatch, opDelete, opAppend,
+		opMultiGet, opMultiSet,
+	},
+	Current: {
+		opNone, opSet, opCompareSet, opGet, opAdd, opCheck, opWait, opNumKeys, opDelete, opAppend,
+		opMultiGet, opMultiSet, opCancelWait, opPing, opPush, opPop, opLen, opListKeys,
+	},
 }
 
 // request is one decoded request; which fields count depends on op.
@@ -149,7 +155,10 @@ func (d *decoder) next() (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	d.left, d.held, d.charged, d.amid = MaxRequest, 0, 0, true
+	d.left = MaxRequest
+	d.held = 0
+	d.charged = 0
+	d.amid = true
 	q := request{op: d.opOf(code)}
 	if err := d.body(&q); err != nil {
 		return request{}, cutShort(err)
@@ -251,7 +260,9 @@ func (d *decoder) name() (string, error) {
 	return string(b), err
 }
 
-func (d *decoder) payload() ([]byte, error) { return d.bytes(MaxValue, "bytes in a value") }
+func (d *decoder) payload() ([]byte, error) {
+	return d.bytes(MaxValue, "bytes in a value")
+}
 
 func (d *decoder) bytes(limit int, what string) ([]byte, error) {
 	n, err := d.length(limit, what)

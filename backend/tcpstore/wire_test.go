@@ -9,7 +9,9 @@ import (
 	"testing"
 )
 
-func le(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
+func le(n uint64) []byte {
+	return binary.LittleEndian.AppendUint64(nil, n)
+}
 
 func cat(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
@@ -22,12 +24,17 @@ func TestLayoutIsDetected(t *testing.T) {
 		op     op
 		key    string
 	}{
-		"legacy set":        {cat([]byte{0}, le(1), []byte("k"), le(2), []byte("vv")), Legacy, opSet, "k"},
-		"legacy empty set":  {cat([]byte{0}, le(0), le(0)), Legacy, opSet, ""},
-		"legacy add":        {cat([]byte{3}, le(6), []byte("/init/"), le(1)), Legacy, opAdd, "/init/"},
-		"legacy delete":     {cat([]byte{8}, le(1), []byte("k")), Legacy, opDelete, "k"},
-		"current set":       {cat(greeting, []byte{1}, le(1), []byte("k"), le(0)), Current, opSet, "k"},
-		"current add":       {cat(greeting, []byte{4}, le(6), []byte("/init/"), le(1)), Current, opAdd, "/init/"},
+		"legacy set":       {cat([]byte{0}, le(1), []byte("k"), le(2), []byte("vv")), Legacy, opSet, "k"},
+		"legacy empty set": {cat([]byte{0}, le(0), le(0)), Legacy, opSet, ""},
+		"legacy add":       {cat([]byte{3}, le(6), []byte("/init/"), le(1)), Legacy, opAdd, "/init/"},
+		"legacy delete":    {cat([]byte{8}, le(1), []byte("k")), Legacy, opDelete, "k"},
+		"current set":      {cat(greeting, []byte{1}, le(1), []byte("k"), le(0)), Current, opSet, "k"},
+		"current add": {
+			cat(greeting, []byte{4}, le(6), []byte("/init/"), le(1)),
+			Current,
+			opAdd,
+			"/init/",
+		},
 		"current queue len": {cat(greeting, []byte{16}, le(1), []byte("q")), Current, opLen, "q"},
 	} {
 		d := newDecoder(bytes.NewReader(c.bytes))
@@ -44,7 +51,15 @@ func TestLayoutIsDetected(t *testing.T) {
 }
 
 func TestCutShort(t *testing.T) {
-	whole := cat([]byte{0, 0xCE, 0xF7, 0x85, 0x3C, 2}, le(1), []byte("k"), le(3), []byte("old"), le(3), []byte("new"))
+	whole := cat(
+		[]byte{0, 0xCE, 0xF7, 0x85, 0x3C, 2},
+		le(1),
+		[]byte("k"),
+		le(3),
+		[]byte("old"),
+		le(3),
+		[]byte("new"),
+	)
 	for n := 1; n < len(whole); n++ {
 		d := newDecoder(bytes.NewReader(whole[:n]))
 		err := d.greet()
@@ -82,7 +97,17 @@ func TestLengthIsNotBelieved(t *testing.T) {
 // is within the limits and the same when encoded again by hand.
 func FuzzDecoder(f *testing.F) {
 	f.Add(cat([]byte{0}, le(1), []byte("k"), le(2), []byte("vv")))
-	f.Add(cat([]byte{0, 0xCE, 0xF7, 0x85, 0x3C, 11}, le(2), le(1), []byte("a"), le(0), le(1), []byte("b"), le(1), []byte("c")))
+	f.Add(cat(
+		[]byte{0, 0xCE, 0xF7, 0x85, 0x3C, 11},
+		le(2),
+		le(1),
+		[]byte("a"),
+		le(0),
+		le(1),
+		[]byte("b"),
+		le(1),
+		[]byte("c"),
+	))
 	f.Add(cat([]byte{0, 0xCE, 0xF7, 0x85, 0x3C, 6}, le(1<<40)))
 	f.Add(cat([]byte{5}, le(2), le(1), []byte("a"), le(1), []byte("b"), []byte{6, 9}))
 	f.Add(cat([]byte{0, 0xCE, 0xF7, 0x85, 0x3C, 13, 1, 2, 3, 4, 12}))
@@ -97,7 +122,9 @@ func FuzzDecoder(f *testing.F) {
 		}
 		for {
 			q, err := d.next()
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrProtocol) {
+			if errors.Is(err, io.EOF) ||
+				errors.Is(err, io.ErrUnexpectedEOF) ||
+				errors.Is(err, ErrProtocol) {
 				break
 			}
 			must(t, err)

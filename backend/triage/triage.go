@@ -106,7 +106,8 @@ func (b Book) Check(now time.Time, e Entry, v falcon.Incident) error {
 	case len(e.Text) > TextMost:
 		return fmt.Errorf("%w: the text has %d bytes, at most %d are kept", ErrInvalid, len(e.Text), TextMost)
 	case len(e.To) > NameMost:
-		return fmt.Errorf("%w: the name has %d bytes, at most %d are possible", ErrInvalid, len(e.To), NameMost)
+		return fmt.Errorf("%w: the name has %d bytes, at most %d are possible",
+			ErrInvalid, len(e.To), NameMost)
 	}
 	switch e.Verb {
 	case Ack, Wake, Snooze:

@@ -13,11 +13,25 @@ import (
 var start = time.Unix(1000, 0)
 
 func slow(ms float64, severity int) falcon.Incident {
-	return falcon.Incident{ID: "INC-0001", State: falcon.IncidentLocated, HealthyMs: 100, SlowMs: ms, Verdict: falcon.Verdict{Severity: severity}}
+	return falcon.Incident{
+		ID:        "INC-0001",
+		State:     falcon.IncidentLocated,
+		HealthyMs: 100,
+		SlowMs:    ms,
+		Verdict:   falcon.Verdict{Severity: severity},
+	}
 }
 
 func snooze(d time.Duration, v falcon.Incident) Entry {
-	return Entry{Incident: v.ID, Verb: Snooze, UntilNs: start.Add(d).UnixNano(), Ms: v.SlowMs, Severity: v.Verdict.Severity, By: "dana", AtNs: start.UnixNano()}
+	return Entry{
+		Incident: v.ID,
+		Verb:     Snooze,
+		UntilNs:  start.Add(d).UnixNano(),
+		Ms:       v.SlowMs,
+		Severity: v.Verdict.Severity,
+		By:       "dana",
+		AtNs:     start.UnixNano(),
+	}
 }
 
 // A snooze never outlasts what it was said of.
@@ -45,7 +59,12 @@ func TestSnoozeEndsByItself(t *testing.T) {
 			t.Errorf("%s: quiet %v", name, got)
 		}
 	}
-	b.Apply(Entry{Incident: was.ID, Verb: Wake, By: "lee", AtNs: start.UnixNano()})
+	b.Apply(Entry{
+		Incident: was.ID,
+		Verb:     Wake,
+		By:       "lee",
+		AtNs:     start.UnixNano(),
+	})
 	if s.Quiet(start, was) {
 		t.Error("it was woken, and is still quiet")
 	}
@@ -60,7 +79,8 @@ func TestSnoozeOfAnIncidentWithoutAVerdict(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	open, closed := slow(200, 3), slow(200, 3)
+	open := slow(200, 3)
+	closed := slow(200, 3)
 	closed.State = falcon.IncidentClosed
 	b := Book{}
 	for name, c := range map[string]struct {
@@ -77,14 +97,23 @@ func TestRefusals(t *testing.T) {
 		"snooze of a closed one": {snooze(time.Hour, open), closed, ErrStale},
 		"assign":                 {Entry{Verb: Assign, To: "lee"}, closed, nil},
 		"assign to nobody":       {Entry{Verb: Assign}, open, ErrInvalid},
-		"long name":              {Entry{Verb: Assign, To: strings.Repeat("x", NameMost+1)}, open, ErrInvalid},
-		"note":                   {Entry{Verb: Note, Text: "a fan"}, closed, nil},
-		"empty note":             {Entry{Verb: Note}, open, ErrInvalid},
-		"long note":              {Entry{Verb: Note, Text: strings.Repeat("x", TextMost+1)}, open, ErrInvalid},
-		"anything else":          {Entry{Verb: "close"}, open, ErrInvalid},
+		"long name": {
+			Entry{Verb: Assign, To: strings.Repeat("x", NameMost+1)},
+			open,
+			ErrInvalid,
+		},
+		"note":       {Entry{Verb: Note, Text: "a fan"}, closed, nil},
+		"empty note": {Entry{Verb: Note}, open, ErrInvalid},
+		"long note": {
+			Entry{Verb: Note, Text: strings.Repeat("x", TextMost+1)},
+			open,
+			ErrInvalid,
+		},
+		"anything else": {Entry{Verb: "close"}, open, ErrInvalid},
 	} {
 		c.e.Incident = c.v.ID
-		if err := b.Check(start, c.e, c.v); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		err := b.Check(start, c.e, c.v)
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -94,14 +123,33 @@ func TestRefusals(t *testing.T) {
 func TestNotes(t *testing.T) {
 	b := Book{}
 	for i := range NotesMost + 10 {
-		b.Apply(Entry{Incident: "INC-0002", Verb: Note, Text: fmt.Sprint(i), By: "dana", AtNs: int64(i)})
+		b.Apply(Entry{
+			Incident: "INC-0002",
+			Verb:     Note,
+			Text:     fmt.Sprint(i),
+			By:       "dana",
+			AtNs:     int64(i),
+		})
 	}
-	b.Apply(Entry{Incident: "INC-0001", Verb: Assign, To: "lee", Text: "night shift", By: "dana", AtNs: 5})
+	b.Apply(Entry{
+		Incident: "INC-0001",
+		Verb:     Assign,
+		To:       "lee",
+		Text:     "night shift",
+		By:       "dana",
+		AtNs:     5,
+	})
 	notes := b["INC-0002"].Notes
-	if len(notes) != NotesMost || notes[0].Text != "10" || notes[NotesMost-1].Text != fmt.Sprint(NotesMost+9) {
+	if len(notes) != NotesMost ||
+		notes[0].Text != "10" ||
+		notes[NotesMost-1].Text != fmt.Sprint(NotesMost+9) {
 		t.Errorf("%d notes, from %q", len(notes), notes[0].Text)
 	}
-	if s := b["INC-0001"]; s.Owner != "lee" || s.Assigned != 5 || len(s.Notes) != 1 || s.Notes[0].By != "dana" {
+	s := b["INC-0001"]
+	if s.Owner != "lee" ||
+		s.Assigned != 5 ||
+		len(s.Notes) != 1 ||
+		s.Notes[0].By != "dana" {
 		t.Errorf("%+v", s)
 	}
 }

@@ -33,7 +33,13 @@ func planCuts(members []Member, survey map[falcon.Rank]*falconv1.RankPause, marg
 	if why := checkSpread(members, survey); why != "" {
 		return plan, why
 	}
-	t := callTable{members: members, survey: survey, boundary: plan.boundary, exact: exact, counts: map[commSeat]*falconv1.CommCount{}}
+	t := callTable{
+		members:  members,
+		survey:   survey,
+		boundary: plan.boundary,
+		exact:    exact,
+		counts:   map[commSeat]*falconv1.CommCount{},
+	}
 	if why := t.seatRanks(); why != "" {
 		return plan, why
 	}
@@ -67,7 +73,10 @@ func checkRank(r int, p *falconv1.RankPause) string {
 	}
 	for _, c := range p.GetCounts() {
 		if !c.GetSteady() {
-			return fmt.Sprintf("rank %d calls communicator %016x unequally often over its last three iterations", r, c.GetComm())
+			return fmt.Sprintf(
+				"rank %d calls communicator %016x unequally often over its last three iterations",
+				r, c.GetComm(),
+			)
 		}
 	}
 	return ""
@@ -87,7 +96,8 @@ func checkSpread(members []Member, survey map[falcon.Rank]*falconv1.RankPause) s
 		}
 	}
 	if at(last)-at(first) > apartMost {
-		return fmt.Sprintf("rank %d reports iteration %d and rank %d iteration %d", first, at(first), last, at(last))
+		return fmt.Sprintf("rank %d reports iteration %d and rank %d iteration %d",
+			first, at(first), last, at(last))
 	}
 	return ""
 }
@@ -97,7 +107,10 @@ func checkSpread(members []Member, survey map[falcon.Rank]*falconv1.RankPause) s
 func (t *callTable) checkReach(r int, p *falconv1.RankPause) string {
 	for _, c := range p.GetCounts() {
 		if n := c.GetPerIteration() * t.iterationsAhead(r); n > aheadMost {
-			return fmt.Sprintf("the cut of rank %d on communicator %016x is %d calls ahead of what it counted, at most %d can be expressed", r, c.GetComm(), n, aheadMost)
+			return fmt.Sprintf(
+				"the cut of rank %d on communicator %016x is %d calls ahead of what it counted, at most %d can be expressed",
+				r, c.GetComm(), n, aheadMost,
+			)
 		}
 	}
 	return ""
@@ -139,7 +152,8 @@ func (t *callTable) seatRanks() string {
 		for _, c := range t.survey[falcon.Rank(r)].GetCounts() {
 			seat, known := seats[c.GetComm()]
 			if !known {
-				return fmt.Sprintf("rank %d has a communicator (%016x) that its agent has not described yet", r, c.GetComm())
+				return fmt.Sprintf("rank %d has a communicator (%016x) that its agent has not described yet",
+					r, c.GetComm())
 			}
 			t.counts[commSeat{c.GetComm(), seat}] = c
 		}
@@ -198,10 +212,14 @@ func (t *callTable) checkSeats(id uint64, g *group) string {
 // whose boundaries are inferred may mean different points of the iteration by
 // them, and only equal counts from the start prove that they don't.
 func (t *callTable) compareCollectives(id uint64, g *group, seat int) string {
-	a, b := t.counts[commSeat{id, 0}], t.counts[commSeat{id, seat}]
+	a := t.counts[commSeat{id, 0}]
+	b := t.counts[commSeat{id, seat}]
 	ra, rb := g.ranks[0], g.ranks[seat]
 	if x, y := a.GetCollectivesPerIteration(), b.GetCollectivesPerIteration(); x != y {
-		return fmt.Sprintf("rank %d does %d collectives an iteration on communicator %016x and rank %d does %d", ra, x, id, rb, y)
+		return fmt.Sprintf(
+			"rank %d does %d collectives an iteration on communicator %016x and rank %d does %d",
+			ra, x, id, rb, y,
+		)
 	}
 	if !a.GetWhole() || !b.GetWhole() {
 		if why := t.requireWhole(id, g, seat, b); why != "" {
@@ -212,7 +230,10 @@ func (t *callTable) compareCollectives(id uint64, g *group, seat int) string {
 	x := t.countAtBoundary(ra, a.GetCollectives(), a.GetCollectivesPerIteration())
 	y := t.countAtBoundary(rb, b.GetCollectives(), b.GetCollectivesPerIteration())
 	if x != y {
-		return fmt.Sprintf("at iteration %d rank %d will have done %d collectives on communicator %016x and rank %d %d", t.boundary, ra, x, id, rb, y)
+		return fmt.Sprintf(
+			"at iteration %d rank %d will have done %d collectives on communicator %016x and rank %d %d",
+			t.boundary, ra, x, id, rb, y,
+		)
 	}
 	return ""
 }
@@ -223,7 +244,10 @@ func (t *callTable) requireWhole(id uint64, g *group, seat int, c *falconv1.Comm
 	if t.exact || c.GetWhole() || c.GetPerIteration() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("rank %d marks no steps, and its calls on communicator %016x were not seen from the start", g.ranks[seat], id)
+	return fmt.Sprintf(
+		"rank %d marks no steps, and its calls on communicator %016x were not seen from the start",
+		g.ranks[seat], id,
+	)
 }
 
 // compareMessages compares what a seat sends with what its peers receive from it, and
@@ -233,15 +257,34 @@ func (t *callTable) compareMessages(id uint64, g *group, seat int) string {
 	for _, p := range c.GetPeers() {
 		peer := int(p.GetPeer())
 		if peer < 0 || peer >= g.size {
-			return fmt.Sprintf("rank %d names member %d of communicator %016x, which has %d", g.ranks[seat], peer, id, g.size)
+			return fmt.Sprintf("rank %d names member %d of communicator %016x, which has %d",
+				g.ranks[seat], peer, id, g.size)
 		}
 		other := t.counts[commSeat{id, peer}]
 		back := peerOf(other, seat)
 		from, to := g.ranks[seat], g.ranks[peer]
-		if why := t.compareFlow(from, to, c, other, p.GetSendsPerIteration(), back.GetRecvsPerIteration(), p.GetSends(), back.GetRecvs()); why != "" {
+		if why := t.compareFlow(
+			from,
+			to,
+			c,
+			other,
+			p.GetSendsPerIteration(),
+			back.GetRecvsPerIteration(),
+			p.GetSends(),
+			back.GetRecvs(),
+		); why != "" {
 			return why
 		}
-		if why := t.compareFlow(to, from, other, c, back.GetSendsPerIteration(), p.GetRecvsPerIteration(), back.GetSends(), p.GetRecvs()); why != "" {
+		if why := t.compareFlow(
+			to,
+			from,
+			other,
+			c,
+			back.GetSendsPerIteration(),
+			p.GetRecvsPerIteration(),
+			back.GetSends(),
+			p.GetRecvs(),
+		); why != "" {
 			return why
 		}
 	}
@@ -249,15 +292,23 @@ func (t *callTable) compareMessages(id uint64, g *group, seat int) string {
 }
 
 // compareFlow compares one direction: sends of one rank and receives of the other.
-func (t *callTable) compareFlow(from, to int, out, in *falconv1.CommCount, sends, recvs, sent, received uint64) string {
+func (t *callTable) compareFlow(
+	from, to int,
+	out, in *falconv1.CommCount,
+	sends, recvs, sent, received uint64,
+) string {
 	if sends != recvs {
-		return fmt.Sprintf("rank %d sends %d messages an iteration to rank %d, which receives %d", from, sends, to, recvs)
+		return fmt.Sprintf("rank %d sends %d messages an iteration to rank %d, which receives %d",
+			from, sends, to, recvs)
 	}
 	if !out.GetWhole() || !in.GetWhole() {
 		return ""
 	}
 	if x, y := t.countAtBoundary(from, sent, sends), t.countAtBoundary(to, received, recvs); x != y {
-		return fmt.Sprintf("at iteration %d rank %d will have sent %d messages to rank %d, which will have received %d", t.boundary, from, x, to, y)
+		return fmt.Sprintf(
+			"at iteration %d rank %d will have sent %d messages to rank %d, which will have received %d",
+			t.boundary, from, x, to, y,
+		)
 	}
 	return ""
 }
@@ -283,7 +334,10 @@ func (t *callTable) iterationsAhead(r int) uint64 {
 func (t *callTable) rankCut(r int, p *falconv1.RankPause) *falconv1.RankCut {
 	out := &falconv1.RankCut{Rank: int32(r), Iteration: t.boundary}
 	for _, c := range p.GetCounts() {
-		out.Limits = append(out.Limits, &falconv1.CommLimit{Comm: c.GetComm(), Calls: t.countAtBoundary(r, c.GetCalls(), c.GetPerIteration())})
+		out.Limits = append(out.Limits, &falconv1.CommLimit{
+			Comm:  c.GetComm(),
+			Calls: t.countAtBoundary(r, c.GetCalls(), c.GetPerIteration()),
+		})
 	}
 	return out
 }

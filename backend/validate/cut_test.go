@@ -51,7 +51,11 @@ func (p program) members() []Member {
 		out[r].Device = falcon.NewDevice("n", r)
 		for id, ranks := range p.comms {
 			if seat := slices.Index(ranks, r); seat >= 0 {
-				out[r].Comms = append(out[r].Comms, falcon.Comm{ID: uint64(id), Size: len(ranks), RankInComm: seat})
+				out[r].Comms = append(out[r].Comms, falcon.Comm{
+					ID:         uint64(id),
+					Size:       len(ranks),
+					RankInComm: seat,
+				})
 			}
 		}
 	}
@@ -68,7 +72,12 @@ func (p program) seen(r int, newest int64, shift int, exact bool) *falconv1.Rank
 	}
 	done = append(done, own[:min(shift, len(own))]...)
 	out := &falconv1.RankPause{
-		Rank: int32(r), State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: newest, Boundary: newest, Exact: exact, IterationMs: 10,
+		Rank:        int32(r),
+		State:       falconv1.PauseState_PAUSE_STATE_RUNNING,
+		Newest:      newest,
+		Boundary:    newest,
+		Exact:       exact,
+		IterationMs: 10,
 	}
 	for id, ranks := range p.comms {
 		if slices.Contains(ranks, r) {
@@ -79,7 +88,11 @@ func (p program) seen(r int, newest int64, shift int, exact bool) *falconv1.Rank
 }
 
 func (p program) counts(r, id int, done, each []call) *falconv1.CommCount {
-	out := &falconv1.CommCount{Comm: uint64(id), Steady: true, Whole: true}
+	out := &falconv1.CommCount{
+		Comm:   uint64(id),
+		Steady: true,
+		Whole:  true,
+	}
 	peers := make([]falconv1.PeerCount, len(p.comms[id]))
 	tally := func(list []call, calls, collectives *uint64, sends, recvs func(*falconv1.PeerCount) *uint64) {
 		for _, c := range list {
@@ -97,11 +110,23 @@ func (p program) counts(r, id int, done, each []call) *falconv1.CommCount {
 			}
 		}
 	}
-	tally(done, &out.Calls, &out.Collectives, func(q *falconv1.PeerCount) *uint64 { return &q.Sends }, func(q *falconv1.PeerCount) *uint64 { return &q.Recvs })
-	tally(each, &out.PerIteration, &out.CollectivesPerIteration,
-		func(q *falconv1.PeerCount) *uint64 { return &q.SendsPerIteration }, func(q *falconv1.PeerCount) *uint64 { return &q.RecvsPerIteration })
+	tally(
+		done,
+		&out.Calls,
+		&out.Collectives,
+		func(q *falconv1.PeerCount) *uint64 { return &q.Sends },
+		func(q *falconv1.PeerCount) *uint64 { return &q.Recvs },
+	)
+	tally(
+		each,
+		&out.PerIteration,
+		&out.CollectivesPerIteration,
+		func(q *falconv1.PeerCount) *uint64 { return &q.SendsPerIteration },
+		func(q *falconv1.PeerCount) *uint64 { return &q.RecvsPerIteration },
+	)
 	for seat := range peers {
-		if q := &peers[seat]; q.GetSends()+q.GetRecvs()+q.GetSendsPerIteration()+q.GetRecvsPerIteration() > 0 {
+		q := &peers[seat]
+		if q.GetSends()+q.GetRecvs()+q.GetSendsPerIteration()+q.GetRecvsPerIteration() > 0 {
 			q.Peer = int32(seat)
 			out.Peers = append(out.Peers, q)
 		}
@@ -117,7 +142,8 @@ func (p program) run(cuts []*falconv1.RankCut) string {
 	counted := make([]map[int]uint64, p.world)
 	limit := make([]map[int]uint64, p.world)
 	for r := range p.world {
-		counted[r], limit[r] = map[int]uint64{}, map[int]uint64{}
+		counted[r] = map[int]uint64{}
+		limit[r] = map[int]uint64{}
 		for _, l := range cuts[r].GetLimits() {
 			limit[r][int(l.GetComm())] = l.GetCalls()
 		}
@@ -159,7 +185,8 @@ func (p program) run(cuts []*falconv1.RankCut) string {
 	for r := range p.world {
 		for id, n := range limit[r] {
 			if counted[r][id] != n {
-				return fmt.Sprintf("rank %d has done %d calls on communicator %d and its cut is %d", r, counted[r][id], id, n)
+				return fmt.Sprintf("rank %d has done %d calls on communicator %d and its cut is %d",
+					r, counted[r][id], id, n)
 			}
 		}
 	}
@@ -169,23 +196,37 @@ func (p program) run(cuts []*falconv1.RankCut) string {
 func drawProgram(t *rapid.T) program {
 	p := program{world: rapid.IntRange(2, 6).Draw(t, "world")}
 	for range rapid.IntRange(1, 4).Draw(t, "communicators") {
-		ranks := rapid.SliceOfNDistinct(rapid.IntRange(0, p.world-1), 2, p.world, rapid.ID[int]).Draw(t, "members")
+		ranks := rapid.SliceOfNDistinct(
+			rapid.IntRange(0, p.world-1),
+			2,
+			p.world,
+			rapid.ID[int],
+		).Draw(t, "members")
 		slices.Sort(ranks)
 		p.comms = append(p.comms, ranks)
 	}
 	for range rapid.IntRange(1, 12).Draw(t, "calls") {
-		c := call{comm: rapid.IntRange(0, len(p.comms)-1).Draw(t, "communicator"), from: -1, to: -1}
+		c := call{
+			comm: rapid.IntRange(0, len(p.comms)-1).Draw(t, "communicator"),
+			from: -1,
+			to:   -1,
+		}
 		if ranks := p.comms[c.comm]; rapid.Bool().Draw(t, "message") {
 			i := rapid.IntRange(0, len(ranks)-1).Draw(t, "from")
 			j := rapid.IntRange(1, len(ranks)-1).Draw(t, "to")
-			c.from, c.to = ranks[i], ranks[(i+j)%len(ranks)]
+			c.from = ranks[i]
+			c.to = ranks[(i+j)%len(ranks)]
 		}
 		p.calls = append(p.calls, c)
 	}
 	return p
 }
 
-func (p program) survey(newest func(r int) int64, shift func(r int) int, exact bool) map[falcon.Rank]*falconv1.RankPause {
+func (p program) survey(
+	newest func(r int) int64,
+	shift func(r int) int,
+	exact bool,
+) map[falcon.Rank]*falconv1.RankPause {
 	out := map[falcon.Rank]*falconv1.RankPause{}
 	for r := range p.world {
 		out[falcon.Rank(r)] = p.seen(r, newest(r), shift(r), exact)
@@ -199,8 +240,14 @@ func (p program) survey(newest func(r int) int64, shift func(r int) int, exact b
 func TestEveryRankReachesItsCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawProgram(t)
-		survey := p.survey(func(int) int64 { return rapid.Int64Range(3, 6).Draw(t, "newest") }, func(int) int { return 0 }, rapid.Bool().Draw(t, "marks"))
-		plan, why := planCuts(p.members(), survey, rapid.Int64Range(2, 5).Draw(t, "margin"))
+		survey := p.survey(func(int) int64 {
+			return rapid.Int64Range(3, 6).Draw(t, "newest")
+		}, func(int) int { return 0 }, rapid.Bool().Draw(t, "marks"))
+		plan, why := planCuts(
+			p.members(),
+			survey,
+			rapid.Int64Range(2, 5).Draw(t, "margin"),
+		)
 		if why != "" {
 			t.Fatalf("refused: %s", why)
 		}
@@ -213,23 +260,41 @@ func TestEveryRankReachesItsCut(t *testing.T) {
 // One rank that lies about where it is does not send the others to a boundary
 // that no rank reaches, and counts that no gate can distinguish are refused.
 func TestRanksFarApart(t *testing.T) {
-	p := program{world: 4, comms: [][]int{{0, 1, 2, 3}}, calls: []call{{comm: 0, from: -1, to: -1}}}
+	p := program{
+		world: 4,
+		comms: [][]int{{0, 1, 2, 3}},
+		calls: []call{{comm: 0, from: -1, to: -1}},
+	}
 	for name, c := range map[string]struct {
 		lie  func(*falconv1.RankPause)
 		want string
 	}{
-		"ahead": {func(p *falconv1.RankPause) { p.Newest, p.Boundary = 1<<39, 1<<39 }, "rank 0 reports iteration 5 and rank 2 iteration 549755813888"},
+		"ahead": {func(p *falconv1.RankPause) {
+			p.Newest = 1 << 39
+			p.Boundary = 1 << 39
+		}, "rank 0 reports iteration 5 and rank 2 iteration 549755813888"},
 		"behind": {func(p *falconv1.RankPause) {
-			p.Newest, p.Boundary = 5+apartMost+1, 5+apartMost+1
+			p.Newest = 5 + apartMost + 1
+			p.Boundary = 5 + apartMost + 1
 		}, "rank 0 reports iteration 5 and rank 2 iteration 1030"},
-		"too many calls": {func(p *falconv1.RankPause) { p.Counts[0].PerIteration = 1 << 22 }, "the cut of rank 2 on communicator 0000000000000000 is 8388608 calls ahead"},
+		"too many calls": {func(p *falconv1.RankPause) {
+			p.Counts[0].PerIteration = 1 << 22
+		}, "the cut of rank 2 on communicator 0000000000000000 is 8388608 calls ahead"},
 		"refused": {func(p *falconv1.RankPause) {
-			p.State, p.Reason, p.Newest, p.Boundary = falconv1.PauseState_PAUSE_STATE_REFUSED, "nothing is known yet", -1, -1
+			p.State = falconv1.PauseState_PAUSE_STATE_REFUSED
+			p.Reason = "nothing is known yet"
+			p.Newest = -1
+			p.Boundary = -1
 		}, "rank 2: nothing is known yet"},
 	} {
-		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
+		survey := p.survey(
+			func(int) int64 { return 5 },
+			func(int) int { return 0 },
+			true,
+		)
 		c.lie(survey[2])
-		if _, why := planCuts(p.members(), survey, 2); !strings.Contains(why, c.want) {
+		_, why := planCuts(p.members(), survey, 2)
+		if !strings.Contains(why, c.want) {
 			t.Errorf("%s: %q, want %q", name, why, c.want)
 		}
 	}
@@ -243,7 +308,9 @@ func TestNoCutThatHangs(t *testing.T) {
 		p := drawProgram(t)
 		survey := p.survey(
 			func(int) int64 { return rapid.Int64Range(3, 6).Draw(t, "newest") },
-			func(int) int { return rapid.IntRange(0, 3).Draw(t, "shift") }, false)
+			func(int) int {
+				return rapid.IntRange(0, 3).Draw(t, "shift")
+			}, false)
 		plan, why := planCuts(p.members(), survey, 2)
 		if why != "" {
 			refused++
@@ -268,28 +335,48 @@ func TestOneCallTooMany(t *testing.T) {
 	for range 20 {
 		p.calls = append(p.calls, call{comm: 0, from: -1, to: -1})
 	}
-	survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
+	survey := p.survey(
+		func(int) int64 { return 5 },
+		func(int) int { return 0 },
+		true,
+	)
 	c := survey[1].GetCounts()[0]
 	c.PerIteration, c.CollectivesPerIteration = 21, 21
-	if _, why := planCuts(p.members(), survey, 2); !strings.Contains(why, "rank 0 does 20 collectives") || !strings.Contains(why, "rank 1 does 21") {
+	_, why := planCuts(p.members(), survey, 2)
+	if !strings.Contains(why, "rank 0 does 20 collectives") || !strings.Contains(why, "rank 1 does 21") {
 		t.Errorf("%q", why)
 	}
 }
 
 func TestMessagesThatNobodyReceives(t *testing.T) {
-	p := program{world: 2, comms: [][]int{{0, 1}}, calls: []call{{0, 0, 1}, {0, -1, -1}}}
+	p := program{
+		world: 2,
+		comms: [][]int{{0, 1}},
+		calls: []call{{0, 0, 1}, {0, -1, -1}},
+	}
 	for name, c := range map[string]struct {
 		wrong func(*falconv1.CommCount)
 		say   string
 	}{
-		"too many":     {func(c *falconv1.CommCount) { c.Peers[0].SendsPerIteration = 2 }, "rank 0 sends 2 messages an iteration to rank 1, which receives 1"},
-		"in the past":  {func(c *falconv1.CommCount) { c.Peers[0].Sends++ }, "which will have received"},
-		"no such peer": {func(c *falconv1.CommCount) { c.Peers[0].Peer = 9 }, "names member 9"},
-		"unsteady":     {func(c *falconv1.CommCount) { c.Steady = false }, "unequally often"},
+		"too many": {func(c *falconv1.CommCount) {
+			c.Peers[0].SendsPerIteration = 2
+		}, "rank 0 sends 2 messages an iteration to rank 1, which receives 1"},
+		"in the past": {func(c *falconv1.CommCount) {
+			c.Peers[0].Sends++
+		}, "which will have received"},
+		"no such peer": {func(c *falconv1.CommCount) {
+			c.Peers[0].Peer = 9
+		}, "names member 9"},
+		"unsteady": {func(c *falconv1.CommCount) { c.Steady = false }, "unequally often"},
 	} {
-		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
+		survey := p.survey(
+			func(int) int64 { return 5 },
+			func(int) int { return 0 },
+			true,
+		)
 		c.wrong(survey[0].GetCounts()[0])
-		if _, why := planCuts(p.members(), survey, 2); !strings.Contains(why, c.say) {
+		_, why := planCuts(p.members(), survey, 2)
+		if !strings.Contains(why, c.say) {
 			t.Errorf("%s: %q, want %q", name, why, c.say)
 		}
 	}
@@ -297,7 +384,11 @@ func TestMessagesThatNobodyReceives(t *testing.T) {
 
 // What agents say about communicators is theirs to get wrong.
 func TestCommunicatorsDescribedWrongly(t *testing.T) {
-	p := program{world: 2, comms: [][]int{{0, 1}}, calls: []call{{0, -1, -1}}}
+	p := program{
+		world: 2,
+		comms: [][]int{{0, 1}},
+		calls: []call{{0, -1, -1}},
+	}
 	for name, c := range map[string]struct {
 		wrong func(*falcon.Comm)
 		say   string
@@ -309,7 +400,11 @@ func TestCommunicatorsDescribedWrongly(t *testing.T) {
 	} {
 		members := p.members()
 		c.wrong(&members[1].Comms[0])
-		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
+		survey := p.survey(
+			func(int) int64 { return 5 },
+			func(int) int { return 0 },
+			true,
+		)
 		if _, why := planCuts(members, survey, 2); !strings.Contains(why, c.say) {
 			t.Errorf("%s: %q, want %q", name, why, c.say)
 		}

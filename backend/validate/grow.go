@@ -33,7 +33,9 @@ func (t *testRun) queueGrowth() bool {
 	return len(t.steps) > 0
 }
 
-func (t *testRun) messagesOf(class falcon.LinkClass) int32 { return max(1, t.messages[class]) }
+func (t *testRun) messagesOf(class falcon.LinkClass) int32 {
+	return max(1, t.messages[class])
+}
 
 // classes are those that were measured, in the order of their results.
 func (t *testRun) classes() []falcon.LinkClass {
@@ -53,7 +55,8 @@ func (t *testRun) messagesFor(class falcon.LinkClass) int32 {
 	slowest := 0.0
 	for _, l := range t.links {
 		if l.Class == class && l.Err == "" {
-			ms, slowest = append(ms, l.Ms), max(slowest, l.BestMs)
+			ms = append(ms, l.Ms)
+			slowest = max(slowest, l.BestMs)
 		}
 	}
 	slices.Sort(ms)
@@ -73,7 +76,9 @@ func (t *testRun) messagesFor(class falcon.LinkClass) int32 {
 func (t *testRun) passesWith(class falcon.LinkClass) []int {
 	var out []int
 	for i, pass := range t.schedule {
-		if slices.ContainsFunc(pass.Pairs, func(p passes.Pair) bool { return t.roster.classOf(p) == class }) {
+		if slices.ContainsFunc(pass.Pairs, func(p passes.Pair) bool {
+			return t.roster.classOf(p) == class
+		}) {
 			out = append(out, i)
 		}
 	}

@@ -16,12 +16,18 @@ func (m *Machine) startSurvey(now time.Time) {
 	m.v.QuietMs = 0
 	m.v.State = falcon.ValidationSurveying
 	m.v.Attempts++
-	m.pause, m.armed, m.failure = m.out.newID(), false, ""
+	m.pause = m.out.newID()
+	m.armed = false
+	m.failure = ""
 	m.nodes.startAttempt()
 	m.ranks = newRankStates(m.roster)
-	m.survey, m.deadline = newSurvey(now), now.Add(surveyWait)
+	m.survey = newSurvey(now)
+	m.deadline = now.Add(surveyWait)
 	for _, n := range m.roster.nodes {
-		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_SURVEY, m.pause, Command{Node: n, Deadline: m.deadline})
+		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_SURVEY, m.pause, Command{
+			Node:     n,
+			Deadline: m.deadline,
+		})
 	}
 }
 
@@ -51,16 +57,25 @@ func (m *Machine) surveyAnswer(now time.Time, node falcon.Node, r *falconv1.Comm
 // arm sends the cuts where the counts of all ranks agree.
 func (m *Machine) arm(now time.Time) {
 	life := m.cfg.OrderLife()
-	plan, why := planCuts(m.roster.members, m.survey.answers, m.survey.margin(now, m.v.Attempts))
+	plan, why := planCuts(
+		m.roster.members,
+		m.survey.answers,
+		m.survey.margin(now, m.v.Attempts),
+	)
 	if why != "" {
 		m.fail(now, "no consistent boundary: "+why)
 		return
 	}
 	if far := time.Duration(plan.waitMs * float64(time.Millisecond)); far > life/2 {
-		m.fail(now, fmt.Sprintf("the next boundary is %.1f s ahead and an order lives %s: raise validation.life", far.Seconds(), life))
+		m.fail(now, fmt.Sprintf(
+			"the next boundary is %.1f s ahead and an order lives %s: raise validation.life",
+			far.Seconds(), life,
+		))
 		return
 	}
-	m.v.State, m.v.Iteration, m.armed = falcon.ValidationArming, plan.boundary, true
+	m.v.State = falcon.ValidationArming
+	m.v.Iteration = plan.boundary
+	m.armed = true
 	m.lifeEnds = now.Add(life)
 	m.deadline = m.lifeEnds
 	for _, n := range m.roster.nodes {
@@ -68,7 +83,11 @@ func (m *Machine) arm(now time.Time) {
 		for _, r := range m.roster.ranksOf[n] {
 			c.Cuts = append(c.Cuts, plan.cuts[r])
 		}
-		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_ARM, m.pause, Command{Node: n, Deadline: m.lifeEnds, Pause: c})
+		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_ARM, m.pause, Command{
+			Node:     n,
+			Deadline: m.lifeEnds,
+			Pause:    c,
+		})
 	}
 	m.persist()
 }
@@ -100,15 +119,20 @@ func (m *Machine) armAnswer(now time.Time, node falcon.Node, r *falconv1.Command
 // dropRetry gives up the next attempt where another node turns out not to
 // be able to hold at all.
 func (m *Machine) dropRetry(node falcon.Node, r *falconv1.CommandResult) {
-	if m.retry && r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED && !m.ranks.retryable(node) {
-		m.retry, m.failure = false, fmt.Sprintf("%s (attempt %d)", m.ranks.refusal(node, r.GetDetail()), m.v.Attempts)
+	if m.retry &&
+		r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED &&
+		!m.ranks.retryable(node) {
+		m.retry, m.failure = false,
+			fmt.Sprintf("%s (attempt %d)", m.ranks.refusal(node, r.GetDetail()), m.v.Attempts)
 	}
 }
 
 // failOrRetry takes everything back and, where that can help, tries again farther
 // ahead.
 func (m *Machine) failOrRetry(now time.Time, node falcon.Node, why string) {
-	if m.v.Attempts >= AttemptsMost || m.v.State == falcon.ValidationTesting || !m.ranks.retryable(node) {
+	if m.v.Attempts >= AttemptsMost ||
+		m.v.State == falcon.ValidationTesting ||
+		!m.ranks.retryable(node) {
 		m.fail(now, fmt.Sprintf("%s (attempt %d)", why, m.v.Attempts))
 		return
 	}
@@ -132,7 +156,9 @@ func (m *Machine) progress(now time.Time, node falcon.Node) {
 	if m.v.State == falcon.ValidationArming && all {
 		m.v.State = falcon.ValidationWaiting
 	}
-	if quiet && m.v.State == falcon.ValidationWaiting && len(m.ranks.notQuiet()) == 0 {
+	if quiet &&
+		m.v.State == falcon.ValidationWaiting &&
+		len(m.ranks.notQuiet()) == 0 {
 		m.beginTests(now)
 	}
 }
@@ -183,7 +209,10 @@ func (m *Machine) release(now time.Time) {
 	m.deadline = m.lifeEnds.Add(releaseWait)
 	m.out.closeAllButArm()
 	for _, n := range m.roster.nodes {
-		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_RESUME, m.pause, Command{Node: n, Deadline: m.lifeEnds.Add(LifeMost)})
+		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_RESUME, m.pause, Command{
+			Node:     n,
+			Deadline: m.lifeEnds.Add(LifeMost),
+		})
 	}
 }
 

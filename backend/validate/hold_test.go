@@ -14,9 +14,15 @@ func TestRanksOfALostNodeMayBeHeld(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	held := func() *Machine {
 		m := New(Config{}, func() uint64 { return 9 })
-		m.nodes, m.pause, m.lifeEnds = newNodeStates([]falcon.Node{"n0", "n1"}), 5, at.Add(LifeDefault)
+		m.nodes = newNodeStates([]falcon.Node{"n0", "n1"})
+		m.pause = 5
+		m.lifeEnds = at.Add(LifeDefault)
 		m.nodes.released["n0"] = true
-		m.out.pending = map[uint64]Command{9: {ID: 9, Node: "n1", Pause: &falconv1.PauseCommand{Pause: 5, Phase: falconv1.PausePhase_PAUSE_PHASE_RESUME}}}
+		m.out.pending = map[uint64]Command{9: {
+			ID:    9,
+			Node:  "n1",
+			Pause: &falconv1.PauseCommand{Pause: 5, Phase: falconv1.PausePhase_PAUSE_PHASE_RESUME},
+		}}
 		return m
 	}
 	m := held()
@@ -27,7 +33,10 @@ func TestRanksOfALostNodeMayBeHeld(t *testing.T) {
 		t.Error("its hooks have let go by themselves")
 	}
 	m = held()
-	m.Step(at, Answer{Node: "n1", Result: &falconv1.CommandResult{Id: 9, Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}})
+	m.Step(at, Answer{
+		Node:   "n1",
+		Result: &falconv1.CommandResult{Id: 9, Status: falconv1.CommandStatus_COMMAND_STATUS_DONE},
+	})
 	if m.MayHold(at) {
 		t.Error("n1 has confirmed, though the validation was over")
 	}

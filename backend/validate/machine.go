@@ -57,12 +57,17 @@ func (m *Machine) Open(node falcon.Node) []Command {
 }
 
 // Awaits reports whether an answer to this command is of use.
-func (m *Machine) Awaits(id uint64) bool { _, known := m.out.pending[id]; return known }
+func (m *Machine) Awaits(id uint64) bool {
+	_, known := m.out.pending[id]
+	return known
+}
 
 // MayHold reports whether ranks may still be held for a validation that is over:
 // those of a node that was lost before it confirmed the release. Their hooks
 // let go by themselves when the order's life ends.
-func (m *Machine) MayHold(now time.Time) bool { return now.Before(m.holdsUntil()) }
+func (m *Machine) MayHold(now time.Time) bool {
+	return now.Before(m.holdsUntil())
+}
 
 // holdsUntil is when the last hook has let go at the latest; zero where every
 // node has confirmed.
@@ -83,7 +88,9 @@ func (m *Machine) Ends() time.Time { return m.lifeEnds }
 func (m *Machine) Ready() Ready { return m.out.ready }
 
 // Advance confirms that it was done.
-func (m *Machine) Advance() { m.out.ready = Ready{} }
+func (m *Machine) Advance() {
+	m.out.ready = Ready{}
+}
 
 // Step takes one input.
 func (m *Machine) Step(now time.Time, in Input) {
@@ -127,19 +134,44 @@ func (m *Machine) start(now time.Time, b Begin) {
 		panic("validate: a validation is in progress already")
 	}
 	r := newRoster(b.Members)
-	*m = Machine{cfg: m.cfg, out: m.out.restarted(), active: true, previous: m.holdsUntil(), roster: r, nodes: newNodeStates(r.nodes), tests: newTestRun(m.cfg, b, r)}
-	m.v = falcon.Validation{ID: b.ID, Ask: b.Ask, State: falcon.ValidationSurveying, Iteration: falcon.NoIteration, Emulated: b.Emulated, AtNs: now.UnixNano()}
+	*m = Machine{
+		cfg:      m.cfg,
+		out:      m.out.restarted(),
+		active:   true,
+		previous: m.holdsUntil(),
+		roster:   r,
+		nodes:    newNodeStates(r.nodes),
+		tests:    newTestRun(m.cfg, b, r),
+	}
+	m.v = falcon.Validation{
+		ID:        b.ID,
+		Ask:       b.Ask,
+		State:     falcon.ValidationSurveying,
+		Iteration: falcon.NoIteration,
+		Emulated:  b.Emulated,
+		AtNs:      now.UnixNano(),
+	}
 	m.v.Passes, m.v.ExtraPasses = m.tests.passCounts()
-	m.v.Ask.GEMMSide, m.v.Ask.MessageBytes = int(m.tests.gemmSide), m.tests.messageBytes
+	m.v.Ask.GEMMSide = int(m.tests.gemmSide)
+	m.v.Ask.MessageBytes = m.tests.messageBytes
 	m.persist()
-	m.out.addNote(b.ID, 0, "%s: %s wants the job held to test %s (%s)", b.ID, b.Ask.By, m.tests.description(), b.Ask.Why)
+	m.out.addNote(b.ID, 0, "%s: %s wants the job held to test %s (%s)",
+		b.ID, b.Ask.By, m.tests.description(), b.Ask.Why)
 	m.out.flushNotes()
 	m.startSurvey(now)
 }
 
 // recover releases what may be held, and ends as failed.
 func (m *Machine) recover(now time.Time, in Recover) {
-	*m = Machine{cfg: m.cfg, out: m.out.restarted(), active: true, previous: m.holdsUntil(), roster: roster{nodes: in.Nodes}, nodes: newNodeStates(in.Nodes), tests: recoveredTestRun(in.Validation)}
+	*m = Machine{
+		cfg:      m.cfg,
+		out:      m.out.restarted(),
+		active:   true,
+		previous: m.holdsUntil(),
+		roster:   roster{nodes: in.Nodes},
+		nodes:    newNodeStates(in.Nodes),
+		tests:    recoveredTestRun(in.Validation),
+	}
 	m.ranks = newRankStates(m.roster)
 	m.v, m.pause = in.Validation, in.Pause
 	m.failure = "the engine was started again while it was in progress"
@@ -147,14 +179,17 @@ func (m *Machine) recover(now time.Time, in Recover) {
 		m.finish()
 		return
 	}
-	m.armed, m.held, m.lifeEnds = true, true, now.Add(LifeMost)
+	m.armed = true
+	m.held = true
+	m.lifeEnds = now.Add(LifeMost)
 	m.release(now)
 }
 
 // persist asks for the present state of the validation to be made durable.
 func (m *Machine) persist() {
 	v, _ := m.View()
-	pause, until := m.pause, time.Time{}
+	pause := m.pause
+	until := time.Time{}
 	if !m.armed {
 		pause = 0
 	}
@@ -169,7 +204,9 @@ func (m *Machine) answer(now time.Time, in Answer) {
 	if !known {
 		return
 	}
-	if closed && c.Pause.GetPhase() == falconv1.PausePhase_PAUSE_PHASE_RESUME && c.Pause.GetPause() == m.pause {
+	if closed &&
+		c.Pause.GetPhase() == falconv1.PausePhase_PAUSE_PHASE_RESUME &&
+		c.Pause.GetPause() == m.pause {
 		m.nodes.released[c.Node] = true
 	}
 	if !m.active {
@@ -195,7 +232,8 @@ func isAccepted(r *falconv1.CommandResult) bool {
 
 func isRefusedOrExpired(r *falconv1.CommandResult) bool {
 	s := r.GetStatus()
-	return s == falconv1.CommandStatus_COMMAND_STATUS_REFUSED || s == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
+	return s == falconv1.CommandStatus_COMMAND_STATUS_REFUSED ||
+		s == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
 }
 
 func isDone(r *falconv1.CommandResult) bool {
@@ -227,7 +265,8 @@ func (m *Machine) finish() {
 
 func (m *Machine) addDurations() {
 	held, quiet := m.ranks.durations()
-	m.v.PausedMs, m.v.QuietMs = max(m.v.PausedMs, held), max(m.v.QuietMs, quiet)
+	m.v.PausedMs = max(m.v.PausedMs, held)
+	m.v.QuietMs = max(m.v.QuietMs, quiet)
 }
 
 // summarize notes how it ended; the detector judges what was slow.
@@ -235,10 +274,17 @@ func (m *Machine) summarize() {
 	switch m.v.State {
 	case falcon.ValidationDone:
 		gemm, links, passes := m.tests.results()
-		what := joinCounts(pluralize(len(gemm), "device"), pluralize(len(links), "direction")+" of links in "+pluralize(passes, "pass"), len(gemm), len(links))
-		m.out.addNote(m.v.ID, 0, "%s: done, %s tested; the job was held for %.0f ms", m.v.ID, what, m.v.PausedMs)
+		what := joinCounts(
+			pluralize(len(gemm), "device"),
+			pluralize(len(links), "direction")+" of links in "+pluralize(passes, "pass"),
+			len(gemm),
+			len(links),
+		)
+		m.out.addNote(m.v.ID, 0, "%s: done, %s tested; the job was held for %.0f ms",
+			m.v.ID, what, m.v.PausedMs)
 	case falcon.ValidationFailed:
-		m.out.addNote(m.v.ID, 2, "%s: failed: %s; the job was let go after %.0f ms", m.v.ID, m.failure, m.v.PausedMs)
+		m.out.addNote(m.v.ID, 2, "%s: failed: %s; the job was let go after %.0f ms",
+			m.v.ID, m.failure, m.v.PausedMs)
 	default:
 		m.out.addNote(m.v.ID, 1, "%s: refused, nothing was held: %s", m.v.ID, m.failure)
 	}

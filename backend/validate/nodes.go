@@ -23,10 +23,13 @@ func newNodeStates(nodes []falcon.Node) nodeStates {
 }
 
 func (s *nodeStates) startAttempt() {
-	s.accepted, s.armEnded = map[falcon.Node]bool{}, map[falcon.Node]bool{}
+	s.accepted = map[falcon.Node]bool{}
+	s.armEnded = map[falcon.Node]bool{}
 }
 
-func (s *nodeStates) startRelease() { s.released = map[falcon.Node]bool{} }
+func (s *nodeStates) startRelease() {
+	s.released = map[falcon.Node]bool{}
+}
 
 // accept records that a node has begun to hold. It reports whether all have.
 func (s *nodeStates) accept(node falcon.Node) (all bool) {
@@ -36,7 +39,9 @@ func (s *nodeStates) accept(node falcon.Node) (all bool) {
 
 // notAccepted is the first node that has not begun to hold.
 func (s *nodeStates) notAccepted() (falcon.Node, bool) {
-	i := slices.IndexFunc(s.nodes, func(n falcon.Node) bool { return !s.accepted[n] })
+	i := slices.IndexFunc(s.nodes, func(n falcon.Node) bool {
+		return !s.accepted[n]
+	})
 	if i < 0 {
 		return "", false
 	}
@@ -44,7 +49,9 @@ func (s *nodeStates) notAccepted() (falcon.Node, bool) {
 }
 
 func (s *nodeStates) allReleased() bool {
-	return !slices.ContainsFunc(s.nodes, func(n falcon.Node) bool { return !s.released[n] })
+	return !slices.ContainsFunc(s.nodes, func(n falcon.Node) bool {
+		return !s.released[n]
+	})
 }
 
 // releaseOver reports whether every node that can answer has released its ranks

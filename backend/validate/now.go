@@ -20,7 +20,9 @@ type Now struct {
 }
 
 var stepNames = map[falconv1.TestKind]string{
-	falconv1.TestKind_TEST_KIND_GEMM: "gemm", falconv1.TestKind_TEST_KIND_ID: "ids", falconv1.TestKind_TEST_KIND_LINK: "pass",
+	falconv1.TestKind_TEST_KIND_GEMM: "gemm",
+	falconv1.TestKind_TEST_KIND_ID:   "ids",
+	falconv1.TestKind_TEST_KIND_LINK: "pass",
 }
 
 // Now is the present step of the validation in progress; the zero value when none is.

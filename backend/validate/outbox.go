@@ -21,7 +21,11 @@ type outbox struct {
 // restarted is the outbox of the next validation: commands of the one before are
 // not waited for, what it led to is still handed out.
 func (o *outbox) restarted() outbox {
-	return outbox{newID: o.newID, pending: map[uint64]Command{}, ready: o.ready}
+	return outbox{
+		newID:   o.newID,
+		pending: map[uint64]Command{},
+		ready:   o.ready,
+	}
 }
 
 // send queues a command for one node under a new id.
@@ -89,5 +93,7 @@ func (o *outbox) flushNotes() {
 // persist asks for a validation to be made durable, with the pause that a restart
 // would have to release (0 = none), and until when ranks may be held after it is over.
 func (o *outbox) persist(v falcon.Validation, pause uint64, heldUntil time.Time) {
-	o.ready.Persist, o.ready.Pause, o.ready.HeldUntil = &v, pause, heldUntil
+	o.ready.Persist = &v
+	o.ready.Pause = pause
+	o.ready.HeldUntil = heldUntil
 }

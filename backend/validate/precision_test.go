@@ -14,9 +14,16 @@ func TestElementBits(t *testing.T) {
 		bytes int64
 		want  int
 	}{
-		{1024, 2 << 20, 16}, {1024, 4 << 20, 32}, {1024, 0, 0}, {0, 4 << 20, 0}, {1, math.MaxInt64, 0}, {math.MaxInt32, math.MaxInt64, 0}, {8, -64, 0},
+		{1024, 2 << 20, 16},
+		{1024, 4 << 20, 32},
+		{1024, 0, 0},
+		{0, 4 << 20, 0},
+		{1, math.MaxInt64, 0},
+		{math.MaxInt32, math.MaxInt64, 0},
+		{8, -64, 0},
 	} {
-		if got := elementBits(&falconv1.RankTest{N: c.n}, &falconv1.TestResult{Bytes: c.bytes}); got != c.want {
+		got := elementBits(&falconv1.RankTest{N: c.n}, &falconv1.TestResult{Bytes: c.bytes})
+		if got != c.want {
 			t.Errorf("%d bytes of side %d: %d, want %d", c.bytes, c.n, got, c.want)
 		}
 	}

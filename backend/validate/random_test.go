@@ -47,14 +47,20 @@ type emulated struct {
 	latency map[falcon.LinkClass]float64 // ms, of a message
 	slow    map[string]float64           // factor by path
 	oneWay  bool                         // slow from the lesser device only
-	busy    float64                      // factor of all paths within nodes: the hosts are busier than in an earlier test
-	gemm    map[falcon.Rank]float64      // factor
-	now     time.Time
-	next    uint64
+	// factor of all paths within nodes: the hosts are busier than in an earlier test
+	busy float64
+	gemm map[falcon.Rank]float64 // factor
+	now  time.Time
+	next uint64
 }
 
 func newEmulated(seed uint64) *emulated {
-	w := &emulated{Rand: rand.New(rand.NewPCG(seed, 16)), now: time.Unix(1000, 0), slow: map[string]float64{}, gemm: map[falcon.Rank]float64{}}
+	w := &emulated{
+		Rand: rand.New(rand.NewPCG(seed, 16)),
+		now:  time.Unix(1000, 0),
+		slow: map[string]float64{},
+		gemm: map[falcon.Rank]float64{},
+	}
 	nodes, gpus, rails := 2+w.IntN(7), 1+w.IntN(4), w.IntN(2) == 0
 	for n := range nodes {
 		for g := range gpus {
@@ -63,16 +69,28 @@ func newEmulated(seed uint64) *emulated {
 				nic = g
 			}
 			node := fmt.Sprintf("n%d", n)
-			w.members = append(w.members, Member{Device: falcon.NewDevice(falcon.Node(node), g), NIC: falcon.NIC(fmt.Sprintf("%s.nic%d", node, nic))})
+			w.members = append(w.members, Member{
+				Device: falcon.NewDevice(falcon.Node(node), g),
+				NIC:    falcon.NIC(fmt.Sprintf("%s.nic%d", node, nic)),
+			})
 		}
 	}
 	w.noise = noises[w.IntN(len(noises))]
 	mib := 1.0 / (1 << 20)
 	same := mib * math.Exp(w.between(-1, 3)) // 0.4 to 20 ms for 1 MiB
-	w.perByte = map[falcon.LinkClass]float64{falcon.LinkSameRail: same, falcon.LinkCrossRail: 1.3 * same, falcon.LinkIntraNode: mib * math.Exp(w.between(-5, -1))}
-	w.latency = map[falcon.LinkClass]float64{falcon.LinkSameRail: 0.02, falcon.LinkCrossRail: 0.03, falcon.LinkIntraNode: 0.005}
+	w.perByte = map[falcon.LinkClass]float64{
+		falcon.LinkSameRail:  same,
+		falcon.LinkCrossRail: 1.3 * same,
+		falcon.LinkIntraNode: mib * math.Exp(w.between(-5, -1)),
+	}
+	w.latency = map[falcon.LinkClass]float64{
+		falcon.LinkSameRail:  0.02,
+		falcon.LinkCrossRail: 0.03,
+		falcon.LinkIntraNode: 0.005,
+	}
 	w.breakLinks(nodes)
-	w.oneWay, w.busy = w.IntN(3) == 0, 1
+	w.oneWay = w.IntN(3) == 0
+	w.busy = 1
 	if w.IntN(2) == 0 {
 		w.busy = w.between(1, 4)
 	}
@@ -82,7 +100,9 @@ func newEmulated(seed uint64) *emulated {
 	return w
 }
 
-func (w *emulated) between(lo, hi float64) float64 { return lo + (hi-lo)*w.Float64() }
+func (w *emulated) between(lo, hi float64) float64 {
+	return lo + (hi-lo)*w.Float64()
+}
 
 // breakLinks slows up to three links between nodes, half of them at most but for
 // the only one there is, and perhaps a path within a node.
@@ -91,7 +111,10 @@ func (w *emulated) breakLinks(nodes int) {
 	for range min(w.IntN(4), max(1, links/2)) {
 		a := w.IntN(nodes)
 		b := (a + 1 + w.IntN(nodes-1)) % nodes
-		w.slow[falcon.NewLink(falcon.Node(fmt.Sprintf("n%d", a)), falcon.Node(fmt.Sprintf("n%d", b))).String()] = w.between(1.6, 10)
+		w.slow[falcon.NewLink(falcon.Node(fmt.Sprintf("n%d", a)), falcon.Node(fmt.Sprintf("n%d", b))).String()] = w.between(
+			1.6,
+			10,
+		)
 	}
 	if gpus := len(w.members) / nodes; gpus > 1 && w.IntN(4) == 0 {
 		i := w.IntN(nodes) * gpus
@@ -153,8 +176,16 @@ func (w *emulated) ask() falcon.ValidationAsk {
 // play has one validation done by a machine on this world.
 func (w *emulated) play(t *testing.T, id string, own passes.Own, ask falcon.ValidationAsk) falcon.Validation {
 	t.Helper()
-	m := New(Config{Life: time.Minute, MessageBytes: 1 << 20}, func() uint64 { w.next++; return w.next })
-	m.Step(w.now, Begin{ID: id, Ask: ask, Members: w.members, Own: own})
+	m := New(Config{Life: time.Minute, MessageBytes: 1 << 20}, func() uint64 {
+		w.next++
+		return w.next
+	})
+	m.Step(w.now, Begin{
+		ID:      id,
+		Ask:     ask,
+		Members: w.members,
+		Own:     own,
+	})
 	var queue []Command
 	for steps := 0; m.Active() && steps < 10_000; steps++ {
 		queue = append(queue, m.Ready().Commands...)
@@ -179,7 +210,8 @@ func (w *emulated) results(c Command, pairs []passes.Pair) *falconv1.CommandResu
 	state := falconv1.PauseState_PAUSE_STATE_RUNNING
 	switch c.Pause.GetPhase() {
 	case falconv1.PausePhase_PAUSE_PHASE_ARM:
-		out.Status, state = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, falconv1.PauseState_PAUSE_STATE_QUIET
+		out.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
+		state = falconv1.PauseState_PAUSE_STATE_QUIET
 	case falconv1.PausePhase_PAUSE_PHASE_RESUME:
 		state = falconv1.PauseState_PAUSE_STATE_RELEASED
 	}
@@ -192,14 +224,26 @@ func (w *emulated) results(c Command, pairs []passes.Pair) *falconv1.CommandResu
 	}
 	for r, x := range w.members {
 		if x.Device.Node() == c.Node {
-			out.Pauses = append(out.Pauses, &falconv1.RankPause{Rank: int32(r), State: state, Newest: 10, Boundary: 10, Exact: true, IterationMs: 100})
+			out.Pauses = append(out.Pauses, &falconv1.RankPause{
+				Rank:        int32(r),
+				State:       state,
+				Newest:      10,
+				Boundary:    10,
+				Exact:       true,
+				IterationMs: 100,
+			})
 		}
 	}
 	return out
 }
 
 func (w *emulated) result(x *falconv1.RankTest, pairs []passes.Pair) *falconv1.TestResult {
-	out := &falconv1.TestResult{Rank: x.GetRank(), Kind: x.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_DONE, Repeats: x.GetRepeats()}
+	out := &falconv1.TestResult{
+		Rank:    x.GetRank(),
+		Kind:    x.GetKind(),
+		Status:  falconv1.TestStatus_TEST_STATUS_DONE,
+		Repeats: x.GetRepeats(),
+	}
 	rank := falcon.Rank(x.GetRank())
 	switch x.GetKind() {
 	case falconv1.TestKind_TEST_KIND_ID:
@@ -207,10 +251,15 @@ func (w *emulated) result(x *falconv1.RankTest, pairs []passes.Pair) *falconv1.T
 	case falconv1.TestKind_TEST_KIND_GEMM:
 		out.MedianMs, out.BestMs = w.sample(3*max(1, w.gemm[rank]), int(x.GetRepeats()))
 	case falconv1.TestKind_TEST_KIND_LINK:
-		i := slices.IndexFunc(pairs, func(p passes.Pair) bool { return p[0] == rank || p[1] == rank })
+		i := slices.IndexFunc(pairs, func(p passes.Pair) bool {
+			return p[0] == rank || p[1] == rank
+		})
 		from := pairs[i][0] + pairs[i][1] - rank
 		out.Bytes = x.GetBytes() * int64(max(1, x.GetN()))
-		out.MedianMs, out.BestMs = w.sample(w.exchangeMs(from, rank, out.GetBytes(), true), int(x.GetRepeats()))
+		out.MedianMs, out.BestMs = w.sample(
+			w.exchangeMs(from, rank, out.GetBytes(), true),
+			int(x.GetRepeats()),
+		)
 	}
 	return out
 }
@@ -219,7 +268,8 @@ func (w *emulated) result(x *falconv1.RankTest, pairs []passes.Pair) *falconv1.T
 // it were healthy.
 func (w *emulated) exchangeMs(from, to falcon.Rank, bytes int64, faulty bool) float64 {
 	a, b := w.members[from], w.members[to]
-	class, factor := passes.Class(a.Device, b.Device, a.NIC, b.NIC), 1.0
+	class := passes.Class(a.Device, b.Device, a.NIC, b.NIC)
+	factor := 1.0
 	if faulty {
 		factor = w.factor(a.Device, b.Device)
 	}
@@ -245,17 +295,28 @@ func TestRandomLinkTests(t *testing.T) {
 	}
 	for seed := *firstWorld; seed < *firstWorld+uint64(*worlds); seed++ {
 		w := newEmulated(seed)
-		w.check(t, seed, w.play(t, "VAL-0002", w.history(t), w.ask()), by[w.noise.name])
+		w.check(
+			t,
+			seed,
+			w.play(t, "VAL-0002", w.history(t), w.ask()),
+			by[w.noise.name],
+		)
 	}
 	for _, n := range noises {
 		x := by[n.name]
-		t.Logf("| %s | %d | %d | %d | %d | %d | %d | %d |", n.name, x.healthy, x.called, x.unsure, x.slow, x.found, x.left, x.missed)
-		if most := x.healthy / falseAlarms; x.missed > 0 || x.called > 0 && (n.name != "overloaded" || x.called > most) {
-			t.Errorf("%s: %d of %d healthy ones were called slow, %d of %d slow ones fine", n.name, x.called, x.healthy, x.missed, x.slow)
+		t.Logf("| %s | %d | %d | %d | %d | %d | %d | %d |",
+			n.name, x.healthy, x.called, x.unsure, x.slow, x.found, x.left, x.missed)
+		most := x.healthy / falseAlarms
+		if x.missed > 0 || x.called > 0 && (n.name != "overloaded" || x.called > most) {
+			t.Errorf("%s: %d of %d healthy ones were called slow, %d of %d slow ones fine",
+				n.name, x.called, x.healthy, x.missed, x.slow)
 		}
 	}
 	if q := by["quiet"]; 10*q.found < 7*q.slow {
-		t.Errorf("on a quiet machine %d of %d slow directions were found: a test that judges nothing is of no use", q.found, q.slow)
+		t.Errorf(
+			"on a quiet machine %d of %d slow directions were found: a test that judges nothing is of no use",
+			q.found, q.slow,
+		)
 	}
 }
 
@@ -265,17 +326,31 @@ func (w *emulated) history(t *testing.T) passes.Own {
 		return nil
 	}
 	healthy := *w
-	healthy.slow, healthy.gemm, healthy.busy = nil, nil, 1
+	healthy.slow = nil
+	healthy.gemm = nil
+	healthy.busy = 1
 	ring := make([]falcon.Rank, len(w.members))
 	for r := range ring {
 		ring[r] = falcon.Rank(r)
 	}
-	v := healthy.play(t, "VAL-0001", nil, falcon.ValidationAsk{By: "ann", Rings: [][]falcon.Rank{ring}})
-	w.now, w.next = healthy.now.Add(time.Minute), healthy.next
+	v := healthy.play(t, "VAL-0001", nil, falcon.ValidationAsk{
+		By:    "ann",
+		Rings: [][]falcon.Rank{ring},
+	})
+	w.now = healthy.now.Add(time.Minute)
+	w.next = healthy.next
 	return func(from, to falcon.Device, bytes int64) passes.Earlier {
 		for _, l := range v.Links {
-			if l.FromDevice == from && l.ToDevice == to && l.Bytes == bytes && l.Unjudged != falcon.TooShort {
-				return passes.Earlier{Ms: l.Ms, From: v.ID, Fine: l.Unjudged == "" && !l.Slow, Known: !l.Slow}
+			if l.FromDevice == from &&
+				l.ToDevice == to &&
+				l.Bytes == bytes &&
+				l.Unjudged != falcon.TooShort {
+				return passes.Earlier{
+					Ms:    l.Ms,
+					From:  v.ID,
+					Fine:  l.Unjudged == "" && !l.Slow,
+					Known: !l.Slow,
+				}
 			}
 		}
 		return passes.Earlier{}
@@ -290,16 +365,21 @@ func (w *emulated) check(t *testing.T, seed uint64, v falcon.Validation, x *tall
 		case fault != "":
 			t.Errorf("seed %d: %s", seed, fault)
 		case isSlow && slow:
-			x.slow, x.found = x.slow+1, x.found+1
+			x.slow++
+			x.found++
 		case isSlow && unjudged != "":
-			x.slow, x.left = x.slow+1, x.left+1
+			x.slow++
+			x.left++
 		case isSlow:
-			x.slow, x.missed, wrong = x.slow+1, x.missed+1, true
+			x.slow++
+			x.missed++
+			wrong = true
 		default:
 			x.healthy++
 			switch {
 			case slow:
-				x.called, wrong = x.called+1, true
+				x.called++
+				wrong = true
 			case unjudged != "":
 				x.unsure++
 			}
@@ -323,18 +403,22 @@ func (w *emulated) check(t *testing.T, seed uint64, v falcon.Validation, x *tall
 		}
 	}
 	if wrong {
-		t.Logf("seed %d (%s, %d nodes, slow %v %v, one way %v) was misjudged:\n%s", seed, w.noise.name, len(newRoster(w.members).nodes), w.slow, w.gemm, w.oneWay, resultLines(v))
+		t.Logf("seed %d (%s, %d nodes, slow %v %v, one way %v) was misjudged:\n%s",
+			seed, w.noise.name, len(newRoster(w.members).nodes), w.slow, w.gemm, w.oneWay,
+			resultLines(v))
 	}
 }
 
 func resultLines(v falcon.Validation) string {
 	out := ""
 	for _, g := range v.GEMM {
-		out += fmt.Sprintf("  %s %.2f (%.2f) of %.2f: %.2f over %.2f slow %v %s\n", g.Device, g.Ms, g.BestMs, g.MedianMs, g.Ratio, g.Limit, g.Slow, g.Unjudged)
+		out += fmt.Sprintf("  %s %.2f (%.2f) of %.2f: %.2f over %.2f slow %v %s\n",
+			g.Device, g.Ms, g.BestMs, g.MedianMs, g.Ratio, g.Limit, g.Slow, g.Unjudged)
 	}
 	for _, l := range v.Links {
 		out += fmt.Sprintf("  %s→%s %s ref %v runs %d: %.2f (%.2f) of %.2f (%s): %.2f over %.2f slow %v %s\n",
-			l.FromDevice, l.ToDevice, l.Class, l.Reference, l.Runs, l.Ms, l.BestMs, l.BaseMs, l.Basis, l.Ratio, l.Limit, l.Slow, l.Unjudged)
+			l.FromDevice, l.ToDevice, l.Class, l.Reference, l.Runs, l.Ms, l.BestMs, l.BaseMs,
+			l.Basis, l.Ratio, l.Limit, l.Slow, l.Unjudged)
 	}
 	return out
 }

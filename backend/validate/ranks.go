@@ -24,7 +24,8 @@ func (s *rankStates) update(pauses []*falconv1.RankPause) (held bool) {
 	for _, p := range pauses {
 		rank := falcon.Rank(p.GetRank())
 		if old := s.states[rank]; old != nil { // a final report need not repeat what was measured
-			p.HeldMs, p.QuietMs = max(p.GetHeldMs(), old.GetHeldMs()), max(p.GetQuietMs(), old.GetQuietMs())
+			p.HeldMs = max(p.GetHeldMs(), old.GetHeldMs())
+			p.QuietMs = max(p.GetQuietMs(), old.GetQuietMs())
 		}
 		s.states[rank] = p
 		switch p.GetState() {
@@ -41,7 +42,8 @@ func (s *rankStates) update(pauses []*falconv1.RankPause) (held bool) {
 // quiet, at most, ms.
 func (s *rankStates) durations() (heldMs, quietMs float64) {
 	for _, p := range s.states {
-		heldMs, quietMs = max(heldMs, p.GetHeldMs()), max(quietMs, p.GetQuietMs())
+		heldMs = max(heldMs, p.GetHeldMs())
+		quietMs = max(quietMs, p.GetQuietMs())
 	}
 	return heldMs, quietMs
 }
@@ -84,7 +86,8 @@ func (s *rankStates) retryable(node falcon.Node) bool {
 			continue
 		}
 		switch p.GetReasonCode() {
-		case falconv1.PauseReason_PAUSE_REASON_MISSED, falconv1.PauseReason_PAUSE_REASON_GROUP, falconv1.PauseReason_PAUSE_REASON_LATE,
+		case falconv1.PauseReason_PAUSE_REASON_MISSED, falconv1.PauseReason_PAUSE_REASON_GROUP,
+			falconv1.PauseReason_PAUSE_REASON_LATE,
 			falconv1.PauseReason_PAUSE_REASON_UNEVEN:
 			some = true
 		default:
@@ -100,7 +103,8 @@ func (s *rankStates) nodeQuiet(node falcon.Node) (quiet bool, broken falconv1.Pa
 	quiet = true
 	for _, rank := range s.ranksOf[node] {
 		switch state := s.states[rank].GetState(); state {
-		case falconv1.PauseState_PAUSE_STATE_RELEASED, falconv1.PauseState_PAUSE_STATE_EXPIRED, falconv1.PauseState_PAUSE_STATE_REFUSED:
+		case falconv1.PauseState_PAUSE_STATE_RELEASED, falconv1.PauseState_PAUSE_STATE_EXPIRED,
+			falconv1.PauseState_PAUSE_STATE_REFUSED:
 			return false, state
 		case falconv1.PauseState_PAUSE_STATE_QUIET:
 		default:

@@ -21,7 +21,8 @@ const (
 func withReferences(ask falcon.ValidationAsk, r roster) (falcon.ValidationAsk, references) {
 	f := newReferenceFinder(ask, r)
 	refs := references{pairs: map[passes.Pair]bool{}, ranks: map[falcon.Rank]bool{}}
-	ask.Pairs, ask.GEMM = slices.Clone(ask.Pairs), slices.Clone(ask.GEMM)
+	ask.Pairs = slices.Clone(ask.Pairs)
+	ask.GEMM = slices.Clone(ask.GEMM)
 	for _, class := range f.classes {
 		for _, p := range f.pairsFor(class) {
 			refs.pairs[p] = true
@@ -56,7 +57,12 @@ type referenceFinder struct {
 }
 
 func newReferenceFinder(ask falcon.ValidationAsk, r roster) *referenceFinder {
-	f := &referenceFinder{roster: r, paths: map[falcon.LinkClass]int{}, tested: map[string]bool{}, uses: map[falcon.Node]int{}}
+	f := &referenceFinder{
+		roster: r,
+		paths:  map[falcon.LinkClass]int{},
+		tested: map[string]bool{},
+		uses:   map[falcon.Node]int{},
+	}
 	for _, pass := range passes.Plan(ask) {
 		for _, p := range pass.Pairs {
 			if !r.has(p[0]) || !r.has(p[1]) {
@@ -88,7 +94,8 @@ func (f *referenceFinder) pairsFor(class falcon.LinkClass) []passes.Pair {
 	var out []passes.Pair
 	candidates := f.candidates(class)
 	for f.paths[class] < pathsWanted {
-		best, found := passes.Pair{}, false
+		best := passes.Pair{}
+		found := false
 		for _, p := range candidates {
 			if !f.tested[f.roster.pathOf(p)] && (!found || f.cost(p) < f.cost(best)) {
 				best, found = p, true
@@ -110,7 +117,9 @@ func (f *referenceFinder) cost(p passes.Pair) int {
 // candidates are pairs of a class, one for each path, on a bounded number of nodes.
 func (f *referenceFinder) candidates(class falcon.LinkClass) []passes.Pair {
 	nodes := slices.Clone(f.roster.nodes)
-	slices.SortStableFunc(nodes, func(a, b falcon.Node) int { return f.uses[a] - f.uses[b] })
+	slices.SortStableFunc(nodes, func(a, b falcon.Node) int {
+		return f.uses[a] - f.uses[b]
+	})
 	nodes = nodes[:min(len(nodes), nodesLooked)]
 	var out []passes.Pair
 	for i, a := range nodes {
@@ -157,10 +166,13 @@ func (f *referenceFinder) byDistance(named []falcon.Rank) []falcon.Rank {
 }
 
 // has reports whether a rank that was asked for is one of the job's.
-func (r roster) has(rank falcon.Rank) bool { return rank >= 0 && int(rank) < len(r.members) }
+func (r roster) has(rank falcon.Rank) bool {
+	return rank >= 0 && int(rank) < len(r.members)
+}
 
 func (r roster) classOf(p passes.Pair) falcon.LinkClass {
-	a, b := r.members[p[0]], r.members[p[1]]
+	a := r.members[p[0]]
+	b := r.members[p[1]]
 	return passes.Class(a.Device, b.Device, a.NIC, b.NIC)
 }
 

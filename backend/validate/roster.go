@@ -25,7 +25,9 @@ func newRoster(members []Member) roster {
 	return r
 }
 
-func (r roster) nodeOf(rank falcon.Rank) falcon.Node { return r.members[rank].Device.Node() }
+func (r roster) nodeOf(rank falcon.Rank) falcon.Node {
+	return r.members[rank].Device.Node()
+}
 
 // nicOf is the port that a rank's traffic takes. An unknown one is taken for the
 // node's only port, so that no two tests share it by mistake.

@@ -27,7 +27,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := newScript(t)
-			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(fields(d)) })
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				return s.do(fields(d))
+			})
 		})
 	}
 }
@@ -55,8 +57,17 @@ type script struct {
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, now: time.Unix(1000, 0), sent: map[falcon.Node][]Command{}, world: scriptRanks, own: map[string]passes.Earlier{}}
-	s.m = New(Config{GEMMSide: 128, Repeats: 3, MessageBytes: 1 << 20}, func() uint64 { s.next++; return s.next })
+	s := &script{
+		t:     t,
+		now:   time.Unix(1000, 0),
+		sent:  map[falcon.Node][]Command{},
+		world: scriptRanks,
+		own:   map[string]passes.Earlier{},
+	}
+	s.m = New(Config{GEMMSide: 128, Repeats: 3, MessageBytes: 1 << 20}, func() uint64 {
+		s.next++
+		return s.next
+	})
 	return s
 }
 
@@ -67,8 +78,9 @@ func (s *script) members() []Member {
 	for r := range out {
 		node := fmt.Sprintf("n%d", r/2)
 		out[r] = Member{
-			Device: falcon.NewDevice(falcon.Node(node), r%2), NIC: falcon.NIC(node + ".nic0"),
-			Comms: []falcon.Comm{{ID: 7, Size: s.world, RankInComm: r}},
+			Device: falcon.NewDevice(falcon.Node(node), r%2),
+			NIC:    falcon.NIC(node + ".nic0"),
+			Comms:  []falcon.Comm{{ID: 7, Size: s.world, RankInComm: r}},
 		}
 	}
 	return out
@@ -95,13 +107,25 @@ func (s *script) doOne(f []string) string {
 		return ""
 	case "own": // direction ms [fine]
 		ms, _ := strconv.ParseFloat(f[2], 64)
-		s.own[f[1]] = passes.Earlier{Ms: ms, From: "VAL-0000", Fine: len(f) > 3, Known: true}
+		s.own[f[1]] = passes.Earlier{
+			Ms:    ms,
+			From:  "VAL-0000",
+			Fine:  len(f) > 3,
+			Known: true,
+		}
 		return ""
 	case "begin": // gemm=0,1 ring=0,1,2,3 pair=0,1
-		s.m.Step(s.now, Begin{ID: "VAL-0001", Ask: s.ask(f[1:]), Members: s.members(), Own: s.earlier})
+		s.m.Step(s.now, Begin{
+			ID:      "VAL-0001",
+			Ask:     s.ask(f[1:]),
+			Members: s.members(),
+			Own:     s.earlier,
+		})
 	case "recover":
 		s.m.Step(s.now, Recover{
-			Validation: falcon.Validation{ID: "VAL-0001", State: falcon.ValidationArming}, Pause: s.number(f[1]), Nodes: []falcon.Node{"n0", "n1"},
+			Validation: falcon.Validation{ID: "VAL-0001", State: falcon.ValidationArming},
+			Pause:      s.number(f[1]),
+			Nodes:      []falcon.Node{"n0", "n1"},
 		})
 	case "survey": // node newest [key=value]
 		s.survey(falcon.Node(f[1]), f[2:])
@@ -110,7 +134,11 @@ func (s *script) doOne(f []string) string {
 	case "test": // node [rank=ms | rank=failed]
 		s.test(falcon.Node(f[1]), f[2:])
 	case "resume":
-		s.reply(falcon.Node(f[1]), phaseOf(falconv1.PausePhase_PAUSE_PHASE_RESUME), done0())
+		s.reply(
+			falcon.Node(f[1]),
+			phaseOf(falconv1.PausePhase_PAUSE_PHASE_RESUME),
+			done0(),
+		)
 	case "lost":
 		s.m.Step(s.now, Lost{Node: falcon.Node(f[1])})
 	case "stop":
@@ -196,13 +224,26 @@ func (s *script) survey(node falcon.Node, f []string) {
 		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, strings.Join(f[2:], " ")
 	}
 	for _, rank := range s.ranksOn(node) {
-		prev, next := (rank+int32(s.world)-1)%int32(s.world), (rank+1)%int32(s.world)
+		prev := (rank + int32(s.world) - 1) % int32(s.world)
+		next := (rank + 1) % int32(s.world)
 		r.Pauses = append(r.Pauses, &falconv1.RankPause{
-			Rank: rank, State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: int64(newest), Boundary: int64(newest), Exact: true, IterationMs: 100,
+			Rank:        rank,
+			State:       falconv1.PauseState_PAUSE_STATE_RUNNING,
+			Newest:      int64(newest),
+			Boundary:    int64(newest),
+			Exact:       true,
+			IterationMs: 100,
 			Counts: []*falconv1.CommCount{{
-				Comm: 7, Calls: 3 * newest, PerIteration: 3, Steady: true, CollectivesPerIteration: 1, Collectives: newest, Whole: true,
+				Comm:                    7,
+				Calls:                   3 * newest,
+				PerIteration:            3,
+				Steady:                  true,
+				CollectivesPerIteration: 1,
+				Collectives:             newest,
+				Whole:                   true,
 				Peers: []*falconv1.PeerCount{
-					{Peer: prev, RecvsPerIteration: 1, Recvs: newest}, {Peer: next, SendsPerIteration: 1, Sends: newest},
+					{Peer: prev, RecvsPerIteration: 1, Recvs: newest},
+					{Peer: next, SendsPerIteration: 1, Sends: newest},
 				},
 			}},
 		})
@@ -214,7 +255,8 @@ func (s *script) survey(node falcon.Node, f []string) {
 func (s *script) arm(node falcon.Node, state, text string) {
 	code := falconv1.PauseReason_PAUSE_REASON_MISSED
 	if name, rest, coded := strings.Cut(text, ": "); coded {
-		code, text = falconv1.PauseReason(falconv1.PauseReason_value["PAUSE_REASON_"+strings.ToUpper(name)]), rest
+		code = falconv1.PauseReason(falconv1.PauseReason_value["PAUSE_REASON_"+strings.ToUpper(name)])
+		text = rest
 	}
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Detail: text}
 	p := falconv1.PauseState(falconv1.PauseState_value["PAUSE_STATE_"+strings.ToUpper(state)])
@@ -225,7 +267,12 @@ func (s *script) arm(node falcon.Node, state, text string) {
 		r.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
 	}
 	for _, rank := range s.ranksOn(node) {
-		out := &falconv1.RankPause{Rank: rank, State: p, Reason: text, QuietMs: 210}
+		out := &falconv1.RankPause{
+			Rank:    rank,
+			State:   p,
+			Reason:  text,
+			QuietMs: 210,
+		}
 		if p == falconv1.PauseState_PAUSE_STATE_REFUSED {
 			out.ReasonCode = code
 		}
@@ -243,7 +290,11 @@ func (s *script) test(node falcon.Node, f []string) {
 		k, v, _ := strings.Cut(kv, "=")
 		say[k] = v
 	}
-	s.reply(node, func(c Command) bool { return c.Test != nil }, s.results(node, say))
+	s.reply(
+		node,
+		func(c Command) bool { return c.Test != nil },
+		s.results(node, say),
+	)
 }
 
 func (s *script) results(node falcon.Node, say map[string]string) *falconv1.CommandResult {
@@ -253,10 +304,18 @@ func (s *script) results(node falcon.Node, say map[string]string) *falconv1.Comm
 			continue
 		}
 		for _, x := range c.Test.GetTests() {
-			out := &falconv1.TestResult{Test: c.Test.GetTest(), Rank: x.GetRank(), Kind: x.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_DONE, MedianMs: 2, Bytes: x.GetBytes() * int64(max(1, x.GetN()))}
+			out := &falconv1.TestResult{
+				Test:     c.Test.GetTest(),
+				Rank:     x.GetRank(),
+				Kind:     x.GetKind(),
+				Status:   falconv1.TestStatus_TEST_STATUS_DONE,
+				MedianMs: 2,
+				Bytes:    x.GetBytes() * int64(max(1, x.GetN())),
+			}
 			switch v := say[fmt.Sprint(x.GetRank())]; {
 			case v == "failed":
-				out.Status, out.Reason = falconv1.TestStatus_TEST_STATUS_FAILED, "a call returned an error"
+				out.Status = falconv1.TestStatus_TEST_STATUS_FAILED
+				out.Reason = "a call returned an error"
 			case v == "none":
 				continue
 			case v != "": // of one message
@@ -266,7 +325,8 @@ func (s *script) results(node falcon.Node, say map[string]string) *falconv1.Comm
 				}
 			}
 			if x.GetKind() == falconv1.TestKind_TEST_KIND_ID {
-				out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, idBytes), bytes.Repeat([]byte{2}, idBytes)
+				out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, idBytes),
+					bytes.Repeat([]byte{2}, idBytes)
 			}
 			r.Tests = append(r.Tests, out)
 		}
@@ -306,7 +366,9 @@ func (s *script) commands(list []Command) string {
 				out += " " + testText(t)
 			}
 		} else {
-			out += fmt.Sprintf("%s pause %d", strings.TrimPrefix(c.Pause.GetPhase().String(), "PAUSE_PHASE_"), c.Pause.GetPause())
+			out += fmt.Sprintf("%s pause %d",
+				strings.TrimPrefix(c.Pause.GetPhase().String(), "PAUSE_PHASE_"),
+				c.Pause.GetPause())
 			for _, cut := range c.Pause.GetCuts() {
 				out += fmt.Sprintf(" rank %d@%d", cut.GetRank(), cut.GetIteration())
 				for _, l := range cut.GetLimits() {
@@ -320,25 +382,33 @@ func (s *script) commands(list []Command) string {
 }
 
 func testText(t *falconv1.RankTest) string {
-	s := fmt.Sprintf("[rank %d %s ×%d", t.GetRank(), strings.TrimPrefix(t.GetKind().String(), "TEST_KIND_"), t.GetRepeats())
+	s := fmt.Sprintf("[rank %d %s ×%d",
+		t.GetRank(), strings.TrimPrefix(t.GetKind().String(), "TEST_KIND_"), t.GetRepeats())
 	if t.GetN() > 0 {
 		s += fmt.Sprintf(" n %d", t.GetN())
 	}
 	if t.GetBytes() > 0 {
-		s += fmt.Sprintf(" %d bytes side %d ids %d,%d", t.GetBytes(), t.GetSide(), len(t.GetForwardId()), len(t.GetBackwardId()))
+		s += fmt.Sprintf(" %d bytes side %d ids %d,%d",
+			t.GetBytes(), t.GetSide(), len(t.GetForwardId()), len(t.GetBackwardId()))
 	}
 	return s + "]"
 }
 
 func (s *script) show() string {
 	v, _ := s.m.View()
-	out := fmt.Sprintf("%s at %d: passes %d of %d (%d extra), paused %.0f ms, quiet %.0f ms, attempts %d, reason %q\n",
-		v.State, v.Iteration, v.PassesDone, v.Passes, v.ExtraPasses, v.PausedMs, v.QuietMs, v.Attempts, v.Reason)
+	out := fmt.Sprintf(
+		"%s at %d: passes %d of %d (%d extra), paused %.0f ms, quiet %.0f ms, attempts %d, reason %q\n",
+		v.State, v.Iteration, v.PassesDone, v.Passes, v.ExtraPasses, v.PausedMs, v.QuietMs,
+		v.Attempts, v.Reason,
+	)
 	for _, g := range v.GEMM {
-		out += fmt.Sprintf("  %s %.1f ms of %.1f slow %v%s %s%s\n", g.Device, g.Ms, g.MedianMs, g.Slow, reference(g.Reference), g.Unjudged, g.Err)
+		out += fmt.Sprintf("  %s %.1f ms of %.1f slow %v%s %s%s\n",
+			g.Device, g.Ms, g.MedianMs, g.Slow, reference(g.Reference), g.Unjudged, g.Err)
 	}
 	for _, l := range v.Links {
-		out += fmt.Sprintf("  pass %d %s→%s %s %.1f ms of %.1f (%s) slow %v%s %s%s\n", l.Pass, l.FromDevice, l.ToDevice, l.Class, l.Ms, l.BaseMs, l.Basis, l.Slow, reference(l.Reference), l.Unjudged, l.Err)
+		out += fmt.Sprintf("  pass %d %s→%s %s %.1f ms of %.1f (%s) slow %v%s %s%s\n",
+			l.Pass, l.FromDevice, l.ToDevice, l.Class, l.Ms, l.BaseMs, l.Basis, l.Slow,
+			reference(l.Reference), l.Unjudged, l.Err)
 	}
 	return out
 }

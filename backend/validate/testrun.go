@@ -52,7 +52,9 @@ type queued struct {
 	only  falcon.LinkClass // of the pairs of a pass; empty = all
 }
 
-func (q queued) takes(class falcon.LinkClass) bool { return q.only == "" || q.only == class }
+func (q queued) takes(class falcon.LinkClass) bool {
+	return q.only == "" || q.only == class
+}
 
 // minters is which rank mints the unique ids of which pair. Either end can:
 // an id only names where the two meet.
@@ -72,14 +74,18 @@ type uniqueIDs struct{ forward, backward []byte }
 
 func newTestRun(cfg Config, b Begin, r roster) testRun {
 	t := testRun{
-		roster: r, own: b.Own,
+		roster:       r,
+		own:          b.Own,
 		gemmSide:     int32(firstSet(b.Ask.GEMMSide, cfg.GEMMSide, GEMMSideDefault)),
 		messageBytes: firstSet(b.Ask.MessageBytes, cfg.MessageBytes, MessageBytesDefault),
 		repeats:      int32(min(firstSet(cfg.Repeats, RepeatsDefault), RepeatsMost)),
 	}
 	ask, references := withReferences(b.Ask, r)
-	t.references, t.messages = references, map[falcon.LinkClass]int32{}
-	t.schedule = passes.Split(passes.Plan(ask), func(rank falcon.Rank) string { return string(r.nicOf(rank)) })
+	t.references = references
+	t.messages = map[falcon.LinkClass]int32{}
+	t.schedule = passes.Split(passes.Plan(ask), func(rank falcon.Rank) string {
+		return string(r.nicOf(rank))
+	})
 	t.gemmRanks = slices.Compact(slices.Sorted(slices.Values(ask.GEMM)))
 	return t
 }
@@ -87,7 +93,11 @@ func newTestRun(cfg Config, b Begin, r roster) testRun {
 // recoveredTestRun runs nothing: it holds the results of a validation that an
 // engine before this one left behind.
 func recoveredTestRun(v falcon.Validation) testRun {
-	return testRun{gemm: v.GEMM, links: v.Links, passesDone: v.PassesDone}
+	return testRun{
+		gemm:       v.GEMM,
+		links:      v.Links,
+		passesDone: v.PassesDone,
+	}
 }
 
 // firstSet is the first positive value, else the last one.
@@ -119,7 +129,12 @@ func (t *testRun) description() string {
 	}
 	devices := len(t.gemmRanks) - len(t.references.ranks)
 	total, extra := t.passCounts()
-	s := joinCounts(pluralize(devices, "device"), pluralize(links, "link")+" in "+pluralize(total, "pass"), devices, links)
+	s := joinCounts(
+		pluralize(devices, "device"),
+		pluralize(links, "link")+" in "+pluralize(total, "pass"),
+		devices,
+		links,
+	)
 	if extra > 0 {
 		s += fmt.Sprintf(" (%d of them because pairs would share a port)", extra)
 	}
@@ -150,11 +165,21 @@ func (t *testRun) queueGEMM(why queued) {
 // queuePasses queues passes. The ids of all of them are minted first, as many at
 // once as there are ranks to do it: the job does not train while an order travels.
 func (t *testRun) queuePasses(list []int, why queued) {
-	for _, round := range mintRounds(t.schedule, list, func(p passes.Pair) bool { return why.takes(t.roster.classOf(p)) }) {
-		t.steps = append(t.steps, step{queued: why, kind: falconv1.TestKind_TEST_KIND_ID, minters: round})
+	for _, round := range mintRounds(t.schedule, list, func(p passes.Pair) bool {
+		return why.takes(t.roster.classOf(p))
+	}) {
+		t.steps = append(t.steps, step{
+			queued:  why,
+			kind:    falconv1.TestKind_TEST_KIND_ID,
+			minters: round,
+		})
 	}
 	for _, i := range list {
-		t.steps = append(t.steps, step{queued: why, kind: falconv1.TestKind_TEST_KIND_LINK, pass: i})
+		t.steps = append(t.steps, step{
+			queued: why,
+			kind:   falconv1.TestKind_TEST_KIND_LINK,
+			pass:   i,
+		})
 	}
 }
 
@@ -190,11 +215,15 @@ func assignMinter(rounds []minters, p passes.Pair) []minters {
 func (t *testRun) running() bool { return len(t.steps) > 0 }
 
 // confirming reports whether the step in progress repeats what was measured.
-func (t *testRun) confirming() bool { return t.steps[0].again || t.steps[0].grown }
+func (t *testRun) confirming() bool {
+	return t.steps[0].again || t.steps[0].grown
+}
 
 // more reports whether a step is left, after what was too short to judge and then
 // what was slow was queued again where that is wanted.
-func (t *testRun) more() bool { return t.running() || t.queueGrowth() || t.queueConfirmations() }
+func (t *testRun) more() bool {
+	return t.running() || t.queueGrowth() || t.queueConfirmations()
+}
 
 // queueConfirmations queues what was slow, or lay within the noise, once more; what was
 // clearly slow only once. It reports whether there is anything to confirm.
@@ -208,15 +237,20 @@ func (t *testRun) queueConfirmations() bool {
 		noisy := unjudged != "" && unjudged != falcon.NothingToCompare && unjudged != falcon.TooShort
 		return noisy || slow && (first || ratio < clearlySlow*limit)
 	}
-	links, gemm := slices.Clone(t.links), slices.Clone(t.gemm)
+	links := slices.Clone(t.links)
+	gemm := slices.Clone(t.gemm)
 	passes.Judge(links, t.own)
 	passes.JudgeGEMM(gemm)
-	if slices.ContainsFunc(gemm, func(g falcon.GEMMResult) bool { return doubtful(g.Slow, g.Unjudged, g.Ratio, g.Limit) }) {
+	if slices.ContainsFunc(gemm, func(g falcon.GEMMResult) bool {
+		return doubtful(g.Slow, g.Unjudged, g.Ratio, g.Limit)
+	}) {
 		t.queueGEMM(queued{again: true})
 	}
 	var list []int
 	for i := range t.schedule {
-		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && doubtful(l.Slow, l.Unjudged, l.Ratio, l.Limit) }) {
+		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool {
+			return l.Pass == i && doubtful(l.Slow, l.Unjudged, l.Ratio, l.Limit)
+		}) {
 			list = append(list, i)
 		}
 	}
@@ -227,10 +261,14 @@ func (t *testRun) queueConfirmations() bool {
 // startStep lists the tests of the step in progress by rank; their results are awaited.
 func (t *testRun) startStep(life time.Duration) []*falconv1.RankTest {
 	tests := t.stepTests(t.steps[0])
-	slices.SortFunc(tests, func(a, b *falconv1.RankTest) int { return int(a.GetRank() - b.GetRank()) })
+	slices.SortFunc(tests, func(a, b *falconv1.RankTest) int {
+		return int(a.GetRank() - b.GetRank())
+	})
 	t.awaited = map[falcon.Rank]bool{}
 	for _, x := range tests {
-		x.Kind, x.LifeMs, x.Repeats = t.steps[0].kind, life.Milliseconds(), t.repeats
+		x.Kind = t.steps[0].kind
+		x.LifeMs = life.Milliseconds()
+		x.Repeats = t.repeats
 		t.awaited[falcon.Rank(x.GetRank())] = true
 	}
 	return tests
@@ -253,7 +291,12 @@ func (t *testRun) stepTests(s step) []*falconv1.RankTest {
 			if id, known := t.ids[p]; known && s.takes(class) {
 				for side, r := range p {
 					out = append(out, &falconv1.RankTest{
-						Rank: int32(r), Bytes: t.messageBytes, N: t.messages[class], Side: int32(side), ForwardId: id.forward, BackwardId: id.backward,
+						Rank:       int32(r),
+						Bytes:      t.messageBytes,
+						N:          t.messages[class],
+						Side:       int32(side),
+						ForwardId:  id.forward,
+						BackwardId: id.backward,
 					})
 				}
 			}
@@ -294,9 +337,17 @@ func (t *testRun) recordRank(x *falconv1.RankTest, got *falconv1.TestResult, det
 	trouble := resultError(x, got, detail)
 	switch x.GetKind() {
 	case falconv1.TestKind_TEST_KIND_GEMM:
-		g := falcon.GEMMResult{Rank: rank, Device: t.roster.members[rank].Device, Reference: t.references.ranks[rank], Err: trouble}
+		g := falcon.GEMMResult{
+			Rank:      rank,
+			Device:    t.roster.members[rank].Device,
+			Reference: t.references.ranks[rank],
+			Err:       trouble,
+		}
 		if trouble == "" {
-			g.Ms, g.BestMs, g.Runs, g.Bits = got.GetMedianMs(), bestMs(got), 1, elementBits(x, got)
+			g.Ms = got.GetMedianMs()
+			g.BestMs = bestMs(got)
+			g.Runs = 1
+			g.Bits = elementBits(x, got)
 		}
 		t.addDevice(g)
 	case falconv1.TestKind_TEST_KIND_ID:
@@ -326,24 +377,32 @@ func elementBits(x *falconv1.RankTest, got *falconv1.TestResult) int {
 }
 
 // bestMs is the least repeat; an agent that names none repeats the median.
-func bestMs(got *falconv1.TestResult) float64 { return cmp.Or(got.GetBestMs(), got.GetMedianMs()) }
+func bestMs(got *falconv1.TestResult) float64 {
+	return cmp.Or(got.GetBestMs(), got.GetMedianMs())
+}
 
 // addDevice takes a device's first time, and after that a lesser one.
 func (t *testRun) addDevice(g falcon.GEMMResult) {
-	i := slices.IndexFunc(t.gemm, func(x falcon.GEMMResult) bool { return x.Rank == g.Rank })
+	i := slices.IndexFunc(t.gemm, func(x falcon.GEMMResult) bool {
+		return x.Rank == g.Rank
+	})
 	switch {
 	case i < 0:
 		t.gemm = append(t.gemm, g)
 	case g.Err == "" && t.gemm[i].Err == "":
 		old := &t.gemm[i]
-		old.Ms, old.BestMs, old.Runs = min(old.Ms, g.Ms), min(old.BestMs, g.BestMs), old.Runs+1
+		old.Ms = min(old.Ms, g.Ms)
+		old.BestMs = min(old.BestMs, g.BestMs)
+		old.Runs++
 	}
 }
 
 // addDirection takes a direction's first time, after that a lesser one, and one
 // of more bytes in place of either.
 func (t *testRun) addDirection(l falcon.LinkResult) {
-	same := func(x falcon.LinkResult) bool { return x.Pass == l.Pass && x.From == l.From && x.To == l.To }
+	same := func(x falcon.LinkResult) bool {
+		return x.Pass == l.Pass && x.From == l.From && x.To == l.To
+	}
 	i := slices.IndexFunc(t.links, same)
 	switch {
 	case i < 0:
@@ -353,7 +412,9 @@ func (t *testRun) addDirection(l falcon.LinkResult) {
 		t.links[i] = l
 	default:
 		old := &t.links[i]
-		old.Ms, old.BestMs, old.Runs = min(old.Ms, l.Ms), min(old.BestMs, l.BestMs), old.Runs+1
+		old.Ms = min(old.Ms, l.Ms)
+		old.BestMs = min(old.BestMs, l.BestMs)
+		old.Runs++
 	}
 }
 
@@ -394,20 +455,36 @@ func (t *testRun) partnerOf(pass int, r falcon.Rank) falcon.Rank {
 
 // passOf is where a pair is tested; every pair is in one pass.
 func (t *testRun) passOf(p passes.Pair) int {
-	return slices.IndexFunc(t.schedule, func(x passes.Pass) bool { return slices.Contains(x.Pairs, p) })
+	return slices.IndexFunc(t.schedule, func(x passes.Pass) bool {
+		return slices.Contains(x.Pairs, p)
+	})
 }
 
 // linkResult is one direction of an exchange, timed by its receiver. A hook that
 // sends one message only whatever is asked of it says so by the bytes.
-func (t *testRun) linkResult(pass int, from, to falcon.Rank, got *falconv1.TestResult, trouble string) falcon.LinkResult {
+func (t *testRun) linkResult(
+	pass int,
+	from, to falcon.Rank,
+	got *falconv1.TestResult,
+	trouble string,
+) falcon.LinkResult {
 	a, b, pair := t.roster.members[from], t.roster.members[to], passes.NewPair(from, to)
 	class := t.roster.classOf(pair)
 	out := falcon.LinkResult{
-		From: from, To: to, FromDevice: a.Device, ToDevice: b.Device, Class: class, Pass: pass, Reference: t.references.pairs[pair],
-		Bytes: cmp.Or(got.GetBytes(), t.messageBytes*int64(t.messagesOf(class))), Err: trouble,
+		From:       from,
+		To:         to,
+		FromDevice: a.Device,
+		ToDevice:   b.Device,
+		Class:      class,
+		Pass:       pass,
+		Reference:  t.references.pairs[pair],
+		Bytes:      cmp.Or(got.GetBytes(), t.messageBytes*int64(t.messagesOf(class))),
+		Err:        trouble,
 	}
 	if trouble == "" {
-		out.Ms, out.BestMs, out.Runs = got.GetMedianMs(), bestMs(got), 1
+		out.Ms = got.GetMedianMs()
+		out.BestMs = bestMs(got)
+		out.Runs = 1
 	}
 	if x, y := a.Device.Node(), b.Device.Node(); x != y {
 		out.Link = falcon.NewLink(x, y).String()
@@ -417,14 +494,20 @@ func (t *testRun) linkResult(pass int, from, to falcon.Rank, got *falconv1.TestR
 
 // judge orders the results and marks the slow ones.
 func (t *testRun) judge() {
-	slices.SortStableFunc(t.gemm, func(a, b falcon.GEMMResult) int { return int(a.Rank - b.Rank) })
+	slices.SortStableFunc(t.gemm, func(a, b falcon.GEMMResult) int {
+		return int(a.Rank - b.Rank)
+	})
 	slices.SortStableFunc(t.links, compareByPass)
 	passes.Judge(t.links, t.own)
 	passes.JudgeGEMM(t.gemm)
 }
 
 func compareByPass(a, b falcon.LinkResult) int {
-	return cmp.Or(a.Pass-b.Pass, int(min(a.From, a.To)-min(b.From, b.To)), int(a.From-b.From))
+	return cmp.Or(
+		a.Pass-b.Pass,
+		int(min(a.From, a.To)-min(b.From, b.To)),
+		int(a.From-b.From),
+	)
 }
 
 // firstAwaited names the first rank whose result has not come.
@@ -438,8 +521,12 @@ func (t *testRun) firstAwaited() string {
 
 // nothingMeasured reports whether all that was asked for failed.
 func (t *testRun) nothingMeasured() bool {
-	gemm := slices.ContainsFunc(t.gemm, func(g falcon.GEMMResult) bool { return g.Err == "" && !g.Reference })
-	link := slices.ContainsFunc(t.links, func(l falcon.LinkResult) bool { return l.Err == "" && !l.Reference })
+	gemm := slices.ContainsFunc(t.gemm, func(g falcon.GEMMResult) bool {
+		return g.Err == "" && !g.Reference
+	})
+	link := slices.ContainsFunc(t.links, func(l falcon.LinkResult) bool {
+		return l.Err == "" && !l.Reference
+	})
 	return !gemm && !link && len(t.gemm)+len(t.links) > 0
 }
 

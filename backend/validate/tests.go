@@ -10,9 +10,11 @@ import (
 
 // beginTests runs once all ranks are quiet.
 func (m *Machine) beginTests(now time.Time) {
-	m.v.State, m.quietAt = falcon.ValidationTesting, now
+	m.v.State = falcon.ValidationTesting
+	m.quietAt = now
 	m.addDurations()
-	m.out.addNote(m.v.ID, 0, "%s: the job is held at iteration %d (attempt %d, quiet after %.0f ms)", m.v.ID, m.v.Iteration, m.v.Attempts, m.v.QuietMs)
+	m.out.addNote(m.v.ID, 0, "%s: the job is held at iteration %d (attempt %d, quiet after %.0f ms)",
+		m.v.ID, m.v.Iteration, m.v.Attempts, m.v.QuietMs)
 	m.tests.begin()
 	m.nextStep(now)
 }
@@ -26,7 +28,10 @@ func (m *Machine) nextStep(now time.Time) {
 		}
 		if left <= 0 {
 			_, _, done := m.tests.results()
-			m.fail(now, fmt.Sprintf("the order's %s were over after %d of %d passes: raise validation.life or test less", m.cfg.OrderLife(), done, m.v.Passes))
+			m.fail(now, fmt.Sprintf(
+				"the order's %s were over after %d of %d passes: raise validation.life or test less",
+				m.cfg.OrderLife(), done, m.v.Passes,
+			))
 			return
 		}
 		life := min(left, testLife)
@@ -57,7 +62,9 @@ func (m *Machine) sendTests(tests []*falconv1.RankTest, deadline time.Time) {
 
 // testAnswer takes a node's results.
 func (m *Machine) testAnswer(now time.Time, c Command, r *falconv1.CommandResult) {
-	if m.v.State != falcon.ValidationTesting || !m.tests.running() || isAccepted(r) {
+	if m.v.State != falcon.ValidationTesting ||
+		!m.tests.running() ||
+		isAccepted(r) {
 		return
 	}
 	if m.tests.record(c.Test, r) {

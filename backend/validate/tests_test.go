@@ -23,12 +23,16 @@ func all(schedule []passes.Pass) []int {
 // twice in a round.
 func TestEveryPairIsMintedFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rank := rapid.Custom(func(t *rapid.T) falcon.Rank { return falcon.Rank(rapid.IntRange(0, 40).Draw(t, "rank")) })
+		rank := rapid.Custom(func(t *rapid.T) falcon.Rank {
+			return falcon.Rank(rapid.IntRange(0, 40).Draw(t, "rank"))
+		})
 		ask := falcon.ValidationAsk{
 			Rings: rapid.SliceOfN(rapid.SliceOfN(rank, 0, 12), 0, 3).Draw(t, "rings"),
 			Trees: rapid.SliceOfN(rapid.SliceOfN(rank, 0, 12), 0, 2).Draw(t, "trees"),
 		}
-		schedule := passes.Split(passes.Plan(ask), func(r falcon.Rank) string { return []string{"n0.nic0", "n1.nic0", "n2.nic0", ""}[r%4] })
+		schedule := passes.Split(passes.Plan(ask), func(r falcon.Rank) string {
+			return []string{"n0.nic0", "n1.nic0", "n2.nic0", ""}[r%4]
+		})
 		rounds := mintRounds(schedule, all(schedule), every)
 		if len(rounds) > len(schedule) {
 			t.Fatalf("%d rounds for %d passes", len(rounds), len(schedule))

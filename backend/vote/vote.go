@@ -67,12 +67,20 @@ type Vote struct {
 // New begins the vote on an order; first is what a journal has of it, nil = nothing.
 func New(o falcon.Order, first *First) *Vote {
 	v := &Vote{
-		order: o, recorded: first != nil, acks: map[falcon.Rank]*falconv1.RankAck{}, announced: map[falcon.Rank]*falconv1.RankAck{},
-		refused: map[falcon.Node]string{},
+		order:     o,
+		recorded:  first != nil,
+		acks:      map[falcon.Rank]*falconv1.RankAck{},
+		announced: map[falcon.Rank]*falconv1.RankAck{},
+		refused:   map[falcon.Node]string{},
 	}
 	if first != nil {
 		v.announced[first.Rank] = &falconv1.RankAck{
-			Rank: int32(first.Rank), NowRank: int32(first.Rank), Order: first.Order, Iteration: first.Iteration, Status: first.Status, ResumeIteration: first.Resume,
+			Rank:            int32(first.Rank),
+			NowRank:         int32(first.Rank),
+			Order:           first.Order,
+			Iteration:       first.Iteration,
+			Status:          first.Status,
+			ResumeIteration: first.Resume,
 		}
 	}
 	return v
@@ -105,13 +113,17 @@ func (v *Vote) Announce(now time.Time, r falcon.Rank, state, next *falconv1.Rank
 		if next == nil || next.GetPlacementOrder() != v.order.ID {
 			return
 		}
-		ack.Iteration, ack.NowRank = next.GetPlacementIteration(), next.GetRank()
+		ack.Iteration = next.GetPlacementIteration()
+		ack.NowRank = next.GetRank()
 	} else {
 		c := state.GetCommitted()
 		if c.GetOrder() != v.order.ID {
 			return
 		}
-		ack.Iteration, ack.Status, ack.NowRank, ack.ResumeIteration = c.GetIteration(), c.GetStatus(), int32(r), c.GetResumeIteration()
+		ack.Iteration = c.GetIteration()
+		ack.Status = c.GetStatus()
+		ack.NowRank = int32(r)
+		ack.ResumeIteration = c.GetResumeIteration()
 	}
 	v.announced[r], v.announcedAt = ack, now
 }
@@ -125,7 +137,13 @@ func (v *Vote) TakeFirst() *First {
 	r := slices.Min(slices.Collect(maps.Keys(known)))
 	a := known[r]
 	v.recorded = true
-	return &First{Order: v.order.ID, Rank: r, Iteration: a.GetIteration(), Status: a.GetStatus(), Resume: a.GetResumeIteration()}
+	return &First{
+		Order:     v.order.ID,
+		Rank:      r,
+		Iteration: a.GetIteration(),
+		Status:    a.GetStatus(),
+		Resume:    a.GetResumeIteration(),
+	}
 }
 
 // Taken counts the ranks that have taken the order, by their acknowledgement or by
@@ -166,7 +184,8 @@ func (v *Vote) Outcome(now time.Time, at Situation) (Outcome, bool) {
 	taken := v.Taken()
 	switch {
 	case v.order.Epoch != at.JobEpoch:
-		return v.Failed(fmt.Sprintf("it was made for job epoch %d and this is epoch %d", v.order.Epoch, at.JobEpoch)), true
+		return v.Failed(fmt.Sprintf("it was made for job epoch %d and this is epoch %d",
+			v.order.Epoch, at.JobEpoch)), true
 	case at.World > 0 && len(v.acks) >= at.World:
 		return v.Agreed(), true
 	case at.World > 0 && taken >= at.World && now.Sub(v.announcedAt) >= placedWait:
@@ -187,23 +206,36 @@ func (v *Vote) Outcome(now time.Time, at Situation) (Outcome, bool) {
 
 // Failed is the outcome of an order that can't take effect.
 func (v *Vote) Failed(why string) Outcome {
-	return Outcome{Order: v.order.ID, Kind: v.order.Kind, Iteration: falcon.NoIteration, Failed: why}
+	return Outcome{
+		Order:     v.order.ID,
+		Kind:      v.order.Kind,
+		Iteration: falcon.NoIteration,
+		Failed:    why,
+	}
 }
 
 // Agreed is what most ranks name: all of them voted for one iteration and one
 // status, so a rank that names another one is wrong about itself.
 func (v *Vote) Agreed() Outcome {
 	out := v.Failed("")
-	iterations, statuses, resumes := map[int64]int{}, map[int32]int{}, map[int64]int{}
+	iterations := map[int64]int{}
+	statuses := map[int32]int{}
+	resumes := map[int64]int{}
 	known := v.known()
 	for _, a := range known {
 		iterations[a.GetIteration()]++
 		statuses[a.GetStatus()]++
 		resumes[a.GetResumeIteration()]++
 	}
-	out.Iteration, out.Status, out.Resume = mostCommon(iterations, falcon.NoIteration), mostCommon(statuses, 0), mostCommon(resumes, 0)
-	if keys := slices.Sorted(maps.Keys(iterations)); len(known) > 0 && 2*iterations[out.Iteration] <= len(known) {
-		out.Failed = fmt.Sprintf("the ranks disagree: it holds from iteration %d on one and from %d on another", keys[0], keys[len(keys)-1])
+	out.Iteration = mostCommon(iterations, falcon.NoIteration)
+	out.Status = mostCommon(statuses, 0)
+	out.Resume = mostCommon(resumes, 0)
+	keys := slices.Sorted(maps.Keys(iterations))
+	if len(known) > 0 && 2*iterations[out.Iteration] <= len(known) {
+		out.Failed = fmt.Sprintf(
+			"the ranks disagree: it holds from iteration %d on one and from %d on another",
+			keys[0], keys[len(keys)-1],
+		)
 	}
 	if v.order.Kind == falcon.OrderPlacement && out.Status == 0 && out.Failed == "" {
 		out.Swap = v.swap()
@@ -224,7 +256,8 @@ func mostCommon[K cmp.Ordered](count map[K]int, none K) K {
 
 // swap sums a placement up: the steps of the slowest rank, the bytes of all.
 func (v *Vote) swap() *falcon.Swap {
-	out, slowest := &falcon.Swap{}, -1.0
+	out := &falcon.Swap{}
+	slowest := -1.0
 	for _, r := range slices.Sorted(maps.Keys(v.acks)) {
 		a := v.acks[r]
 		out.MovedMB += float64(a.GetMovedBytes()) / 1e6

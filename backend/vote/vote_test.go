@@ -24,7 +24,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := &script{t: t, now: time.Unix(1000, 0)}
-			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				return s.do(d)
+			})
 		})
 	}
 }
@@ -57,27 +59,56 @@ func (s *script) do(d *datadriven.TestData) string {
 	case "order":
 		s.made = falcon.Order{Epoch: 1, ID: 5, Kind: text("kind")}
 		s.v, s.kept = New(s.made, nil), nil
-		s.at = Situation{JobEpoch: uint64(number("epoch", 1)), World: int(number("world", 2)), Deadline: s.now.Add(30 * time.Second)}
+		s.at = Situation{
+			JobEpoch: uint64(number("epoch", 1)),
+			World:    int(number("world", 2)),
+			Deadline: s.now.Add(30 * time.Second),
+		}
 	case "restarted": // the engine has what the journal has
 		s.v = New(s.made, s.kept)
 		s.at.Quiet = s.now.Add(Wait)
 	case "ack":
 		res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 		res.Ranks = append(res.Ranks, &falconv1.RankAck{
-			Rank: int32(number("rank", 0)), Order: uint64(number("order", 5)), Iteration: number("iteration", 7), Status: int32(number("status", 0)),
-			ResumeIteration: number("resume", 0), MovedBytes: uint64(number("bytes", 0)), StepMs: []float64{float64(number("ms", 0)), 1},
+			Rank:            int32(number("rank", 0)),
+			Order:           uint64(number("order", 5)),
+			Iteration:       number("iteration", 7),
+			Status:          int32(number("status", 0)),
+			ResumeIteration: number("resume", 0),
+			MovedBytes:      uint64(number("bytes", 0)),
+			StepMs:          []float64{float64(number("ms", 0)), 1},
 		})
 		s.v.Answer("n0", res)
 	case "refuse":
-		s.v.Answer(falcon.Node(text("node")), &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: text("why")})
+		s.v.Answer(
+			falcon.Node(text(
+				"node",
+			)),
+			&falconv1.CommandResult{
+				Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+				Detail: text("why"),
+			},
+		)
 	case "accept":
-		s.v.Answer(falcon.Node(text("node")), &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED})
+		s.v.Answer(falcon.Node(text(
+			"node",
+		)), &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED})
 	case "announce":
-		state := &falconv1.RankState{Committed: &falconv1.Commitment{Order: uint64(number("order", 5)), Iteration: number("iteration", 7)}}
-		next := &falconv1.RankState{PlacementOrder: uint64(number("order", 5)), PlacementIteration: number("iteration", 7)}
+		state := &falconv1.RankState{
+			Committed: &falconv1.Commitment{
+				Order:     uint64(number("order", 5)),
+				Iteration: number("iteration", 7),
+			},
+		}
+		next := &falconv1.RankState{
+			PlacementOrder:     uint64(number("order", 5)),
+			PlacementIteration: number("iteration", 7),
+		}
 		s.v.Announce(s.now, falcon.Rank(number("rank", 0)), state, next)
 	case "job":
-		s.at.Gone, s.at.Left, s.at.Patience = text("gone"), d.HasArg("left"), time.Duration(number("patience", 0))*time.Second
+		s.at.Gone, s.at.Left, s.at.Patience = text("gone"),
+			d.HasArg("left"),
+			time.Duration(number("patience", 0))*time.Second
 	case "wait":
 		s.now = s.now.Add(time.Duration(number("seconds", 0)) * time.Second)
 	default:

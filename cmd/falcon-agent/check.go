@@ -21,7 +21,13 @@ func checkAgent(cfg agent.Config, out io.Writer) error {
 	var bad []error
 	_, err := agent.OpenFolder(cfg, slog.New(slog.NewTextHandler(out, nil)))
 	bad = append(bad, err)
-	bad = append(bad, ship.Check(ship.Config{Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA}))
+	bad = append(bad, ship.Check(ship.Config{
+		Address:    cfg.Engine,
+		ServerName: cfg.Server,
+		CertFile:   cfg.Cert,
+		KeyFile:    cfg.Key,
+		CAFile:     cfg.CA,
+	}))
 	if cfg.Launch.Ranks() > 0 {
 		bad = append(bad, checkLaunch(cfg)...)
 	}
@@ -48,7 +54,8 @@ func checkLaunch(cfg agent.Config) (bad []error) {
 			err = unix.Access(dir, unix.W_OK|unix.X_OK)
 		}
 		if err != nil {
-			bad = append(bad, fmt.Errorf("launch.%s: %s: %w: name a folder that this user may use", key, dir, err))
+			bad = append(bad, fmt.Errorf("launch.%s: %s: %w: name a folder that this user may use",
+				key, dir, err))
 		}
 	}
 	return bad

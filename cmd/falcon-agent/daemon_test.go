@@ -48,7 +48,10 @@ func start(t *testing.T, env []string, args ...string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
 	return cmd
 }
 
@@ -72,7 +75,8 @@ func newNode(t *testing.T, iterations int, args ...string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trainer, hook := filepath.Join(bin, "falcon-trainer"), filepath.Join(bin, "lib", hookName)
+	trainer := filepath.Join(bin, "falcon-trainer")
+	hook := filepath.Join(bin, "lib", hookName)
 	for _, need := range []string{trainer, hook, filepath.Join(bin, "lib", "libnccl.so.2")} {
 		if _, err := os.Stat(need); err != nil {
 			t.Skipf("%s is not built: run make build first", need)
@@ -81,8 +85,10 @@ func newNode(t *testing.T, iterations int, args ...string) *node {
 	n := &node{dir: t.TempDir(), engine: shiptest.NewEngine(t)}
 	n.config = filepath.Join(n.dir, "agent.yaml")
 	f := n.engine.Agent()
-	text := fmt.Sprintf("node: n1\njob: live\nengine: %s\ncert: %s\nkey: %s\nca: %s\nshm_dir: %s\nnvml: {enabled: false}\nlog_level: error\n",
-		n.engine.Address(), f.Cert, f.Key, f.CA, n.dir)
+	text := fmt.Sprintf(
+		"node: n1\njob: live\nengine: %s\ncert: %s\nkey: %s\nca: %s\nshm_dir: %s\nnvml: {enabled: false}\nlog_level: error\n",
+		n.engine.Address(), f.Cert, f.Key, f.CA, n.dir,
+	)
 	if err := os.WriteFile(n.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,23 +108,35 @@ func newNode(t *testing.T, iterations int, args ...string) *node {
 		t.Fatal(err)
 	}
 	n.job = append([]string{"run", "--job", "live", "--hook", hook, "--", trainer}, jobModel...)
-	n.job = append(append(n.job, "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous), args...)
+	n.job = append(
+		append(n.job, "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous),
+		args...,
+	)
 	n.engine.Start()
 	return n
 }
 
-func (n *node) state() string { return filepath.Join(n.dir, "state") }
+func (n *node) state() string {
+	return filepath.Join(n.dir, "state")
+}
 
 // begin starts a daemon, then the job, and returns once the engine has seen the
 // first iterations.
 func (n *node) begin(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	daemon := start(t, env, "--config", n.config)
-	shiptest.Until(t, "the daemon", func() bool { return len(n.engine.Hellos()) > 0 })
+	shiptest.Until(t, "the daemon", func() bool {
+		return len(n.engine.Hellos()) > 0
+	})
 	for r := range jobRanks {
 		n.ranks = append(n.ranks, start(t, []string{
-			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks),
-			"FALCON_SHM_DIR=" + n.dir, "FALCON_TEST_MB=64", "FALCON_LAB_STATE=" + n.state(), "FALCON_LAB_NODE=0",
+			"RANK=" + strconv.Itoa(r),
+			"LOCAL_RANK=" + strconv.Itoa(r),
+			"WORLD_SIZE=" + strconv.Itoa(jobRanks),
+			"FALCON_SHM_DIR=" + n.dir,
+			"FALCON_TEST_MB=64",
+			"FALCON_LAB_STATE=" + n.state(),
+			"FALCON_LAB_NODE=0",
 		}, n.job...))
 	}
 	shiptest.Until(t, "the first iterations", n.beyond(10))
@@ -129,13 +147,23 @@ func (n *node) begin(t *testing.T, env ...string) *exec.Cmd {
 // iterations and the ends are reported.
 func (n *node) finish(t *testing.T, order uint64) {
 	t.Helper()
-	n.order(&falconv1.Command{Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: order, Kind: "stop", JobEpoch: 1}}}, order)
+	n.order(
+		&falconv1.Command{Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:    order,
+			Kind:     "stop",
+			JobEpoch: 1,
+		}}},
+		order,
+	)
 	for r, cmd := range n.ranks {
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("rank %d: %v", r, err)
 		}
 	}
-	shiptest.Until(t, "the stop", func() bool { _, done := n.acks(order); return done > 0 })
+	shiptest.Until(t, "the stop", func() bool {
+		_, done := n.acks(order)
+		return done > 0
+	})
 	acks, _ := n.acks(order)
 	shiptest.Until(t, "the last iterations", n.beyond(acks[0].Iteration-2))
 	shiptest.Until(t, "the ends", n.ended)
@@ -169,7 +197,9 @@ func (n *node) beyond(iteration int64) func() bool {
 func (n *node) acks(order uint64) (acks []*falconv1.RankAck, done int) {
 	for _, f := range n.engine.Frames() {
 		r := f.GetResult()
-		if r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_DONE && len(r.GetRanks()) == jobRanks && r.GetRanks()[0].GetOrder() == order {
+		if r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_DONE &&
+			len(r.GetRanks()) == jobRanks &&
+			r.GetRanks()[0].GetOrder() == order {
 			acks = append(acks, r.GetRanks()...)
 			done++
 		}
@@ -184,10 +214,20 @@ func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
 	n := newNode(t, endless)
 	first := n.begin(t)
 	n.engine.Command(&falconv1.Command{
-		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
-		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: "microbatches", MicroBatches: []int32{7, 9}, JobEpoch: 1}},
+		Epoch:          1,
+		Id:             1,
+		DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:        1,
+			Kind:         "microbatches",
+			MicroBatches: []int32{7, 9},
+			JobEpoch:     1,
+		}},
 	})
-	shiptest.Until(t, "the order", func() bool { _, done := n.acks(1); return done >= 1 })
+	shiptest.Until(t, "the order", func() bool {
+		_, done := n.acks(1)
+		return done >= 1
+	})
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +237,10 @@ func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
 	n.engine.Start()
 	at := n.newest()[0]
 	shiptest.Until(t, "iterations by the second daemon", n.beyond(at+50))
-	shiptest.Until(t, "the order's repeat", func() bool { _, done := n.acks(1); return done >= 2 })
+	shiptest.Until(t, "the order's repeat", func() bool {
+		_, done := n.acks(1)
+		return done >= 2
+	})
 	acks, _ := n.acks(1)
 	for _, a := range acks {
 		if a.Iteration != acks[0].Iteration || a.Status != 0 {
@@ -205,7 +248,9 @@ func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
 		}
 	}
 	hellos := n.engine.Hellos()
-	if len(hellos) < 2 || hellos[0].Boot == hellos[len(hellos)-1].Boot || hellos[0].Node != "n1" {
+	if len(hellos) < 2 ||
+		hellos[0].Boot == hellos[len(hellos)-1].Boot ||
+		hellos[0].Node != "n1" {
 		t.Fatalf("hellos %v", hellos)
 	}
 	n.finish(t, 2)
@@ -222,10 +267,19 @@ func TestKilledDaemonTellsOfTheSwap(t *testing.T) {
 	n := newNode(t, endless)
 	daemon := n.begin(t)
 	n.engine.Command(&falconv1.Command{
-		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
-		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: "placement", Blocks: []int32{1, 0}, JobEpoch: 1}},
+		Epoch:          1,
+		Id:             1,
+		DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order:    1,
+			Kind:     "placement",
+			Blocks:   []int32{1, 0},
+			JobEpoch: 1,
+		}},
 	})
-	shiptest.Until(t, "the delivery", func() bool { return len(n.results()) > 0 })
+	shiptest.Until(t, "the delivery", func() bool {
+		return len(n.results()) > 0
+	})
 	for again := 1; again <= 2; again++ {
 		if err := daemon.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -233,10 +287,16 @@ func TestKilledDaemonTellsOfTheSwap(t *testing.T) {
 		_ = daemon.Wait()
 		_, before := n.acks(1)
 		daemon = start(t, nil, "--config", n.config)
-		shiptest.Until(t, "the acknowledgements of the next daemon", func() bool { _, done := n.acks(1); return done > before })
+		shiptest.Until(t, "the acknowledgements of the next daemon", func() bool {
+			_, done := n.acks(1)
+			return done > before
+		})
 		acks, _ := n.acks(1)
 		for _, a := range acks[len(acks)-jobRanks:] {
-			if a.Rank+a.NowRank != 1 || a.Iteration != acks[0].Iteration || a.Status != 0 || len(a.StepMs) != 4 {
+			if a.Rank+a.NowRank != 1 ||
+				a.Iteration != acks[0].Iteration ||
+				a.Status != 0 ||
+				len(a.StepMs) != 4 {
 				t.Fatalf("ack %v", a)
 			}
 		}
@@ -249,7 +309,9 @@ func TestKilledDaemonTellsOfTheSwap(t *testing.T) {
 	}
 }
 
-func (n *node) pid(rank int) int32 { return int32(n.ranks[rank].Process.Pid) }
+func (n *node) pid(rank int) int32 {
+	return int32(n.ranks[rank].Process.Pid)
+}
 
 func (n *node) results() []*falconv1.CommandResult {
 	var out []*falconv1.CommandResult
@@ -263,7 +325,8 @@ func (n *node) results() []*falconv1.CommandResult {
 
 // held is the process of each rank by the newest states.
 func (n *node) held() map[int32]int32 {
-	rank, out := map[int32]int32{}, map[int32]int32{}
+	rank := map[int32]int32{}
+	out := map[int32]int32{}
 	for _, f := range n.engine.Frames() {
 		if st := f.GetRank(); st != nil {
 			rank[st.Pid] = st.Rank

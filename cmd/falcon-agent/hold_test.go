@@ -21,8 +21,15 @@ const holdLife = 55 * time.Second
 
 func (n *node) pause(id, pause uint64, phase falconv1.PausePhase, cuts ...*falconv1.RankCut) {
 	n.engine.Command(&falconv1.Command{
-		Epoch: 1, Id: id, DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
-		Body: &falconv1.Command_Pause{Pause: &falconv1.PauseCommand{Pause: pause, Phase: phase, Cuts: cuts, LifeMs: holdLife.Milliseconds()}},
+		Epoch:          1,
+		Id:             id,
+		DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
+		Body: &falconv1.Command_Pause{Pause: &falconv1.PauseCommand{
+			Pause:  pause,
+			Phase:  phase,
+			Cuts:   cuts,
+			LifeMs: holdLife.Milliseconds(),
+		}},
 	})
 }
 
@@ -44,14 +51,20 @@ func (n *node) hold(t *testing.T, id uint64) {
 	var cuts []*falconv1.RankCut
 	shiptest.Until(t, "a steady survey", func() bool {
 		n.pause(id, id, falconv1.PausePhase_PAUSE_PHASE_SURVEY)
-		shiptest.Until(t, "the survey", func() bool { r := n.last(id); return r != nil && len(r.Pauses) == jobRanks })
+		shiptest.Until(t, "the survey", func() bool {
+			r := n.last(id)
+			return r != nil && len(r.Pauses) == jobRanks
+		})
 		cuts = nil
 		target := max(n.last(id).Pauses[0].Newest, n.last(id).Pauses[1].Newest) + margin
 		for _, p := range n.last(id).Pauses {
 			cut := &falconv1.RankCut{Rank: p.Rank, Iteration: target}
 			for _, c := range p.Counts {
 				if c.Steady {
-					cut.Limits = append(cut.Limits, &falconv1.CommLimit{Comm: c.Comm, Calls: c.Calls + uint64(target-p.Boundary)*c.PerIteration})
+					cut.Limits = append(cut.Limits, &falconv1.CommLimit{
+						Comm:  c.Comm,
+						Calls: c.Calls + uint64(target-p.Boundary)*c.PerIteration,
+					})
 				}
 			}
 			if len(p.Counts) == 0 || len(cut.Limits) < len(p.Counts) {
@@ -143,7 +156,10 @@ func checkInspect(t *testing.T, n *node) {
 	cmd := exec.Command(os.Args[0], "inspect", files[0])
 	cmd.Env = append(os.Environ(), asAgent+"=1")
 	out, err := cmd.Output()
-	if err != nil || !bytes.Contains(out, []byte("is quiet")) || !bytes.Contains(out, []byte("gate lets 0 more through")) || !strings.Contains(string(out), "MiB for tests") {
+	if err != nil ||
+		!bytes.Contains(out, []byte("is quiet")) ||
+		!bytes.Contains(out, []byte("gate lets 0 more through")) ||
+		!strings.Contains(string(out), "MiB for tests") {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	t.Logf("inspect:\n%s", out)

@@ -23,7 +23,10 @@ func inspectProcess(args []string, out io.Writer) error {
 	}
 	p, err := ring.Open(flags.Arg(0))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no such file: %s; list those of living processes with: ls /dev/shm/falcon-*/falcon.* /dev/shm/falcon.*", flags.Arg(0))
+		return fmt.Errorf(
+			"no such file: %s; list those of living processes with: ls /dev/shm/falcon-*/falcon.* /dev/shm/falcon.*",
+			flags.Arg(0),
+		)
 	}
 	if err != nil {
 		return err
@@ -34,25 +37,31 @@ func inspectProcess(args []string, out io.Writer) error {
 }
 
 func describeProcess(out io.Writer, p *ring.Process) {
-	h, c := p.Header(), p.Control()
+	h := p.Header()
+	c := p.Control()
 	beat := "never"
 	if c.HeartbeatNs > 0 {
 		beat = time.Duration(ring.MonoNs() - c.HeartbeatNs).Round(time.Millisecond).String()
 	}
-	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n", h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
-	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
+	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n",
+		h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
+	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n",
+		beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
 	if c.Mesh != "" {
 		fmt.Fprintf(out, "mesh %q, innermost first\n", c.Mesh)
 	}
-	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", describeCoverage(c.Coverage), c.RecordsLost, c.TimingsLost)
+	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n",
+		describeCoverage(c.Coverage), c.RecordsLost, c.TimingsLost)
 	fmt.Fprintln(out, c.Bound)
 	fmt.Fprintln(out, describeWaiting(c, ring.MonoNs()))
-	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
+	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n",
+		c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
 	fmt.Fprintln(out, describePlacement(p.Place, c))
 	fmt.Fprintln(out, describeRecovery(p.Park, p.Rejoined, c))
 	fmt.Fprintln(out, describePause(p.Pause(), c, ring.MonoNs()))
 	for _, m := range p.Comms(nil) {
-		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, describeGate(m), m.State)
+		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n",
+			m.ID, m.Name, m.Rank, m.Size, m.Calls, describeGate(m), m.State)
 	}
 }
 
@@ -65,7 +74,8 @@ func describeWaiting(c ring.Control, now int64) string {
 	case c.WaitingSinceNs == 0:
 		text = "does not wait for its peers"
 	default:
-		text = fmt.Sprintf("has waited for its peers for %v", time.Duration(max(now-c.WaitingSinceNs, 0)).Round(time.Millisecond))
+		text = fmt.Sprintf("has waited for its peers for %v",
+			time.Duration(max(now-c.WaitingSinceNs, 0)).Round(time.Millisecond))
 	}
 	switch {
 	case c.Ended.InOrder() && c.Ended.Status >= 0:
@@ -85,23 +95,30 @@ func describePlacement(place func() (ring.Place, bool), c ring.Control) string {
 		parts[0] = "is being placed"
 	case at.Order != 0:
 		parts[0] = fmt.Sprintf("holds rank %d from iteration %d on by placement %d (%v, %d MB received)",
-			at.Rank, at.Iteration, at.Order, time.Duration(at.Spent()).Round(time.Millisecond), at.Bytes/1e6)
+			at.Rank, at.Iteration, at.Order, time.Duration(at.Spent()).Round(time.Millisecond),
+			at.Bytes/1e6)
 	}
 	if c.Generation != 0 {
 		parts = append(parts, fmt.Sprintf("started by launch %d", c.Generation))
 	}
 	if c.ResumeIteration != 0 {
-		parts = append(parts, fmt.Sprintf("its newest ordered checkpoint resumes with iteration %d", c.ResumeIteration))
+		parts = append(parts, fmt.Sprintf("its newest ordered checkpoint resumes with iteration %d",
+			c.ResumeIteration))
 	}
 	return strings.Join(parts, "; ")
 }
 
 // describeRecovery is the process's state in a recovery: what it was ordered, whether
 // it has left training, and which steps of its shard it holds.
-func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, bool), c ring.Control) string {
+func describeRecovery(
+	park func() (ring.Park, bool),
+	rejoined func() (ring.Rejoined, bool),
+	c ring.Control,
+) string {
 	parts := []string{fmt.Sprintf("communicators of generation %d", c.GenerationNow)}
 	if c.SuspendWanted != 0 {
-		parts = append(parts, fmt.Sprintf("suspended for generation %d, obeyed up to %d", c.SuspendWanted, c.Suspended))
+		parts = append(parts, fmt.Sprintf("suspended for generation %d, obeyed up to %d",
+			c.SuspendWanted, c.Suspended))
 	}
 	switch at, ok := park(); {
 	case !ok:
@@ -109,13 +126,18 @@ func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoi
 	case at.On && at.Status == ring.ParkJoin:
 		parts = append(parts, fmt.Sprintf("replaced, parked in generation %d", at.Generation))
 	case at.On:
-		parts = append(parts, fmt.Sprintf("parked in generation %d with step tag %d, holds steps %v", at.Generation, at.Tag, at.Hold.Steps))
+		parts = append(parts, fmt.Sprintf("parked in generation %d with step tag %d, holds steps %v",
+			at.Generation, at.Tag, at.Hold.Steps))
 	default:
 		parts = append(parts, "not parked")
 	}
 	if at, ok := rejoined(); ok && at.Generation != 0 {
-		parts = append(parts, fmt.Sprintf("rejoined in generation %d at iteration %d, status %d (groups %v, state %v)", at.Generation, at.Iteration, at.Status,
-			time.Duration(at.GroupsNs).Round(time.Millisecond), time.Duration(at.StateNs).Round(time.Millisecond)))
+		parts = append(parts, fmt.Sprintf(
+			"rejoined in generation %d at iteration %d, status %d (groups %v, state %v)",
+			at.Generation, at.Iteration, at.Status,
+			time.Duration(at.GroupsNs).Round(time.Millisecond),
+			time.Duration(at.StateNs).Round(time.Millisecond),
+		))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -126,20 +148,23 @@ func describePause(s ring.Pause, c ring.Control, now int64) string {
 	var parts []string
 	switch {
 	case s.Wanted != 0:
-		parts = append(parts, fmt.Sprintf("pause %d in force, ends in %v at the latest", s.Wanted, timeLeft(s.UntilNs, now)))
+		parts = append(parts, fmt.Sprintf("pause %d in force, ends in %v at the latest",
+			s.Wanted, timeLeft(s.UntilNs, now)))
 	case s.Seen != 0:
 		parts = append(parts, "no pause in force")
 	default:
 		parts = append(parts, "never paused")
 	}
 	if s.Seen != 0 {
-		text := fmt.Sprintf("pause %d is %s, held %v", s.Seen, s.State, time.Duration(s.HeldNs(now)).Round(time.Millisecond))
+		text := fmt.Sprintf("pause %d is %s, held %v",
+			s.Seen, s.State, time.Duration(s.HeldNs(now)).Round(time.Millisecond))
 		if why := s.Reason.String(); why != "" {
 			text += " (" + why + ")"
 		}
 		parts = append(parts, text)
 	}
-	parts = append(parts, fmt.Sprintf("held %v in all", time.Duration(c.PausedNs).Round(time.Millisecond)))
+	parts = append(parts, fmt.Sprintf("held %v in all",
+		time.Duration(c.PausedNs).Round(time.Millisecond)))
 	if c.TestWorkspace == 0 {
 		parts = append(parts, "no memory for tests")
 	} else {
@@ -165,7 +190,11 @@ func describeGate(m ring.Comm) string {
 }
 
 // coverageBits are the names of enum falcon_coverage, by bit.
-var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS", "waiting", "by the profiler plug-in", "ADAPTER WITHOUT RECOVERIES"}
+var coverageBits = []string{
+	"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED",
+	"NCCL HAS UNKNOWN FUNCTIONS", "waiting", "by the profiler plug-in",
+	"ADAPTER WITHOUT RECOVERIES",
+}
 
 func describeCoverage(bits uint32) string {
 	var names []string

@@ -20,7 +20,13 @@ func TestInspectTellsOfPauses(t *testing.T) {
 	}{
 		{ring.Pause{}, 0, "never paused; held 0s in all; no memory for tests"},
 		{
-			ring.Pause{Wanted: 7, UntilNs: 12e9, Seen: 7, State: ring.PauseQuiet, TrappedNs: 9.5e9},
+			ring.Pause{
+				Wanted:    7,
+				UntilNs:   12e9,
+				Seen:      7,
+				State:     ring.PauseQuiet,
+				TrappedNs: 9.5e9,
+			},
 			64 << 20,
 			"pause 7 in force, ends in 2s at the latest; pause 7 is quiet, held 500ms; held 0s in all; 64 MiB for tests",
 		},
@@ -35,7 +41,8 @@ func TestInspectTellsOfPauses(t *testing.T) {
 			"pause 1 in force, ends in 1m0s at the latest; held 0s in all; no memory for tests",
 		},
 	} {
-		if got := describePause(c.pause, ring.Control{TestWorkspace: c.workspace}, now); got != c.want {
+		got := describePause(c.pause, ring.Control{TestWorkspace: c.workspace}, now)
+		if got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
@@ -49,11 +56,21 @@ func TestInspectTellsOfPauses(t *testing.T) {
 
 func TestInspectTellsOfWaitingAndEnds(t *testing.T) {
 	for want, c := range map[string]ring.Control{
-		"whether it waits for its peers is not known":                            {WaitingSinceNs: 5e9},
-		"does not wait for its peers":                                            {Coverage: ring.CoverWaiting},
-		"has waited for its peers for 2s":                                        {Coverage: ring.CoverWaiting, WaitingSinceNs: 5e9},
-		"does not wait for its peers; ended with status 3":                       {Coverage: ring.CoverWaiting, Ended: ring.End{AtNs: 1, Status: 3}},
-		"whether it waits for its peers is not known; has finished its training": {Ended: ring.End{AtNs: 1, Status: -1}},
+		"whether it waits for its peers is not known": {WaitingSinceNs: 5e9},
+		"does not wait for its peers": {
+			Coverage: ring.CoverWaiting,
+		},
+		"has waited for its peers for 2s": {
+			Coverage:       ring.CoverWaiting,
+			WaitingSinceNs: 5e9,
+		},
+		"does not wait for its peers; ended with status 3": {
+			Coverage: ring.CoverWaiting,
+			Ended:    ring.End{AtNs: 1, Status: 3},
+		},
+		"whether it waits for its peers is not known; has finished its training": {
+			Ended: ring.End{AtNs: 1, Status: -1},
+		},
 	} {
 		if got := describeWaiting(c, 7e9); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
@@ -74,7 +91,13 @@ func TestInspectTellsOfBinding(t *testing.T) {
 }
 
 func TestInspectTellsOfPlacements(t *testing.T) {
-	at := ring.Place{Order: 3, Iteration: 41, Rank: 5, StepNs: [4]int64{1e6, 2e6, 3e6, 4e6}, Bytes: 12e6}
+	at := ring.Place{
+		Order:     3,
+		Iteration: 41,
+		Rank:      5,
+		StepNs:    [4]int64{1e6, 2e6, 3e6, 4e6},
+		Bytes:     12e6,
+	}
 	for _, c := range []struct {
 		place   ring.Place
 		ok      bool
@@ -90,7 +113,10 @@ func TestInspectTellsOfPlacements(t *testing.T) {
 			"holds rank 5 from iteration 41 on by placement 3 (10ms, 12 MB received); started by launch 2; its newest ordered checkpoint resumes with iteration 60",
 		},
 	} {
-		if got := describePlacement(func() (ring.Place, bool) { return c.place, c.ok }, c.control); got != c.want {
+		got := describePlacement(func() (ring.Place, bool) {
+			return c.place, c.ok
+		}, c.control)
+		if got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
@@ -106,7 +132,13 @@ func TestInspectTellsOfRecoveries(t *testing.T) {
 		want     string
 	}{
 		{ring.Park{}, true, ring.Rejoined{}, ring.Control{}, "communicators of generation 0; not parked"},
-		{ring.Park{}, false, ring.Rejoined{}, ring.Control{GenerationNow: 1}, "communicators of generation 1; is parking"},
+		{
+			ring.Park{},
+			false,
+			ring.Rejoined{},
+			ring.Control{GenerationNow: 1},
+			"communicators of generation 1; is parking",
+		},
 		{
 			ring.Park{On: true, Generation: 3, Tag: 7, Hold: held},
 			true,
@@ -122,7 +154,9 @@ func TestInspectTellsOfRecoveries(t *testing.T) {
 			"communicators of generation 3; replaced, parked in generation 3",
 		},
 	} {
-		got := describeRecovery(func() (ring.Park, bool) { return c.park, c.ok }, func() (ring.Rejoined, bool) { return c.rejoined, true }, c.control)
+		got := describeRecovery(func() (ring.Park, bool) {
+			return c.park, c.ok
+		}, func() (ring.Rejoined, bool) { return c.rejoined, true }, c.control)
 		if got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
@@ -145,16 +179,23 @@ func TestInspectRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		"corrupt header": {[]string{"inspect", file("c", bytes.Repeat([]byte{0x1b, 0xff}, 5000))}, 1, "corrupt"},
-		"empty":          {[]string{"inspect", file("e", nil)}, 1, "ring:"},
-		"half made":      {[]string{"inspect", file("h", make([]byte, 5<<20))}, 1, "not ready"},
-		"absent":         {[]string{"inspect", filepath.Join(dir, "absent")}, 1, "no such file"},
-		"no file":        {[]string{"inspect"}, 2, "name one file"},
+		"corrupt header": {
+			[]string{"inspect", file("c", bytes.Repeat([]byte{0x1b, 0xff}, 5000))},
+			1,
+			"corrupt",
+		},
+		"empty":     {[]string{"inspect", file("e", nil)}, 1, "ring:"},
+		"half made": {[]string{"inspect", file("h", make([]byte, 5<<20))}, 1, "not ready"},
+		"absent":    {[]string{"inspect", filepath.Join(dir, "absent")}, 1, "no such file"},
+		"no file":   {[]string{"inspect"}, 2, "name one file"},
 	} {
 		var out, errs bytes.Buffer
 		code := runCommand(c.args, &out, &errs)
 		text := strings.TrimSpace(errs.String())
-		if code != c.code || !strings.Contains(text, c.want) || strings.ContainsAny(text, "\n\x1b") || out.Len() != 0 {
+		if code != c.code ||
+			!strings.Contains(text, c.want) ||
+			strings.ContainsAny(text, "\n\x1b") ||
+			out.Len() != 0 {
 			t.Errorf("%s: exit %d, stderr %q, stdout %q", name, code, text, out.String())
 		}
 	}

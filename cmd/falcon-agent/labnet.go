@@ -40,7 +40,8 @@ func (n labNet) currentCut() string {
 	text, err := os.ReadFile(n.file)
 	var mode string
 	var ns int64
-	if _, err2 := fmt.Sscan(string(text), &mode, &ns); err != nil || err2 != nil || time.Now().UnixNano() >= ns {
+	_, err2 := fmt.Sscan(string(text), &mode, &ns)
+	if err != nil || err2 != nil || time.Now().UnixNano() >= ns {
 		return ""
 	}
 	return mode

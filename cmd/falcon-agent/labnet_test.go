@@ -36,7 +36,10 @@ func echo(t *testing.T) string {
 			if err != nil {
 				return
 			}
-			go func() { _, _ = io.Copy(c, c); c.Close() }()
+			go func() {
+				_, _ = io.Copy(c, c)
+				c.Close()
+			}()
 		}
 	}()
 	return l.Addr().String()

@@ -22,20 +22,30 @@ func runTraining(args []string, out io.Writer) error {
 	flags := newFlagSet("falcon-agent run")
 	job := flags.String("job", "", "name of the job, shared by all its processes")
 	hook := flags.String("hook", "", "path of "+hookName)
-	monitor := flags.Bool("monitor", false, "watch only: nothing is preloaded where NCCL has its profiler interface (2.28 and newer); such a job can't be held, tested or recovered")
+	monitor := flags.Bool(
+		"monitor",
+		false,
+		"watch only: nothing is preloaded where NCCL has its profiler interface (2.28 and newer); such a job can't be held, tested or recovered",
+	)
 	memory := addReserve(flags)
-	nccl := flags.String("nccl", "", "with --monitor: the version of the job's NCCL, 2.28.9 for example (default: by the files that the command may load)")
+	nccl := flags.String(
+		"nccl",
+		"",
+		"with --monitor: the version of the job's NCCL, 2.28.9 for example (default: by the files that the command may load)",
+	)
 	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
 	if flags.NArg() == 0 {
-		return fmt.Errorf("%w: no command to start: falcon-agent run [--job NAME] -- CMD [ARGUMENT ...]", errUsage)
+		return fmt.Errorf("%w: no command to start: falcon-agent run [--job NAME] -- CMD [ARGUMENT ...]",
+			errUsage)
 	}
 	if err := checkJobName(*job); err != nil {
 		return err
 	}
 	if *nccl != "" && (!*monitor || parseNCCL(*nccl) == 0) {
-		return fmt.Errorf("%w: --nccl %q: it takes a version such as 2.28.9, and goes with --monitor", errUsage, *nccl)
+		return fmt.Errorf("%w: --nccl %q: it takes a version such as 2.28.9, and goes with --monitor",
+			errUsage, *nccl)
 	}
 	if err := memory.check(flags); err != nil {
 		return err
@@ -73,10 +83,14 @@ func monitorWith(hook, command, nccl string) watchers {
 func checkJobName(job string) error {
 	const nameMax = 48
 	bad := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
+		return (r < 'a' || r > 'z') &&
+			(r < 'A' || r > 'Z') &&
+			(r < '0' || r > '9') &&
+			!strings.ContainsRune("-_.", r)
 	}
 	if len(job) > nameMax || strings.ContainsFunc(job, bad) {
-		return fmt.Errorf("%w: job %q: use at most %d letters, digits, '-', '_' and '.'", errUsage, job, nameMax)
+		return fmt.Errorf("%w: job %q: use at most %d letters, digits, '-', '_' and '.'",
+			errUsage, job, nameMax)
 	}
 	return nil
 }
@@ -95,7 +109,8 @@ func hookLibrary(given string) (string, error) {
 		return "", fmt.Errorf("%w: %w", errLaunch, err)
 	}
 	if strings.ContainsAny(abs, " :") {
-		return "", fmt.Errorf("%w: LD_PRELOAD can't hold the space or colon in %q; move the hook", errLaunch, abs)
+		return "", fmt.Errorf("%w: LD_PRELOAD can't hold the space or colon in %q; move the hook",
+			errLaunch, abs)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%w: there is no hook at %s; build it, or name it with --hook", errLaunch, abs)
@@ -106,7 +121,8 @@ func hookLibrary(given string) (string, error) {
 // environment puts the hook before what is preloaded already, and names the plug-in
 // and the job.
 func environment(env []string, by watchers, job string) []string {
-	preload, given := by.hook, ""
+	preload := by.hook
+	given := ""
 	var out []string
 	for _, kv := range env {
 		key, value, _ := strings.Cut(kv, "=")

@@ -14,9 +14,15 @@ func TestEarlyReportsWait(t *testing.T) {
 		m.putFrame(agent.DeviceFrame("n1.g0", 7, true, code, "x"))
 	}
 	var got []*falconv1.DeviceEvent
-	m.openMailbox(func(f *falconv1.AgentFrame) { got = append(got, f.GetDevice()) })
+	m.openMailbox(func(f *falconv1.AgentFrame) {
+		got = append(got, f.GetDevice())
+	})
 	m.putFrame(agent.DeviceFrame("n1.nic0", 8, true, 0, "down"))
-	if len(got) != reportsMax+1 || got[1].Code != 1 || !got[0].Fatal || got[0].AtUnixNs != 7 || got[reportsMax].Device != "n1.nic0" {
+	if len(got) != reportsMax+1 ||
+		got[1].Code != 1 ||
+		!got[0].Fatal ||
+		got[0].AtUnixNs != 7 ||
+		got[reportsMax].Device != "n1.nic0" {
 		t.Fatalf("%d reports, last %v", len(got), got[len(got)-1])
 	}
 }

@@ -44,7 +44,9 @@ Every key of the configuration file, with its default:
 
 `
 
-func main() { os.Exit(runCommand(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	os.Exit(runCommand(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 func runCommand(args []string, out, errs io.Writer) int {
 	err := dispatch(args, out)
@@ -63,7 +65,8 @@ func runCommand(args []string, out, errs io.Writer) int {
 // withoutMarker drops the usage marker, which is for the exit code only.
 func withoutMarker(err error) string {
 	s := err.Error()
-	if cut := errUsage.Error() + ": "; len(s) > len(cut) && s[:len(cut)] == cut {
+	cut := errUsage.Error() + ": "
+	if len(s) > len(cut) && s[:len(cut)] == cut {
 		return s[len(cut):]
 	}
 	return s
@@ -81,12 +84,14 @@ func dispatch(args []string, out io.Writer) error {
 	}
 	flags := newFlagSet("falcon-agent")
 	path := flags.String("config", "", "configuration file (YAML)")
-	check := flags.Bool("check", false, "look at the configuration, the agent's folder and its certificate, start nothing, and end")
+	check := flags.Bool("check", false,
+		"look at the configuration, the agent's folder and its certificate, start nothing, and end")
 	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%w: unexpected argument %q: use --config FILE, or run -- CMD", errUsage, flags.Arg(0))
+		return fmt.Errorf("%w: unexpected argument %q: use --config FILE, or run -- CMD",
+			errUsage, flags.Arg(0))
 	}
 	if *path == "" {
 		return fmt.Errorf("%w: --config FILE is missing; falcon-agent --help shows an example file", errUsage)
@@ -126,7 +131,8 @@ func printVersion(args []string, out io.Writer) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%w: unexpected argument %q: falcon-agent version takes none", errUsage, flags.Arg(0))
+		return fmt.Errorf("%w: unexpected argument %q: falcon-agent version takes none",
+			errUsage, flags.Arg(0))
 	}
 	_, err := fmt.Fprint(out, version.Describe("falcon-agent", agent.Formats()))
 	return err

@@ -33,7 +33,10 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"run", "--hook", bad, "--", "no-such-command-at-all"}, 1, "no-such-command-at-all"},
 	} {
 		var out, errs bytes.Buffer
-		if code := runCommand(c.args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.say) || strings.Count(errs.String(), "\n") != 1 {
+		code := runCommand(c.args, &out, &errs)
+		if code != c.code ||
+			!strings.Contains(errs.String(), c.say) ||
+			strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%v: exit %d, %q", c.args, code, errs.String())
 		}
 	}
@@ -42,7 +45,10 @@ func TestWrongUse(t *testing.T) {
 func TestHelpShowsTheConfiguration(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"run", "--help"}} {
 		var out, errs bytes.Buffer
-		if code := runCommand(args, &out, &errs); code != 0 || !strings.Contains(out.String(), "shm_dir: /dev/shm") || errs.Len() > 0 {
+		code := runCommand(args, &out, &errs)
+		if code != 0 ||
+			!strings.Contains(out.String(), "shm_dir: /dev/shm") ||
+			errs.Len() > 0 {
 			t.Errorf("%v: exit %d, %q", args, code, errs.String())
 		}
 	}
@@ -55,11 +61,20 @@ func TestEnvironment(t *testing.T) {
 		want   []string
 	}{
 		{[]string{"A=1"}, "", []string{"A=1", "LD_PRELOAD=/h.so"}},
-		{[]string{"LD_PRELOAD=/x.so", "FALCON_JOB=old"}, "new", []string{"FALCON_JOB=new", "LD_PRELOAD=/h.so:/x.so"}},
-		{[]string{"LD_PRELOAD=/h.so:/x.so", "FALCON_JOB=old"}, "", []string{"FALCON_JOB=old", "LD_PRELOAD=/h.so:/x.so"}},
+		{
+			[]string{"LD_PRELOAD=/x.so", "FALCON_JOB=old"},
+			"new",
+			[]string{"FALCON_JOB=new", "LD_PRELOAD=/h.so:/x.so"},
+		},
+		{
+			[]string{"LD_PRELOAD=/h.so:/x.so", "FALCON_JOB=old"},
+			"",
+			[]string{"FALCON_JOB=old", "LD_PRELOAD=/h.so:/x.so"},
+		},
 		{[]string{"LD_PRELOAD="}, "j", []string{"FALCON_JOB=j", "LD_PRELOAD=/h.so"}},
 	} {
-		if got := environment(c.before, watchers{hook: "/h.so"}, c.job); !slices.Equal(got, c.want) {
+		got := environment(c.before, watchers{hook: "/h.so"}, c.job)
+		if !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.before, got, c.want)
 		}
 	}
@@ -71,16 +86,26 @@ func TestCheck(t *testing.T) {
 	f := e.Agent()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "agent.yaml")
-	good := "node: n1\njob: j\nengine: " + e.Address() + "\ncert: " + f.Cert + "\nkey: " + f.Key + "\nca: " + f.CA + "\nshm_dir: " + dir + "\n"
+	good := "node: n1\njob: j\nengine: " + e.Address() + "\ncert: " + f.Cert + "\nkey: " + f.Key +
+		"\nca: " + f.CA + "\nshm_dir: " + dir + "\n"
 	for _, c := range []struct {
 		text string
 		code int
 		says []string
 	}{
 		{good, 0, []string{"nothing is wrong"}},
-		{good + "launch: {command: [/nowhere/train], node_ranks: 1, log_dir: /nowhere/logs, dir: /dev/null}\n", 1, []string{"launch.command", "launch.log_dir", "launch.dir"}},
+		{
+			good +
+				"launch: {command: [/nowhere/train], node_ranks: 1, log_dir: /nowhere/logs, dir: /dev/null}\n",
+			1,
+			[]string{"launch.command", "launch.log_dir", "launch.dir"},
+		},
 		{strings.Replace(good, f.Key, "/nowhere/key", 1), 1, []string{"/nowhere/key"}},
-		{strings.Replace(good, "shm_dir: "+dir, "shm_dir: /nowhere/shm", 1), 1, []string{"shm_dir: /nowhere/shm", "name another"}},
+		{
+			strings.Replace(good, "shm_dir: "+dir, "shm_dir: /nowhere/shm", 1),
+			1,
+			[]string{"shm_dir: /nowhere/shm", "name another"},
+		},
 		{good + "rank_table: /dev/null\n", 1, []string{"rank_table", "remove it"}},
 		{good + "rank_tables: x\n", 2, []string{"rank_tables"}},
 	} {

@@ -43,7 +43,10 @@ func monitoringBy(hook, plugin string, versions []int) watchers {
 func pluginBeside(hook, own string) string {
 	path := filepath.Join(filepath.Dir(hook), pluginName)
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || len(path) >= pluginPathMost || own != "" && own != path {
+	if err != nil ||
+		!info.Mode().IsRegular() ||
+		len(path) >= pluginPathMost ||
+		own != "" && own != path {
 		return ""
 	}
 	return path
@@ -51,7 +54,8 @@ func pluginBeside(hook, own string) string {
 
 // parseNCCL is 22809 of "2.28.9", 0 of anything else.
 func parseNCCL(text string) int {
-	v, parts := 0, strings.Split(text, ".")
+	v := 0
+	parts := strings.Split(text, ".")
 	if len(parts) != 2 && len(parts) != 3 {
 		return 0
 	}
@@ -78,7 +82,12 @@ var (
 func ncclVersions(root, command string, variable func(string) string) []int {
 	var out []int
 	libraries := filepath.SplitList(variable("LD_LIBRARY_PATH"))
-	for _, dir := range [...]string{"usr/lib/*-linux-gnu", "usr/lib64", "usr/local/lib", "usr/local/cuda/lib64"} {
+	for _, dir := range [...]string{
+		"usr/lib/*-linux-gnu",
+		"usr/lib64",
+		"usr/local/lib",
+		"usr/local/cuda/lib64",
+	} {
 		libraries = append(libraries, filepath.Join(root, dir))
 	}
 	for _, dir := range libraries {
@@ -90,8 +99,16 @@ func ncclVersions(root, command string, variable func(string) string) []int {
 			}
 		}
 	}
-	for _, prefix := range [...]string{variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"), filepath.Dir(filepath.Dir(command))} {
-		for _, packages := range [...]string{"lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"} {
+	for _, prefix := range [...]string{
+		variable("VIRTUAL_ENV"),
+		variable("CONDA_PREFIX"),
+		filepath.Dir(filepath.Dir(command)),
+	} {
+		for _, packages := range [...]string{
+			"lib/python3*/site-packages",
+			"lib/python3*/dist-packages",
+			"local/lib/python3*/dist-packages",
+		} {
 			wheels, _ := filepath.Glob(filepath.Join(prefix, packages, "nvidia_nccl_cu*.dist-info"))
 			for _, w := range wheels {
 				out = append(out, versionIn(ncclWheel, w))

@@ -35,7 +35,8 @@ func TestMonitoringBy(t *testing.T) {
 
 func TestPluginBeside(t *testing.T) {
 	dir := t.TempDir()
-	hook, plugin := filepath.Join(dir, hookName), filepath.Join(dir, pluginName)
+	hook := filepath.Join(dir, hookName)
+	plugin := filepath.Join(dir, pluginName)
 	if got := pluginBeside(hook, ""); got != "" {
 		t.Errorf("found %q, which is not there", got)
 	}
@@ -43,7 +44,10 @@ func TestPluginBeside(t *testing.T) {
 	deep := filepath.Join(dir, strings.Repeat("d", 250))
 	writeTestFile(t, filepath.Join(deep, pluginName))
 	for _, c := range []struct{ hook, own, want string }{
-		{hook, "", plugin}, {hook, plugin, plugin}, {hook, "inspector", ""}, {filepath.Join(deep, hookName), "", ""},
+		{hook, "", plugin},
+		{hook, plugin, plugin},
+		{hook, "inspector", ""},
+		{filepath.Join(deep, hookName), "", ""},
 	} {
 		if got := pluginBeside(c.hook, c.own); got != c.want {
 			t.Errorf("beside %s, with %q: %q, want %q", c.hook, c.own, got, c.want)
@@ -53,7 +57,8 @@ func TestPluginBeside(t *testing.T) {
 
 // Every NCCL that the command may load counts, and the version is in a file's name.
 func TestNCCLVersions(t *testing.T) {
-	root, venv := t.TempDir(), t.TempDir()
+	root := t.TempDir()
+	venv := t.TempDir()
 	system := filepath.Join(root, "usr/lib/x86_64-linux-gnu")
 	bare := filepath.Join(root, "opt")
 	writeTestFile(t, filepath.Join(system, "libnccl.so.2.29.2"))
@@ -74,7 +79,9 @@ func TestNCCLVersions(t *testing.T) {
 		{"/usr/bin/srun", map[string]string{"VIRTUAL_ENV": venv}, []int{22809, 22902, 23007}},
 		{"/usr/bin/true", map[string]string{"LD_LIBRARY_PATH": "/nowhere:" + bare}, []int{0, 22902}},
 	} {
-		got := ncclVersions(root, c.command, func(name string) string { return c.env[name] })
+		got := ncclVersions(root, c.command, func(name string) string {
+			return c.env[name]
+		})
 		slices.Sort(got)
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s, %v: %v, want %v", c.command, c.env, got, c.want)
@@ -83,7 +90,10 @@ func TestNCCLVersions(t *testing.T) {
 }
 
 func TestParseNCCL(t *testing.T) {
-	for text, want := range map[string]int{"2.28.9": 22809, "2.28": 22800, "2.30.7": 23007, "": 0, "2": 0, "2.x.1": 0, "2.28.9.1": 0, "-2.1.1": 0} {
+	for text, want := range map[string]int{
+		"2.28.9": 22809, "2.28": 22800, "2.30.7": 23007, "": 0, "2": 0, "2.x.1": 0, "2.28.9.1": 0,
+		"-2.1.1": 0,
+	} {
 		if got := parseNCCL(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
@@ -98,9 +108,21 @@ func TestPluginEnvironment(t *testing.T) {
 		want   []string
 	}{
 		{[]string{"A=1"}, watchers{plugin: "/p.so"}, []string{"A=1", "NCCL_PROFILER_PLUGIN=/p.so"}},
-		{[]string{"LD_PRELOAD=/x.so", "NCCL_PROFILER_PLUGIN=/p.so"}, watchers{plugin: "/p.so"}, []string{"NCCL_PROFILER_PLUGIN=/p.so", "LD_PRELOAD=/x.so"}},
-		{[]string{"A=1"}, watchers{"/h.so", "/p.so"}, []string{"A=1", "NCCL_PROFILER_PLUGIN=/p.so", "LD_PRELOAD=/h.so"}},
-		{[]string{"NCCL_PROFILER_PLUGIN=own"}, watchers{hook: "/h.so"}, []string{"NCCL_PROFILER_PLUGIN=own", "LD_PRELOAD=/h.so"}},
+		{
+			[]string{"LD_PRELOAD=/x.so", "NCCL_PROFILER_PLUGIN=/p.so"},
+			watchers{plugin: "/p.so"},
+			[]string{"NCCL_PROFILER_PLUGIN=/p.so", "LD_PRELOAD=/x.so"},
+		},
+		{
+			[]string{"A=1"},
+			watchers{"/h.so", "/p.so"},
+			[]string{"A=1", "NCCL_PROFILER_PLUGIN=/p.so", "LD_PRELOAD=/h.so"},
+		},
+		{
+			[]string{"NCCL_PROFILER_PLUGIN=own"},
+			watchers{hook: "/h.so"},
+			[]string{"NCCL_PROFILER_PLUGIN=own", "LD_PRELOAD=/h.so"},
+		},
 	} {
 		if got := environment(c.before, c.by, ""); !slices.Equal(got, c.want) {
 			t.Errorf("%v, %v: %v, want %v", c.before, c.by, got, c.want)

@@ -25,7 +25,12 @@ type reserve struct {
 
 func addReserve(flags *flag.FlagSet) *reserve {
 	r := &reserve{}
-	flags.IntVar(&r.mb, "test-mb", testMB, "MiB of each rank's GPU reserved for tests of GPUs and links while it runs; 0 = none, tests are refused (default: "+testVariable+", else 64)")
+	flags.IntVar(
+		&r.mb,
+		"test-mb",
+		testMB,
+		"MiB of each rank's GPU reserved for tests of GPUs and links while it runs; 0 = none, tests are refused (default: "+testVariable+", else 64)",
+	)
 	return r
 }
 
@@ -48,7 +53,9 @@ func (r *reserve) addTo(env []string) []string {
 	return append(env, testVariable+"="+strconv.Itoa(r.mb))
 }
 
-func isTestVariable(kv string) bool { return strings.HasPrefix(kv, testVariable+"=") }
+func isTestVariable(kv string) bool {
+	return strings.HasPrefix(kv, testVariable+"=")
+}
 
 // tell says once a job, from its first rank, what is taken and how to refuse it.
 func (r *reserve) tell(env []string, to io.Writer) {
@@ -57,6 +64,8 @@ func (r *reserve) tell(env []string, to io.Writer) {
 		return
 	}
 	if mb := strings.TrimPrefix(env[i], testVariable+"="); mb != "0" {
-		fmt.Fprintf(to, "falcon-agent run: %s MiB of each rank's GPU are reserved for tests of GPUs and links while the job runs; --test-mb 0 reserves none\n", mb)
+		fmt.Fprintf(to,
+			"falcon-agent run: %s MiB of each rank's GPU are reserved for tests of GPUs and links while the job runs; --test-mb 0 reserves none\n",
+			mb)
 	}
 }

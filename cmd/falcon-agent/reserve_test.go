@@ -21,8 +21,18 @@ func TestReserve(t *testing.T) {
 		{nil, []string{"RANK=1"}, []string{"RANK=1", "FALCON_TEST_MB=64"}, ""},
 		{nil, []string{"FALCON_TEST_MB=0", "RANK=0"}, []string{"FALCON_TEST_MB=0", "RANK=0"}, ""},
 		{nil, []string{"FALCON_TEST_MB=128"}, []string{"FALCON_TEST_MB=128"}, ""},
-		{[]string{"--test-mb", "0"}, []string{"FALCON_TEST_MB=128", "RANK=0"}, []string{"RANK=0", "FALCON_TEST_MB=0"}, ""},
-		{[]string{"--test-mb", "32"}, []string{"FALCON_TEST_MB=0", "RANK=0"}, []string{"RANK=0", "FALCON_TEST_MB=32"}, "32 MiB"},
+		{
+			[]string{"--test-mb", "0"},
+			[]string{"FALCON_TEST_MB=128", "RANK=0"},
+			[]string{"RANK=0", "FALCON_TEST_MB=0"},
+			"",
+		},
+		{
+			[]string{"--test-mb", "32"},
+			[]string{"FALCON_TEST_MB=0", "RANK=0"},
+			[]string{"RANK=0", "FALCON_TEST_MB=32"},
+			"32 MiB",
+		},
 	} {
 		flags := newFlagSet("run")
 		r := addReserve(flags)
@@ -35,7 +45,9 @@ func TestReserve(t *testing.T) {
 		var said bytes.Buffer
 		got := r.addTo(c.before)
 		r.tell(got, &said)
-		if !slices.Equal(got, c.want) || !strings.Contains(said.String(), c.says) || c.says == "" && said.Len() > 0 {
+		if !slices.Equal(got, c.want) ||
+			!strings.Contains(said.String(), c.says) ||
+			c.says == "" && said.Len() > 0 {
 			t.Errorf("%v, %v: %v, %q", c.args, c.before, got, said.String())
 		}
 	}

@@ -38,7 +38,11 @@ func serveAgent(cfg agent.Config) error {
 		return err
 	}
 	if cfg.Store.Listen != "" {
-		p, err := store.Open(store.Options{Listen: cfg.Store.Listen, Upstream: cfg.Store.Upstream, Log: log})
+		p, err := store.Open(store.Options{
+			Listen:   cfg.Store.Listen,
+			Upstream: cfg.Store.Upstream,
+			Log:      log,
+		})
 		if err != nil {
 			return err
 		}
@@ -46,7 +50,8 @@ func serveAgent(cfg agent.Config) error {
 	}
 	reports := &mailbox{}
 	gpus := openNVMLProbe(cfg, reports)
-	stopGPUs, stopPorts := func() {}, func() {}
+	stopGPUs := func() {}
+	stopPorts := func() {}
 	if gpus != nil {
 		stopGPUs = sync.OnceFunc(gpus.Close)
 		defer stopGPUs()
@@ -55,30 +60,57 @@ func serveAgent(cfg agent.Config) error {
 		}
 	}
 	ports := openNICProbe(cfg, reports)
-	opt := agent.Options{Probe: hardwareFrame(cfg, gpus, ports), Folder: own, Log: log, Old: oldKernel(), Skew: labClockSkew(cfg.Lab.State != "")}
+	opt := agent.Options{
+		Probe:  hardwareFrame(cfg, gpus, ports),
+		Folder: own,
+		Log:    log,
+		Old:    oldKernel(),
+		Skew:   labClockSkew(cfg.Lab.State != ""),
+	}
 	if ports != nil {
 		stopPorts = sync.OnceFunc(ports.Close)
 		defer stopPorts()
 		opt.NIC = ports.Of
 	}
 	a := agent.New(cfg, opt)
-	boot, from := newBootID(), a.TakeOver()
+	boot := newBootID()
+	from := a.TakeOver()
 	if from != nil {
 		boot = from.Boot
 	}
 	stream, err := ship.Open(ship.Config{
-		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
-		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
-		Hello: newHello(cfg, gpus, boot), From: from, Dial: labDialer(cfg.Lab.State != ""), Welcome: agent.NoteEngine(log, cfg.Job, a.Welcome), Standing: a.Standing, Standbys: a.Standbys, Command: a.Command, Ask: a.Ask, Peek: a.Peek,
+		Address:    cfg.Engine,
+		ServerName: cfg.Server,
+		CertFile:   cfg.Cert,
+		KeyFile:    cfg.Key,
+		CAFile:     cfg.CA,
+		FramesMax:  cfg.SpoolFrames,
+		BytesMax:   cfg.SpoolMb << 20,
+		Log:        log,
+		Hello:      newHello(cfg, gpus, boot),
+		From:       from,
+		Dial:       labDialer(cfg.Lab.State != ""),
+		Welcome:    agent.NoteEngine(log, cfg.Job, a.Welcome),
+		Standing:   a.Standing,
+		Standbys:   a.Standbys,
+		Command:    a.Command,
+		Ask:        a.Ask,
+		Peek:       a.Peek,
 	})
 	if err != nil {
 		return err
 	}
 	reports.openMailbox(stream.Send)
 	a.Bind(stream)
-	log.Info("agent started", slog.String("node", cfg.Node), slog.String("engine", cfg.Engine), slog.String("shm_dir", cfg.ShmDir))
+	log.Info(
+		"agent started",
+		slog.String("node", cfg.Node),
+		slog.String("engine", cfg.Engine),
+		slog.String("shm_dir", cfg.ShmDir),
+	)
 	err = a.Run(ctx)
-	for _, stop := range []func(){stopGPUs, stopPorts, stream.Close} { // what they report last is sent, or handed over
+	// what they report last is sent, or handed over
+	for _, stop := range []func(){stopGPUs, stopPorts, stream.Close} {
 		stop()
 	}
 	if err := a.HandOver(stream.Handover()); err != nil {
@@ -98,7 +130,10 @@ func newLogger(level string) (*slog.Logger, error) {
 // oldKernel reads the settings of tests and labs that have the agent do without
 // what newer kernels have.
 func oldKernel() agent.OldKernel {
-	return agent.OldKernel{NoPidfd: os.Getenv("FALCON_NO_PIDFD") != "", NoExitInfo: os.Getenv("FALCON_NO_EXIT_INFO") != ""}
+	return agent.OldKernel{
+		NoPidfd:    os.Getenv("FALCON_NO_PIDFD") != "",
+		NoExitInfo: os.Getenv("FALCON_NO_EXIT_INFO") != "",
+	}
 }
 
 // openNVMLProbe starts the GPU probe. On a lab's node the stand-in library finds
@@ -112,7 +147,9 @@ func openNVMLProbe(cfg agent.Config, to *mailbox) *nvml.Prober {
 		return nil
 	}
 	return nvml.Open(nvml.Config{
-		Node: falcon.Node(cfg.Node), Library: cfg.NVML.Library, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
+		Node:    falcon.Node(cfg.Node),
+		Library: cfg.NVML.Library,
+		Period:  time.Duration(cfg.TelemetryMs) * time.Millisecond,
 		Event: func(e nvml.Event) {
 			to.putFrame(agent.DeviceFrame(string(e.Device), e.AtNs, e.Fatal, e.Code, e.Text))
 		},
@@ -129,8 +166,11 @@ func openNICProbe(cfg agent.Config, to *mailbox) *nic.Prober {
 		of[falcon.Device(device)] = falcon.NIC(port)
 	}
 	return nic.Open(nic.Config{
-		Node: falcon.Node(cfg.Node), Sysfs: cfg.NIC.Sysfs, Of: of, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
-		Down: time.Duration(cfg.NIC.DownS) * time.Second,
+		Node:   falcon.Node(cfg.Node),
+		Sysfs:  cfg.NIC.Sysfs,
+		Of:     of,
+		Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
+		Down:   time.Duration(cfg.NIC.DownS) * time.Second,
 		Event: func(e nic.Event) {
 			to.putFrame(agent.DeviceFrame(string(e.NIC), e.AtNs, true, 0, e.Text))
 		},
@@ -138,10 +178,20 @@ func openNICProbe(cfg agent.Config, to *mailbox) *nic.Prober {
 }
 
 // hardwareFrame joins the readings of GPUs, ports and host in one frame.
-func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
-	conf := host.Config{Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup}
+func hardwareFrame(
+	cfg agent.Config,
+	gpus *nvml.Prober,
+	ports *nic.Prober,
+) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
+	conf := host.Config{
+		Node:   falcon.Node(cfg.Node),
+		Proc:   cfg.Host.Proc,
+		Cgroup: cfg.Host.Cgroup,
+	}
 	if !cfg.Lab.RealCPU {
-		conf.LabState, conf.LabNode, conf.LabGPUs = cfg.Lab.State, cfg.Lab.Node, cfg.Lab.GPUs
+		conf.LabState = cfg.Lab.State
+		conf.LabNode = cfg.Lab.Node
+		conf.LabGPUs = cfg.Lab.GPUs
 	}
 	cpu := host.New(conf)
 	return func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame {
@@ -159,9 +209,17 @@ func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(
 
 func newHello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	h := &falconv1.Hello{
-		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version.Own(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
-		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()), RankTable: cfg.RankTable != "",
-		Formats: agent.HelloFormats(),
+		Agent:       cfg.Node,
+		Node:        cfg.Node,
+		Boot:        boot,
+		Version:     version.Own(),
+		Protocol:    falconv1.ProtocolRevision,
+		Job:         cfg.Job,
+		Emulated:    cfg.Lab.State != "",
+		Sysfs:       cfg.Host.Cgroup,
+		LaunchRanks: int32(cfg.Launch.Ranks()),
+		RankTable:   cfg.RankTable != "",
+		Formats:     agent.HelloFormats(),
 	}
 	if gpus != nil {
 		h.Devices = gpus.Devices()

@@ -21,7 +21,10 @@ func TestStoreThroughTheStandIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := store.Open(store.Options{Listen: "127.0.0.1:0", Upstream: s.Addr()})
+		p, err := store.Open(store.Options{
+			Listen:   "127.0.0.1:0",
+			Upstream: s.Addr(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +48,8 @@ func TestStoreThroughTheStandIn(t *testing.T) {
 				if err == nil {
 					err = c.Wait(storeWait, "go")
 				}
-				if v, err2 := c.Get("go", storeWait); err != nil || err2 != nil || len(v) != 3000 {
+				v, err2 := c.Get("go", storeWait)
+				if err != nil || err2 != nil || len(v) != 3000 {
 					t.Errorf("client %d: %v, %v, %d bytes", i, err, err2, len(v))
 				}
 			})

@@ -27,7 +27,9 @@ func (n *node) upgrade(t *testing.T, daemon *exec.Cmd, env ...string) *exec.Cmd 
 	greeted := len(n.engine.Hellos())
 	next := start(t, env, "--config", n.config)
 	if n.engine.Started() {
-		shiptest.Until(t, "the next daemon", func() bool { return len(n.engine.Hellos()) > greeted })
+		shiptest.Until(t, "the next daemon", func() bool {
+			return len(n.engine.Hellos()) > greeted
+		})
 	}
 	return next
 }
@@ -79,7 +81,8 @@ func TestUpgradesWhileAJobTrains(t *testing.T) {
 func (n *node) checkOnce(t *testing.T) {
 	t.Helper()
 	var seqs []uint64
-	goodbyes, newest := 0, map[int32]int64{}
+	goodbyes := 0
+	newest := map[int32]int64{}
 	for _, f := range n.engine.Frames() {
 		if f.GetGoodbye() != nil {
 			goodbyes++
@@ -164,7 +167,9 @@ func (n *node) parks() map[int32]*falconv1.Park {
 }
 
 func (n *node) order(c *falconv1.Command, id uint64) {
-	c.Epoch, c.Id, c.DeadlineUnixNs = 1, id, time.Now().Add(50*time.Second).UnixNano()
+	c.Epoch = 1
+	c.Id = id
+	c.DeadlineUnixNs = time.Now().Add(50 * time.Second).UnixNano()
 	n.engine.Command(c)
 }
 
@@ -177,21 +182,33 @@ func (n *node) done(id uint64) func() bool {
 func TestUpgradesInARecovery(t *testing.T) {
 	n := newNode(t, endless, "--park")
 	daemon := n.begin(t)
-	n.order(&falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: 1}}}, 1)
+	n.order(
+		&falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{Generation: 1}}},
+		1,
+	)
 	shiptest.Until(t, "the suspension's begin", func() bool { return n.last(1) != nil })
 	daemon = n.upgrade(t, daemon)
 	shiptest.Until(t, "the suspension's end", n.done(1))
 	daemon = n.upgrade(t, daemon)
-	shiptest.Until(t, "both ranks parked", func() bool { return len(n.parks()) == jobRanks })
+	shiptest.Until(t, "both ranks parked", func() bool {
+		return len(n.parks()) == jobRanks
+	})
 
-	order := &falconv1.RejoinCommand{Generation: 1, ResumeIteration: -1, MicroBatches: []int32{8, 8}}
+	order := &falconv1.RejoinCommand{
+		Generation:      1,
+		ResumeIteration: -1,
+		MicroBatches:    []int32{8, 8},
+	}
 	for _, s := range n.parks()[0].Steps {
 		if slices.Contains(n.parks()[1].Steps, s) {
 			order.ResumeIteration = max(order.ResumeIteration, s)
 		}
 	}
 	for r := range jobRanks {
-		order.Seats = append(order.Seats, &falconv1.RankSeat{Rank: int32(r), Pid: n.pid(r)})
+		order.Seats = append(order.Seats, &falconv1.RankSeat{
+			Rank: int32(r),
+			Pid:  n.pid(r),
+		})
 	}
 	n.order(&falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: order}}, 2)
 	shiptest.Until(t, "the rejoin's begin", func() bool { return n.last(2) != nil })

@@ -30,7 +30,9 @@ type rankError struct {
 	rank, code int
 }
 
-func (e *rankError) Error() string { return fmt.Sprintf("rank %d ended with code %d", e.rank, e.code) }
+func (e *rankError) Error() string {
+	return fmt.Sprintf("rank %d ended with code %d", e.rank, e.code)
+}
 
 func localCommand(o *options) *cobra.Command {
 	var perNode int
@@ -84,13 +86,20 @@ func (o *options) runLocal(ctx context.Context, flags []string, perNode int) err
 	runtime.LockOSThread()
 	f := fleet{exits: make(chan exit, o.job.Layout.World())}
 	for r := range o.job.Layout.World() {
-		cmd := exec.Command(self, append([]string{"--rendezvous=" + dir, "--log=" + o.logOfRank(r)}, flags...)...)
+		cmd := exec.Command(
+			self,
+			append([]string{"--rendezvous=" + dir, "--log=" + o.logOfRank(r)}, flags...)...,
+		)
 		cmd.Stderr = os.Stderr
 		if r == 0 {
 			cmd.Stdout = os.Stdout
 		}
-		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(o.job.Layout.World()),
-			"LOCAL_RANK="+strconv.Itoa(r%perNode), "FALCON_LAB_NODE="+strconv.Itoa(r/perNode))
+		cmd.Env = append(os.Environ(),
+			"RANK="+strconv.Itoa(r),
+			"WORLD_SIZE="+strconv.Itoa(o.job.Layout.World()),
+			"LOCAL_RANK="+strconv.Itoa(r%perNode),
+			"FALCON_LAB_NODE="+strconv.Itoa(r/perNode),
+		)
 		if err := f.startRank(cmd, r); err != nil {
 			f.signalAll(syscall.SIGKILL)
 			return errors.Join(err, f.waitForAll(ctx))
@@ -102,7 +111,9 @@ func (o *options) runLocal(ctx context.Context, flags []string, perNode int) err
 // logOfRank keeps the ranks' lines apart: rank 0's are shown, the others' are
 // dropped unless --log names a file for each, or a socket for all.
 func (o *options) logOfRank(r int) string {
-	if r == 0 || strings.Contains(o.log, rankMark) || strings.HasPrefix(o.log, unixMark) {
+	if r == 0 ||
+		strings.Contains(o.log, rankMark) ||
+		strings.HasPrefix(o.log, unixMark) {
 		return o.log
 	}
 	return os.DevNull
@@ -151,15 +162,19 @@ func (f *fleet) waitForAll(ctx context.Context) error {
 		case e := <-f.exits:
 			left--
 			if first == nil && e.err != nil {
-				first, overdue = rankFailure(e), time.After(settleWithin)
+				first = rankFailure(e)
+				overdue = time.After(settleWithin)
 			}
 		case <-told:
-			first, told = context.Cause(ctx), nil
+			first = context.Cause(ctx)
+			told = nil
 			f.signalAll(syscall.SIGTERM)
-			next, overdue = syscall.SIGKILL, time.After(killWithin)
+			next = syscall.SIGKILL
+			overdue = time.After(killWithin)
 		case <-overdue:
 			f.signalAll(next)
-			next, overdue = syscall.SIGKILL, time.After(killWithin)
+			next = syscall.SIGKILL
+			overdue = time.After(killWithin)
 		}
 	}
 	return first

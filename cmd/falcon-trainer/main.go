@@ -93,7 +93,8 @@ func exitCodeOf(err error) int {
 		return exitSignal + int(syscall.SIGINT)
 	case errors.Is(err, train.ErrPeer):
 		return exitPeer
-	case errors.Is(err, errUsage), errors.Is(err, train.ErrConfig), errors.Is(err, model.ErrShape), errors.Is(err, fault.Err), errors.Is(err, falcon.ErrLayout):
+	case errors.Is(err, errUsage), errors.Is(err, train.ErrConfig), errors.Is(err, model.ErrShape),
+		errors.Is(err, fault.Err), errors.Is(err, falcon.ErrLayout):
 		return exitUsage
 	}
 	return exitFailed
@@ -136,9 +137,13 @@ func newCommand() *cobra.Command {
 		Args:          rejectArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(c *cobra.Command, _ []string) error { return o.runRank(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.runRank(c.Context())
+		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w; see --help", errUsage, err) })
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w; see --help", errUsage, err)
+	})
 	o.declareFlags(c)
 	c.AddCommand(localCommand(&o), versionCommand())
 	return c
@@ -165,49 +170,107 @@ func (o *options) declareFlags(c *cobra.Command) {
 	f.IntVar(&o.job.Layout.PP, "pp", 1, "pipeline stages")
 	f.IntVar(&o.job.Shape.Hidden, "hidden", 96, "width of the model")
 	f.IntVar(&o.job.Shape.FFN, "ffn", 0, "width inside a layer (default twice --hidden)")
-	f.IntVar(&o.job.Shape.Layers, "layers", 0, "layers of the whole model (default 1 per stage, or per virtual stage)")
+	f.IntVar(&o.job.Shape.Layers, "layers", 0,
+		"layers of the whole model (default 1 per stage, or per virtual stage)")
 	f.IntVar(&o.job.Shape.Batch, "batch", 8, "samples per micro-batch")
 	f.IntVar(&o.job.MicroBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
-	f.IntVar(&o.job.GlobalBatch, "global-batch", 0, "micro-batches per iteration of all replicas together, shared out over as many as there are (0 = --micro-batches for each)")
+	f.IntVar(
+		&o.job.GlobalBatch,
+		"global-batch",
+		0,
+		"micro-batches per iteration of all replicas together, shared out over as many as there are (0 = --micro-batches for each)",
+	)
 	f.Int64Var(&o.job.Iterations, "iterations", 100, "iterations to train")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.Float64Var(&o.job.Rate, "rate", 2e-3, "learning rate")
 	f.IntVar(&o.zero, "zero", 0, "ZeRO stage: 0 plain data parallelism, 1 a sharded optimizer")
-	f.IntVar(&o.instances, "zero-instances", 1, "with --zero 1: groups of replicas that each hold the whole optimizer state once; a divisor of --dp")
-	f.BoolVar(&o.job.Park, "park", false, "where a peer dies or the agent suspends the job: leave the iteration and wait to rejoin it, instead of ending; needs the hook")
-	f.StringArrayVar(&o.faults, "fault", nil, "injected fault: POINT@ITERATION:RANK[:kill|freeze][/GENERATION]; POINT is "+fault.Names()+"; repeatable")
-	f.IntVar(&o.job.Shape.Chunks, "virtual-stages", 1, "model chunks per pipeline stage, run interleaved; --micro-batches must then be a multiple of --pp")
-	f.Int64Var(&o.job.Evaluation.Every, "eval-every", 0, "iterations from one evaluation on a held-out batch to the next (0 = none)")
-	f.IntVar(&o.job.Evaluation.MicroBatches, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
-	f.Int64Var(&o.job.Checkpoint.Every, "checkpoint-every", 0, "iterations from one checkpoint to the next (0 = none)")
-	f.StringVar(&o.job.Checkpoint.Folder, "checkpoint-dir", "", "folder for checkpoints; the newest two are kept")
-	f.BoolVar(&o.job.Checkpoint.Resume, "resume", false, "go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes, and with --global-batch the same samples")
-	f.Float64Var(&o.emulated.stateMB, "state-mb", 0, "emulated state of each GPU, in MB: what dumping, swapping, storing and loading it take (default the real one's size)")
-	f.Float64Var(&o.emulated.copyGBs, "copy-gb-s", 0, "emulated copies between device and host, in GB/s (0 = they take no time)")
-	f.Float64Var(&o.emulated.diskMBs, "disk-mb-s", 0, "emulated storage for each rank, in MB/s (0 = as fast as the real one)")
-	f.StringVar(&o.job.Faults.Fail, "fail-step", "", "injected failure: the step (pause, dump, swap, restore) of this process's first placement that fails once it is done")
-	f.StringVar(&o.job.Faults.Die, "die-step", "", "injected death: the step of a placement at whose beginning this process kills itself; or vote, commit")
-	f.Float64Var(&o.emulated.checkpointMs, "checkpoint-ms", 0, "emulated storage: writing a checkpoint takes at least this long, in ms")
+	f.IntVar(&o.instances, "zero-instances", 1,
+		"with --zero 1: groups of replicas that each hold the whole optimizer state once; a divisor of --dp")
+	f.BoolVar(
+		&o.job.Park,
+		"park",
+		false,
+		"where a peer dies or the agent suspends the job: leave the iteration and wait to rejoin it, instead of ending; needs the hook",
+	)
+	f.StringArrayVar(
+		&o.faults,
+		"fault",
+		nil,
+		"injected fault: POINT@ITERATION:RANK[:kill|freeze][/GENERATION]; POINT is "+fault.Names()+
+			"; repeatable",
+	)
+	f.IntVar(&o.job.Shape.Chunks, "virtual-stages", 1,
+		"model chunks per pipeline stage, run interleaved; --micro-batches must then be a multiple of --pp")
+	f.Int64Var(&o.job.Evaluation.Every, "eval-every", 0,
+		"iterations from one evaluation on a held-out batch to the next (0 = none)")
+	f.IntVar(&o.job.Evaluation.MicroBatches, "eval-micro-batches", 0,
+		"micro-batches per replica of an evaluation (default as --micro-batches)")
+	f.Int64Var(&o.job.Checkpoint.Every, "checkpoint-every", 0,
+		"iterations from one checkpoint to the next (0 = none)")
+	f.StringVar(&o.job.Checkpoint.Folder, "checkpoint-dir", "",
+		"folder for checkpoints; the newest two are kept")
+	f.BoolVar(
+		&o.job.Checkpoint.Resume,
+		"resume",
+		false,
+		"go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes, and with --global-batch the same samples",
+	)
+	f.Float64Var(
+		&o.emulated.stateMB,
+		"state-mb",
+		0,
+		"emulated state of each GPU, in MB: what dumping, swapping, storing and loading it take (default the real one's size)",
+	)
+	f.Float64Var(&o.emulated.copyGBs, "copy-gb-s", 0,
+		"emulated copies between device and host, in GB/s (0 = they take no time)")
+	f.Float64Var(&o.emulated.diskMBs, "disk-mb-s", 0,
+		"emulated storage for each rank, in MB/s (0 = as fast as the real one)")
+	f.StringVar(
+		&o.job.Faults.Fail,
+		"fail-step",
+		"",
+		"injected failure: the step (pause, dump, swap, restore) of this process's first placement that fails once it is done",
+	)
+	f.StringVar(
+		&o.job.Faults.Die,
+		"die-step",
+		"",
+		"injected death: the step of a placement at whose beginning this process kills itself; or vote, commit",
+	)
+	f.Float64Var(&o.emulated.checkpointMs, "checkpoint-ms", 0,
+		"emulated storage: writing a checkpoint takes at least this long, in ms")
 	f.Float64Var(&o.job.ForwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
 	f.Float64Var(&o.job.BackwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
 	f.StringVar((*string)(&o.job.Rendezvous), "rendezvous", "", "empty folder through which the ranks meet")
-	f.BoolVar(&o.noAdapter, "no-adapter", false, "report nothing to the hook, as a framework without an adapter")
+	f.BoolVar(&o.noAdapter, "no-adapter", false,
+		"report nothing to the hook, as a framework without an adapter")
 	f.StringVar(&o.marks, "marks", "on", "tell the hook where iterations begin and end: on or off")
-	f.StringVar(&o.log, "log", "", "where the JSON lines go: a file, with {rank} for the rank, or unix:PATH for a listening socket (default standard output)")
+	f.StringVar(
+		&o.log,
+		"log",
+		"",
+		"where the JSON lines go: a file, with {rank} for the rank, or unix:PATH for a listening socket (default standard output)",
+	)
 	f.BoolVar(&o.printPeak, "print-peak", false, "print the FLOP/s at which --fwd-ms holds, and exit")
 }
 
 // jobConfig turns flags and environment into one rank's job, without its log.
 func (o *options) jobConfig() (train.Config, error) {
 	c := o.job
-	c.Seed, c.Marks, c.Instances = uint64(o.seed), o.marks == "on" && !o.noAdapter, o.zero*o.instances
+	c.Seed = uint64(o.seed)
+	c.Marks = o.marks == "on" && !o.noAdapter
+	c.Instances = o.zero * o.instances
 	c.NoAdapter = o.noAdapter
 	c.BackwardMs = cmp.Or(c.BackwardMs, 2*c.ForwardMs)
 	c.Shape.FFN = cmp.Or(c.Shape.FFN, 2*c.Shape.Hidden)
 	c.Shape.Layers = cmp.Or(c.Shape.Layers, c.Layout.PP*c.Shape.Chunks)
 	c.Evaluation.MicroBatches = cmp.Or(c.Evaluation.MicroBatches, c.MicroBatches)
 	c.Checkpoint.Least = time.Duration(o.emulated.checkpointMs * float64(time.Millisecond))
-	c.State = train.State{Bytes: o.emulated.stateMB * 1e6, Copy: o.emulated.copyGBs * 1e9, Disk: o.emulated.diskMBs * 1e6}
+	c.State = train.State{
+		Bytes: o.emulated.stateMB * 1e6,
+		Copy:  o.emulated.copyGBs * 1e9,
+		Disk:  o.emulated.diskMBs * 1e6,
+	}
 	switch {
 	case c.Shape.Chunks < 1:
 		return c, fmt.Errorf("%w: --virtual-stages is %d, give at least 1", errUsage, c.Shape.Chunks)
@@ -216,7 +279,10 @@ func (o *options) jobConfig() (train.Config, error) {
 	case o.zero != 0 && o.zero != 1:
 		return c, fmt.Errorf("%w: --zero is %d, give 0 or 1", errUsage, o.zero)
 	case o.instances != 1 && o.zero == 0 || o.instances < 1:
-		return c, fmt.Errorf("%w: --zero-instances is %d, give at least 1, and more than 1 only with --zero 1", errUsage, o.instances)
+		return c, fmt.Errorf(
+			"%w: --zero-instances is %d, give at least 1, and more than 1 only with --zero 1",
+			errUsage, o.instances,
+		)
 	}
 	for _, s := range o.faults {
 		p, err := fault.Parse(s)
@@ -264,18 +330,28 @@ func (o *options) readEnvironment(c *train.Config) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	if n := o.job.Layout.TP * o.job.Layout.PP; (o.job.Checkpoint.Resume || join == 1) && o.zero == 0 && world > 0 && world%n == 0 {
+	n := o.job.Layout.TP * o.job.Layout.PP
+	if (o.job.Checkpoint.Resume || join == 1) &&
+		o.zero == 0 &&
+		world > 0 &&
+		world%n == 0 {
 		o.job.Layout.DP = world / n // a replica may have been dropped, or added
 		c.Layout.DP = o.job.Layout.DP
 	}
 	if want := o.job.Layout.World(); max(world, 1) != want {
-		return fmt.Errorf("%w: WORLD_SIZE is %d, but tp %d × dp %d × pp %d is %d ranks; make them agree or use `falcon-trainer local`",
-			errUsage, max(world, 1), o.job.Layout.TP, o.job.Layout.DP, o.job.Layout.PP, want)
+		return fmt.Errorf(
+			"%w: WORLD_SIZE is %d, but tp %d × dp %d × pp %d is %d ranks; make them agree or use `falcon-trainer local`",
+			errUsage, max(world, 1), o.job.Layout.TP, o.job.Layout.DP, o.job.Layout.PP, want,
+		)
 	}
 	if o.job.Layout.World() > 1 && o.job.Rendezvous == "" {
-		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.job.Layout.World())
+		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in",
+			errUsage, o.job.Layout.World())
 	}
-	c.Rank, c.LocalRank, c.Generation, c.Join = falcon.Rank(rank), local, uint64(generation), join == 1
+	c.Rank = falcon.Rank(rank)
+	c.LocalRank = local
+	c.Generation = uint64(generation)
+	c.Join = join == 1
 	return c.Validate()
 }
 

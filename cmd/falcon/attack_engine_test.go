@@ -44,10 +44,17 @@ func TestAttackedEngine(t *testing.T) {
 	if dir == "" {
 		t.Skip("it is run by TestAttacks")
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: victimDescriptors, Max: victimDescriptors}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{
+		Cur: victimDescriptors,
+		Max: victimDescriptors,
+	}); err != nil {
 		t.Fatal(err)
 	}
-	cfg := engineConfig{StateDir: dir, Listen: "127.0.0.1:0", MemoryLimit: victimMemoryLimit}
+	cfg := engineConfig{
+		StateDir:    dir,
+		Listen:      "127.0.0.1:0",
+		MemoryLimit: victimMemoryLimit,
+	}
 	cfg.fillDefaults()
 	h, err := startEngine(context.Background(), cfg, loggerTo(os.Stderr))
 	if err != nil {
@@ -161,7 +168,11 @@ func (v *victim) files(role auth.Role, name string) auth.Files {
 		return f
 	}
 	cert, key, err := v.ca.Issue(auth.Request{Role: role, Name: name, Life: 24 * time.Hour}, time.Now())
-	if err = errors.Join(err, os.WriteFile(f.Key, key, 0o600), os.WriteFile(f.Cert, cert, 0o600)); err != nil {
+	if err = errors.Join(
+		err,
+		os.WriteFile(f.Key, key, 0o600),
+		os.WriteFile(f.Cert, cert, 0o600),
+	); err != nil {
 		v.t.Fatal(err)
 	}
 	return f
@@ -173,7 +184,11 @@ func (v *victim) dial(role auth.Role, name string) *grpc.ClientConn {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(v.address, grpc.WithTransportCredentials(credentials.NewTLS(conf)), grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64<<20)))
+	conn, err := grpc.NewClient(
+		v.address,
+		grpc.WithTransportCredentials(credentials.NewTLS(conf)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(64<<20)),
+	)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -217,7 +232,8 @@ func (a answers) at(share float64) float64 {
 // watchOwner asks again and again on the owner's socket, each time on a new
 // connection, until the function that it returns is called.
 func (v *victim) watchOwner() func() answers {
-	stop, done := make(chan struct{}), make(chan answers, 1)
+	stop := make(chan struct{})
+	done := make(chan answers, 1)
 	go func() {
 		var got answers
 		for {
@@ -235,18 +251,27 @@ func (v *victim) watchOwner() func() answers {
 			}
 		}
 	}()
-	return func() answers { close(stop); return <-done }
+	return func() answers {
+		close(stop)
+		return <-done
+	}
 }
 
 func (v *victim) askOwner() error {
-	conn, err := grpc.NewClient("unix://"+filepath.Join(v.dir, socketName), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(
+		"unix://"+filepath.Join(v.dir, socketName),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	_, err = falconv1.NewConsoleClient(conn).Snapshot(ctx, &falconv1.SnapshotRequest{Rank: -1, Own: true})
+	_, err = falconv1.NewConsoleClient(conn).Snapshot(ctx, &falconv1.SnapshotRequest{
+		Rank: -1,
+		Own:  true,
+	})
 	return err
 }
 
@@ -265,19 +290,37 @@ func (v *victim) fleet(n int) *crowd {
 		name := fmt.Sprint("n", i)
 		c := v.files(auth.RoleAgent, name)
 		s, err := ship.Open(ship.Config{
-			Address: v.address, CertFile: c.Cert, KeyFile: c.Key, CAFile: c.CA,
-			Hello: &falconv1.Hello{Agent: name, Node: name, Boot: "1", Emulated: true},
+			Address:  v.address,
+			CertFile: c.Cert,
+			KeyFile:  c.Key,
+			CAFile:   c.CA,
+			Hello: &falconv1.Hello{
+				Agent:    name,
+				Node:     name,
+				Boot:     "1",
+				Emulated: true,
+			},
 		})
 		if err != nil {
 			v.t.Fatal(err)
 		}
 		f.agents = append(f.agents, s)
 		s.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
-			Rank: int32(i), World: int32(n), Pid: 7, Alive: true, Device: name + ".g0", Dp: int32(n), Tp: 1, Pp: 1, MicroBatches: 4,
+			Rank:         int32(i),
+			World:        int32(n),
+			Pid:          7,
+			Alive:        true,
+			Device:       name + ".g0",
+			Dp:           int32(n),
+			Tp:           1,
+			Pp:           1,
+			MicroBatches: 4,
 		}}})
 	}
 	v.t.Cleanup(f.end)
-	f.wait("attached", func(s ship.Stats) bool { return s.Connected && s.Frames == 0 })
+	f.wait("attached", func(s ship.Stats) bool {
+		return s.Connected && s.Frames == 0
+	})
 	f.done.Go(f.train)
 	return f
 }
@@ -292,9 +335,28 @@ func (f *crowd) train() {
 		i := turn / parts
 		for r := int(turn % parts); r < len(f.agents); r += parts {
 			s := f.agents[r]
-			s.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Rank: int32(r), Iteration: i, Ms: 1000}}}}})
+			s.Send(&falconv1.AgentFrame{
+				Body: &falconv1.AgentFrame_Samples{
+					Samples: &falconv1.Samples{
+						Samples: []*falconv1.Sample{{
+							Rank:      int32(r),
+							Iteration: i,
+							Ms:        1000,
+						}},
+					},
+				},
+			})
 			if i%2 == 0 {
-				s.Beat(time.Now(), []*falconv1.RankBeat{{Rank: int32(r), Pid: 7, Iteration: i, StepTag: i}}, nil)
+				s.Beat(
+					time.Now(),
+					[]*falconv1.RankBeat{{
+						Rank:      int32(r),
+						Pid:       7,
+						Iteration: i,
+						StepTag:   i,
+					}},
+					nil,
+				)
 			}
 		}
 		select {
@@ -345,7 +407,8 @@ func (f *crowd) wait(what string, is func(ship.Stats) bool) {
 			return
 		}
 		if time.Now().After(deadline) || !f.v.alive() {
-			f.v.t.Fatalf("%d of %d agents are %s; the engine lives: %v, and says %s", n, len(f.agents), what, f.v.alive(), f.v.said())
+			f.v.t.Fatalf("%d of %d agents are %s; the engine lives: %v, and says %s",
+				n, len(f.agents), what, f.v.alive(), f.v.said())
 		}
 	}
 }

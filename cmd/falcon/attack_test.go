@@ -51,8 +51,11 @@ func TestAttacks(t *testing.T) {
 		a.play(ctx, v)
 		cancel()
 		got := owner()
-		t.Logf("%-44s owner p50 %6.1f ms, p99 %6.1f ms, max %6.1f ms of %d; engine %d MiB (most %d); journal +%d KiB",
-			a.name, got.at(0.5), got.at(0.99), got.at(1), len(got.ms), v.memory("VmRSS:"), v.memory("VmHWM:"), (v.journalBytes()-before)>>10)
+		t.Logf(
+			"%-44s owner p50 %6.1f ms, p99 %6.1f ms, max %6.1f ms of %d; engine %d MiB (most %d); journal +%d KiB",
+			a.name, got.at(0.5), got.at(0.99), got.at(1), len(got.ms), v.memory("VmRSS:"),
+			v.memory("VmHWM:"), (v.journalBytes()-before)>>10,
+		)
 		if got.failed != nil || len(got.ms) == 0 {
 			t.Errorf("%s: the owner was not answered: %v", a.name, got.failed)
 		}
@@ -79,7 +82,8 @@ func repeat(ctx context.Context, n int, call func() error) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				if call() != nil {
-					time.Sleep(time.Millisecond) // a refused caller comes again, not from within a loop without end
+					// a refused caller comes again, not from within a loop without end
+					time.Sleep(time.Millisecond)
 				}
 			}
 		})
@@ -88,7 +92,12 @@ func repeat(ctx context.Context, n int, call func() error) {
 }
 
 func largeRequests(ctx context.Context, v *victim) {
-	b, err := proto.Marshal(&falconv1.SetPolicyRequest{Policy: &falconv1.Policy{Mode: "approve", Owner: strings.Repeat("x", 16<<20+600<<10)}})
+	b, err := proto.Marshal(&falconv1.SetPolicyRequest{
+		Policy: &falconv1.Policy{
+			Mode:  "approve",
+			Owner: strings.Repeat("x", 16<<20+600<<10),
+		},
+	})
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -100,7 +109,13 @@ func largeRequests(ctx context.Context, v *victim) {
 			callers.Go(func() {
 				defer cc.Close()
 				repeat(ctx, 4, func() error {
-					return cc.Invoke(ctx, falconv1.Console_SetPolicy_FullMethodName, &encoded{b}, &falconv1.SetPolicyReply{}, codec)
+					return cc.Invoke(
+						ctx,
+						falconv1.Console_SetPolicy_FullMethodName,
+						&encoded{b},
+						&falconv1.SetPolicyReply{},
+						codec,
+					)
 				})
 			})
 		}
@@ -109,16 +124,27 @@ func largeRequests(ctx context.Context, v *victim) {
 }
 
 func largeFrames(ctx context.Context, v *victim) {
-	state := &falconv1.RankState{Rank: 1, Alive: true, Comms: make([]*falconv1.Comm, 100_000)}
+	state := &falconv1.RankState{
+		Rank:  1,
+		Alive: true,
+		Comms: make([]*falconv1.Comm, 100_000),
+	}
 	for i := range state.Comms {
-		state.Comms[i] = &falconv1.Comm{Id: uint64(i), Name: "a name of some length", Size: 8}
+		state.Comms[i] = &falconv1.Comm{
+			Id:   uint64(i),
+			Name: "a name of some length",
+			Size: 8,
+		}
 	}
 	sent := 0
 	repeat(ctx, 1, func() error {
 		return v.attach(ctx, "hostile", func(send func(*falconv1.AgentFrame) error) error {
 			for sent++; sent < 156; sent++ {
-				state.Rank, state.Pid = int32(sent), int32(sent)
-				if err := send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: state}}); err != nil {
+				state.Rank = int32(sent)
+				state.Pid = int32(sent)
+				if err := send(&falconv1.AgentFrame{
+					Body: &falconv1.AgentFrame_Rank{Rank: state},
+				}); err != nil {
 					return err
 				}
 			}
@@ -133,8 +159,19 @@ func manyRanks(ctx context.Context, v *victim) {
 	repeat(ctx, 1, func() error {
 		return v.attach(ctx, "hostile", func(send func(*falconv1.AgentFrame) error) error {
 			for ; ctx.Err() == nil; rank++ {
-				state := &falconv1.RankState{Rank: rank % (1 << 18), World: 1 << 18, Pid: 1 + rank, Alive: true, Comms: []*falconv1.Comm{{Id: uint64(rank), Name: strings.Repeat("n", 200)}}}
-				if err := send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: state}}); err != nil {
+				state := &falconv1.RankState{
+					Rank:  rank % (1 << 18),
+					World: 1 << 18,
+					Pid:   1 + rank,
+					Alive: true,
+					Comms: []*falconv1.Comm{{
+						Id:   uint64(rank),
+						Name: strings.Repeat("n", 200),
+					}},
+				}
+				if err := send(&falconv1.AgentFrame{
+					Body: &falconv1.AgentFrame_Rank{Rank: state},
+				}); err != nil {
 					return err
 				}
 			}
@@ -148,8 +185,15 @@ func deviceReports(ctx context.Context, v *victim) {
 	repeat(ctx, 1, func() error {
 		return v.attach(ctx, "hostile", func(send func(*falconv1.AgentFrame) error) error {
 			for ; ctx.Err() == nil; code++ {
-				event := &falconv1.DeviceEvent{Device: "hostile.g0", Fatal: true, Code: code, Text: strings.Repeat("x", 600)}
-				if err := send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: event}}); err != nil {
+				event := &falconv1.DeviceEvent{
+					Device: "hostile.g0",
+					Fatal:  true,
+					Code:   code,
+					Text:   strings.Repeat("x", 600),
+				}
+				if err := send(&falconv1.AgentFrame{
+					Body: &falconv1.AgentFrame_Device{Device: event},
+				}); err != nil {
 					return err
 				}
 			}
@@ -168,7 +212,11 @@ func strangers(ctx context.Context, v *victim) {
 			}
 		}()
 		for len(open) < most/8 && ctx.Err() == nil {
-			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", v.address)
+			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(
+				ctx,
+				"tcp",
+				v.address,
+			)
 			if err != nil {
 				return err
 			}
@@ -183,7 +231,10 @@ func strangers(ctx context.Context, v *victim) {
 }
 
 func manyWatches(ctx context.Context, v *victim) {
-	other, err := v.console(auth.RoleViewer, "dana").Watch(v.t.Context(), &falconv1.WatchRequest{AfterSeq: 1 << 40})
+	other, err := v.console(
+		auth.RoleViewer,
+		"dana",
+	).Watch(v.t.Context(), &falconv1.WatchRequest{AfterSeq: 1 << 40})
 	if err == nil {
 		_, err = other.Recv()
 	}
@@ -202,7 +253,10 @@ func manyWatches(ctx context.Context, v *victim) {
 	}
 	<-ctx.Done()
 	over := make(chan error, 1)
-	go func() { _, err := other.Recv(); over <- err }()
+	go func() {
+		_, err := other.Recv()
+		over <- err
+	}()
 	select {
 	case err := <-over:
 		if err != nil {
@@ -233,14 +287,22 @@ func (v *victim) journalBytes() int64 {
 }
 
 // attach opens a stream as one node and hands out its sender.
-func (v *victim) attach(ctx context.Context, node string, use func(send func(*falconv1.AgentFrame) error) error) error {
+func (v *victim) attach(
+	ctx context.Context,
+	node string,
+	use func(send func(*falconv1.AgentFrame) error) error,
+) error {
 	conn := v.dial(auth.RoleAgent, node)
 	defer conn.Close()
 	st, err := falconv1.NewFleetClient(conn).Attach(ctx)
 	if err != nil {
 		return err
 	}
-	hello := &falconv1.Hello{Agent: node, Node: node, Boot: fmt.Sprint(time.Now().UnixNano())}
+	hello := &falconv1.Hello{
+		Agent: node,
+		Node:  node,
+		Boot:  fmt.Sprint(time.Now().UnixNano()),
+	}
 	if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: hello}}); err != nil {
 		return err
 	}

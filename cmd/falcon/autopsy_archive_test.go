@@ -29,7 +29,11 @@ func writeArchives(t *testing.T, dir, text string) {
 	}
 	var tarred, packed bytes.Buffer
 	tw := tar.NewWriter(&tarred)
-	check(tw.WriteHeader(&tar.Header{Name: "run/a.csv", Mode: 0o600, Size: int64(len(text))}))
+	check(tw.WriteHeader(&tar.Header{
+		Name: "run/a.csv",
+		Mode: 0o600,
+		Size: int64(len(text)),
+	}))
 	_, err := tw.Write([]byte(text))
 	check(err)
 	check(tw.Close())
@@ -40,7 +44,10 @@ func writeArchives(t *testing.T, dir, text string) {
 	check(err)
 	check(zw.Close())
 	for name, data := range map[string][]byte{
-		"1.tar.gz": zipped(tarred.Bytes()), "2.zip": packed.Bytes(), "3.csv.gz": zipped([]byte(text)), "4.gz": append([]byte("\x1f\x8b"), "broken"...),
+		"1.tar.gz": zipped(tarred.Bytes()),
+		"2.zip":    packed.Bytes(),
+		"3.csv.gz": zipped([]byte(text)),
+		"4.gz":     append([]byte("\x1f\x8b"), "broken"...),
 	} {
 		check(os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}

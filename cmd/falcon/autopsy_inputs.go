@@ -77,7 +77,8 @@ func (in *inputs) file(name string) {
 	}
 	if in.files++; in.files > filesMost {
 		if in.files == filesMost+1 {
-			in.set.Refuse(name, fmt.Sprintf("more than %d files: this one and later ones were not read", filesMost))
+			in.set.Refuse(name, fmt.Sprintf("more than %d files: this one and later ones were not read",
+				filesMost))
 		}
 		return
 	}
@@ -116,13 +117,18 @@ const headOfArchive = 512
 // packing is how a file is packed, by its first bytes, "" where it is not.
 func packing(name string, head []byte) string {
 	for _, p := range []struct{ magic, name string }{
-		{"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"PK\x03\x04", "zip"}, {"BZh", "bzip2"}, {"\xfd7zXZ\x00", "xz"},
+		{"\x1f\x8b", "gzip"},
+		{"\x28\xb5\x2f\xfd", "zstd"},
+		{"PK\x03\x04", "zip"},
+		{"BZh", "bzip2"},
+		{"\xfd7zXZ\x00", "xz"},
 	} {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
 			return p.name
 		}
 	}
-	if len(head) >= headOfArchive && string(head[257:262]) == "ustar" || strings.HasSuffix(name, ".tar") && len(head) >= headOfArchive {
+	if len(head) >= headOfArchive && string(head[257:262]) == "ustar" ||
+		strings.HasSuffix(name, ".tar") && len(head) >= headOfArchive {
 		return "tar"
 	}
 	return ""
@@ -148,7 +154,11 @@ func (in *inputs) unpack(name string, head []byte, r io.Reader, size int64, dept
 		defer plain.Close()
 		return in.stream(strings.TrimSuffix(name, ".zst"), plain, depth+1)
 	case "bzip2":
-		return in.stream(strings.TrimSuffix(name, ".bz2"), bzip2.NewReader(r), depth+1)
+		return in.stream(
+			strings.TrimSuffix(name, ".bz2"),
+			bzip2.NewReader(r),
+			depth+1,
+		)
 	case "tar":
 		return in.tar(name, r, depth)
 	case "zip":
@@ -161,7 +171,9 @@ func (in *inputs) unpack(name string, head []byte, r io.Reader, size int64, dept
 func (in *inputs) stream(name string, r io.Reader, depth int) error {
 	buffered := bufio.NewReaderSize(r, 64<<10)
 	head, err := buffered.Peek(headOfArchive)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err != nil &&
+		!errors.Is(err, io.EOF) &&
+		!errors.Is(err, io.ErrUnexpectedEOF) {
 		return err
 	}
 	if packing(name, head) != "" {
@@ -177,7 +189,9 @@ func (in *inputs) stream(name string, r io.Reader, depth int) error {
 	case err != nil && len(data) == 0:
 		return err
 	}
-	in.set.Add(name, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
+	in.set.Add(name, func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	})
 	if err != nil { // what came before the break was read
 		in.set.Refuse(name, "the packed data is broken or ends early: what came before was read")
 	}
@@ -194,7 +208,8 @@ func (in *inputs) tar(name string, r io.Reader, depth int) error {
 		if err != nil {
 			return errors.New("the archive is broken or ends early: what came before was read")
 		}
-		if h.Typeflag == tar.TypeReg && !in.member(path.Join(name, path.Clean("/"+h.Name)), members, depth) {
+		if h.Typeflag == tar.TypeReg &&
+			!in.member(path.Join(name, path.Clean("/"+h.Name)), members, depth) {
 			return nil
 		}
 	}
@@ -208,7 +223,8 @@ func (in *inputs) zip(name string, r io.Reader, size int64, depth int) error {
 		if err != nil {
 			return err
 		}
-		at, size = bytes.NewReader(data), int64(len(data))
+		at = bytes.NewReader(data)
+		size = int64(len(data))
 	}
 	archive, err := zip.NewReader(at, size)
 	if err != nil {
@@ -235,7 +251,8 @@ func (in *inputs) zip(name string, r io.Reader, size int64, depth int) error {
 // member reads one member of an archive; it reports whether more may be read.
 func (in *inputs) member(name string, r io.Reader, depth int) bool {
 	if in.files++; in.files > filesMost {
-		in.set.Refuse(name, fmt.Sprintf("more than %d files: this one and later ones were not read", filesMost))
+		in.set.Refuse(name, fmt.Sprintf("more than %d files: this one and later ones were not read",
+			filesMost))
 		return false
 	}
 	if err := in.stream(name, r, depth+1); err != nil {

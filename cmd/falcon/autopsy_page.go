@@ -59,38 +59,59 @@ func renderAutopsy(w io.Writer, a autopsy.Answer, facts *autopsy.Facts) error {
 		cost = falcon.DurationText(1e3 * a.CostS)
 	}
 	return autopsyPage.Execute(w, map[string]any{
-		"Cost":   cost,
-		"Answer": a, "Charts": charts, "Title": strings.ToUpper(a.Kind), "W": chartW, "H": chartH, "Percent": fmt.Sprintf("%.0f %%", 100*a.Confidence),
+		"Cost":    cost,
+		"Answer":  a,
+		"Charts":  charts,
+		"Title":   strings.ToUpper(a.Kind),
+		"W":       chartW,
+		"H":       chartH,
+		"Percent": fmt.Sprintf("%.0f %%", 100*a.Confidence),
 	})
 }
 
 func chartOf(s autopsy.Series, a autopsy.Answer) chart {
-	low, high := math.Inf(1), 0.0
+	low := math.Inf(1)
+	high := 0.0
 	for _, p := range s.Points {
-		low, high = min(low, p.Value), max(high, p.Value)
+		low = min(low, p.Value)
+		high = max(high, p.Value)
 	}
 	top := clippedTop(s, high)
-	c := chart{Name: s.Name, File: s.File, Unit: s.Unit, Low: fmt.Sprintf("%.4g", low), High: fmt.Sprintf("%.4g", top)}
+	c := chart{
+		Name: s.Name,
+		File: s.File,
+		Unit: s.Unit,
+		Low:  fmt.Sprintf("%.4g", low),
+		High: fmt.Sprintf("%.4g", top),
+	}
 	if len(s.Points) == 0 || !(top > low) {
 		return c
 	}
-	x := func(i int) float64 { return float64(i) / math.Max(1, float64(len(s.Points)-1)) * chartW }
+	x := func(i int) float64 {
+		return float64(i) / math.Max(1, float64(len(s.Points)-1)) * chartW
+	}
 	var line strings.Builder
 	stride := max(1, 2*len(s.Points)/chartDots)
 	for from := 0; from < len(s.Points); from += stride {
 		part := s.Points[from:min(len(s.Points), from+stride)]
-		least, most := part[0].Value, part[0].Value
+		least := part[0].Value
+		most := part[0].Value
 		for _, p := range part {
-			least, most = min(least, p.Value), max(most, p.Value)
+			least = min(least, p.Value)
+			most = max(most, p.Value)
 		}
 		for _, v := range []float64{least, most} {
 			fmt.Fprintf(&line, "%.1f,%.1f ", x(from), chartH*(1-(min(v, top)-low)/(top-low)))
 		}
 	}
 	c.Line = line.String()
-	c.From, c.To = pointName(s, 0), pointName(s, len(s.Points)-1)
-	if a.Onset != nil && a.Onset.Index < len(s.Points) && a.Kind == autopsy.KindSlow {
-		c.Onset, c.HasOnset = x(a.Onset.Index), true
+	c.From = pointName(s, 0)
+	c.To = pointName(s, len(s.Points)-1)
+	if a.Onset != nil &&
+		a.Onset.Index < len(s.Points) &&
+		a.Kind == autopsy.KindSlow {
+		c.Onset = x(a.Onset.Index)
+		c.HasOnset = true
 	}
 	return c
 }

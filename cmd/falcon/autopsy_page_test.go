@@ -11,11 +11,13 @@ import (
 	"github.com/failslow/falcon/detect/autopsy"
 )
 
-// The page has the answer, its evidence and the series, needs nothing else, and says nothing that a file smuggles in.
+// The page has the answer, its evidence and the series, needs nothing else, and says nothing
+// that a file smuggles in.
 func TestAutopsyPage(t *testing.T) {
 	var b strings.Builder
 	for i := range 80 {
-		fmt.Fprintf(&b, "step=%d loss=2.1 step_time=%.3fs\n", i, 1.0+0.25*float64(i/50)+0.002*float64(i%3))
+		fmt.Fprintf(&b, "step=%d loss=2.1 step_time=%.3fs\n",
+			i, 1.0+0.25*float64(i/50)+0.002*float64(i%3))
 	}
 	log := textFile(t, "train.log", b.String()+"RuntimeError in <script>alert(1)</script>\n")
 	page := filepath.Join(t.TempDir(), "answer.html")
@@ -27,7 +29,10 @@ func TestAutopsyPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for _, want := range []string{"SLOW", "iterations take", "<polyline points=", `class="onset"`, "train.log", "What to do next"} {
+	for _, want := range []string{
+		"SLOW", "iterations take", "<polyline points=", `class="onset"`, "train.log",
+		"What to do next",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the page", want)
 		}
@@ -37,7 +42,8 @@ func TestAutopsyPage(t *testing.T) {
 			t.Errorf("%q is in the page", never)
 		}
 	}
-	if code, _, errs := command(t, "detect", log, "--html", page); code != 1 || !strings.Contains(errs, "answer.html") {
+	if code, _, errs := command(t, "detect", log, "--html", page); code != 1 ||
+		!strings.Contains(errs, "answer.html") {
 		t.Errorf("a file that is there: %d %s", code, errs)
 	}
 }
@@ -86,21 +92,54 @@ func TestAutopsyFolders(t *testing.T) {
 		kind  string
 		text  string
 	}{
-		"kernel and log":     {map[string]string{"logs/n0/train.log": steps(80, 80, 1), "dmesg.txt": xid}, autopsy.KindFailed, "0000:5d:00"},
-		"RAS and a stack":    {map[string]string{"ras.txt": behind, "a/b/stack.7.txt": stack, "README.md": "# job\n"}, autopsy.KindHang, "rank 7"},
-		"slow and a reason":  {map[string]string{"run/train.log": steps(80, 50, 1.3), "smi/q.txt": smi}, autopsy.KindSlow, "3B:00.0"},
-		"ranks, one raised":  {map[string]string{"0/stdout.log": steps(40, 40, 1), "1/rank_3.log": failed, "config.yaml": "a: 1\n"}, autopsy.KindFailed, "rank 3"},
-		"healthy and others": {map[string]string{"train.log": steps(80, 80, 1), "metrics.csv": "step,loss\n1,2.0\n2,1.9\n", "notes.txt": "fine\n"}, autopsy.KindHealthy, "no fault"},
+		"kernel and log": {
+			map[string]string{"logs/n0/train.log": steps(80, 80, 1), "dmesg.txt": xid},
+			autopsy.KindFailed,
+			"0000:5d:00",
+		},
+		"RAS and a stack": {
+			map[string]string{"ras.txt": behind, "a/b/stack.7.txt": stack, "README.md": "# job\n"},
+			autopsy.KindHang,
+			"rank 7",
+		},
+		"slow and a reason": {
+			map[string]string{"run/train.log": steps(80, 50, 1.3), "smi/q.txt": smi},
+			autopsy.KindSlow,
+			"3B:00.0",
+		},
+		"ranks, one raised": {
+			map[string]string{
+				"0/stdout.log": steps(40, 40, 1),
+				"1/rank_3.log": failed,
+				"config.yaml":  "a: 1\n",
+			},
+			autopsy.KindFailed,
+			"rank 3",
+		},
+		"healthy and others": {
+			map[string]string{
+				"train.log":   steps(80, 80, 1),
+				"metrics.csv": "step,loss\n1,2.0\n2,1.9\n",
+				"notes.txt":   "fine\n",
+			},
+			autopsy.KindHealthy,
+			"no fault",
+		},
 	} {
 		dir := t.TempDir()
 		for path, text := range c.files {
 			path = filepath.Join(dir, path)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			if err := errors.Join(
+				os.MkdirAll(filepath.Dir(path), 0o700),
+				os.WriteFile(path, []byte(text), 0o600),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
 		a, _ := answered(t, "", dir)
-		if a.Kind != c.kind || !strings.Contains(a.Summary, c.text) || len(a.Inputs) != len(c.files) {
+		if a.Kind != c.kind ||
+			!strings.Contains(a.Summary, c.text) ||
+			len(a.Inputs) != len(c.files) {
 			t.Errorf("%s: %s: %s\n%+v", name, a.Kind, a.Summary, a.Inputs)
 		}
 	}

@@ -29,10 +29,18 @@ type reading struct {
 // watched wraps a file where its size is worth it and somebody looks.
 func watched(file *os.File, name string) io.ReadCloser {
 	info, err := file.Stat()
-	if err != nil || info.Size() < progressFrom || !term.IsTerminal(int(os.Stderr.Fd())) {
+	if err != nil ||
+		info.Size() < progressFrom ||
+		!term.IsTerminal(int(os.Stderr.Fd())) {
 		return file
 	}
-	return &reading{ReadCloser: file, out: os.Stderr, name: name, size: info.Size(), began: time.Now()}
+	return &reading{
+		ReadCloser: file,
+		out:        os.Stderr,
+		name:       name,
+		size:       info.Size(),
+		began:      time.Now(),
+	}
 }
 
 func (r *reading) Read(p []byte) (int, error) {
@@ -48,9 +56,12 @@ func (r *reading) Read(p []byte) (int, error) {
 func (r *reading) show(now time.Time) {
 	left := "…"
 	if spent := now.Sub(r.began); r.done > 0 && spent > time.Second {
-		left = time.Duration(float64(spent) * float64(r.size-r.done) / float64(r.done)).Round(time.Second).String()
+		left = time.Duration(float64(spent) * float64(r.size-r.done) / float64(r.done)).
+			Round(time.Second).
+			String()
 	}
-	fmt.Fprintf(r.out, "\r\x1b[K%s: %.1f of %.1f GB, %s left", r.name, float64(r.done)/1e9, float64(r.size)/1e9, left)
+	fmt.Fprintf(r.out, "\r\x1b[K%s: %.1f of %.1f GB, %s left",
+		r.name, float64(r.done)/1e9, float64(r.size)/1e9, left)
 }
 
 // Close removes the line.

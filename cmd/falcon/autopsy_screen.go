@@ -24,7 +24,12 @@ func showAutopsy(c *cobra.Command, a autopsy.Answer, facts *autopsy.Facts) error
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(
+		c.Context(),
+		os.Interrupt,
+		syscall.SIGTERM,
+		syscall.SIGHUP,
+	)
 	defer stop()
 	profile := colorprofile.Detect(os.Stdout, os.Environ())
 	screen := postmortem.New(documentOf(a, facts), theme, theme.Palette(profile), false)
@@ -35,7 +40,12 @@ const defaultTheme = "dark"
 
 // documentOf is an answer as a screen shows it.
 func documentOf(a autopsy.Answer, facts *autopsy.Facts) *postmortem.Document {
-	d := &postmortem.Document{Kind: a.Kind, Summary: a.Summary, Next: a.Next, Notes: notesOf(a)}
+	d := &postmortem.Document{
+		Kind:    a.Kind,
+		Summary: a.Summary,
+		Next:    a.Next,
+		Notes:   notesOf(a),
+	}
 	for _, s := range facts.Series[:min(chartMost, len(facts.Series))] {
 		c := postmortem.Chart{Name: s.Name, Unit: s.Unit, Onset: -1}
 		for _, p := range s.Points {
@@ -47,14 +57,23 @@ func documentOf(a autopsy.Answer, facts *autopsy.Facts) *postmortem.Document {
 		d.Charts = append(d.Charts, c)
 	}
 	for _, x := range a.Findings {
-		d.Evidence = append(d.Evidence, postmortem.Evidence{Against: x.Against, Text: x.Text, At: placeOf(x), Quote: x.Quote})
+		d.Evidence = append(d.Evidence, postmortem.Evidence{
+			Against: x.Against,
+			Text:    x.Text,
+			At:      placeOf(x),
+			Quote:   x.Quote,
+		})
 	}
 	for _, in := range a.Inputs {
 		says := in.Kind
 		if !in.Used {
 			says = in.Why
 		}
-		d.Inputs = append(d.Inputs, postmortem.Input{Path: in.Path, Says: says, Used: in.Used})
+		d.Inputs = append(d.Inputs, postmortem.Input{
+			Path: in.Path,
+			Says: says,
+			Used: in.Used,
+		})
 	}
 	return d
 }

@@ -22,7 +22,8 @@ func certsCommand() *cobra.Command {
 }
 
 func certsDirFlag(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "dir", filepath.Join(defaultStateDir(), certsName), "directory of the authority and its certificates")
+	c.Flags().StringVar(dir, "dir", filepath.Join(defaultStateDir(), certsName),
+		"directory of the authority and its certificates")
 }
 
 func certsInitCommand() *cobra.Command {
@@ -39,13 +40,16 @@ func certsInitCommand() *cobra.Command {
 			}
 			fmt.Fprintf(c.OutOrStdout(), "authority and server certificate in %s\n", dir)
 			if usual := filepath.Join(defaultStateDir(), certsName); dir != usual {
-				fmt.Fprintf(c.OutOrStdout(), "falcon serve looks in %s: name these in certs, or set FALCON_STATE_DIR\n", usual)
+				fmt.Fprintf(c.OutOrStdout(),
+					"falcon serve looks in %s: name these in certs, or set FALCON_STATE_DIR\n",
+					usual)
 			}
 			return nil
 		},
 	}
 	certsDirFlag(c, &dir)
-	c.Flags().StringSliceVar(&hosts, "host", nil, "name or address under which agents reach the engine (127.0.0.1 and localhost always hold)")
+	c.Flags().StringSliceVar(&hosts, "host", nil,
+		"name or address under which agents reach the engine (127.0.0.1 and localhost always hold)")
 	return c
 }
 
@@ -59,7 +63,9 @@ func certsInit(dir string, hosts []string, now time.Time) error {
 		return err
 	}
 	return ca.IssueTo(dir, auth.Request{
-		Role: auth.RoleServer, Name: string(auth.RoleServer), Hosts: append([]string{"127.0.0.1", "::1", "localhost"}, hosts...),
+		Role:  auth.RoleServer,
+		Name:  string(auth.RoleServer),
+		Hosts: append([]string{"127.0.0.1", "::1", "localhost"}, hosts...),
 	}, now)
 }
 
@@ -78,7 +84,12 @@ func certsIssueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := certsIssue(dir, auth.Request{Role: auth.Role(role), Name: name, Hosts: hosts, Life: life}); err != nil {
+			if err := certsIssue(dir, auth.Request{
+				Role:  auth.Role(role),
+				Name:  name,
+				Hosts: hosts,
+				Life:  life,
+			}); err != nil {
 				return err
 			}
 			if engine != "" {
@@ -92,7 +103,8 @@ func certsIssueCommand() *cobra.Command {
 	certsDirFlag(c, &dir)
 	c.Flags().StringVar(&role, "role", "", "agent, viewer, operator, approver, admin or server")
 	c.Flags().StringVar(&name, "name", "", "the node that an agent speaks for, or a person's name")
-	c.Flags().StringVar(&engine, "for", "", "engine's HOST:PORT: put address, certificate and key into one file, which falcon context join takes")
+	c.Flags().StringVar(&engine, "for", "",
+		"engine's HOST:PORT: put address, certificate and key into one file, which falcon context join takes")
 	c.Flags().StringSliceVar(&hosts, "host", nil, "for a server: name or address under which it is reached")
 	c.Flags().DurationVar(&life, "life", auth.LeafLife, "how long the certificate is good")
 	c.Flags().IntVar(&days, "days", 0, "the same in days")
@@ -112,7 +124,8 @@ func certsLife(c *cobra.Command, life time.Duration, days, hours int) (time.Dura
 		life = time.Duration(min(max(hours, -1), 24*lifeDaysMost+1)) * time.Hour
 	}
 	if life <= 0 || life > auth.CALife {
-		return 0, fmt.Errorf("%w: a certificate's life must be longer than nothing and at most %d days", errUsage, lifeDaysMost)
+		return 0, fmt.Errorf("%w: a certificate's life must be longer than nothing and at most %d days",
+			errUsage, lifeDaysMost)
 	}
 	return life, nil
 }
@@ -130,7 +143,11 @@ func certsRevokeCommand() *cobra.Command {
 		Args:    oneArgument("give one name, or one serial number as serial:HEX"),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := filepath.Join(dir, auth.RevokedFile)
-			added, err := auth.Revoke(path, args[0], time.Now().UTC().Format(time.RFC3339))
+			added, err := auth.Revoke(
+				path,
+				args[0],
+				time.Now().UTC().Format(time.RFC3339),
+			)
 			switch {
 			case errors.Is(err, auth.ErrName), errors.Is(err, auth.ErrSerial):
 				return fmt.Errorf("%w: %w", errUsage, err)

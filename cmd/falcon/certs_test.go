@@ -24,8 +24,10 @@ func TestCertificatesLiveAsLongAsAsked(t *testing.T) {
 		args []string
 		want time.Duration
 	}{
-		"a": {nil, auth.LeafLife}, "b": {[]string{"--days", "7"}, 7 * 24 * time.Hour},
-		"c": {[]string{"--hours", "24"}, 24 * time.Hour}, "d": {[]string{"--life", "90m"}, 90 * time.Minute},
+		"a": {nil, auth.LeafLife},
+		"b": {[]string{"--days", "7"}, 7 * 24 * time.Hour},
+		"c": {[]string{"--hours", "24"}, 24 * time.Hour},
+		"d": {[]string{"--life", "90m"}, 90 * time.Minute},
 	} {
 		args := append([]string{"certs", "issue", "--dir", dir, "--role", "agent", "--name", name}, c.args...)
 		if code, _, errs := command(t, args...); code != 0 {
@@ -37,12 +39,23 @@ func TestCertificatesLiveAsLongAsAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left := time.Until(pair.Leaf.NotAfter); left > c.want || left < c.want-time.Minute {
+		left := time.Until(pair.Leaf.NotAfter)
+		if left > c.want || left < c.want-time.Minute {
 			t.Errorf("%v: good for %v, want %v", c.args, left, c.want)
 		}
 	}
-	for _, args := range [][]string{{"--days", "0"}, {"--hours", "-5"}, {"--days", "999999999999"}, {"--days", "1", "--hours", "1"}, {"--life", "-1h"}} {
-		if code, _, errs := command(t, append([]string{"certs", "issue", "--dir", dir, "--role", "agent", "--name", "x"}, args...)...); code == 0 || errs == "" {
+	for _, args := range [][]string{
+		{"--days", "0"},
+		{"--hours", "-5"},
+		{"--days", "999999999999"},
+		{"--days", "1", "--hours", "1"},
+		{"--life", "-1h"},
+	} {
+		code, _, errs := command(
+			t,
+			append([]string{"certs", "issue", "--dir", dir, "--role", "agent", "--name", "x"}, args...)...,
+		)
+		if code == 0 || errs == "" {
 			t.Errorf("%v: %d %q", args, code, errs)
 		}
 	}
@@ -57,14 +70,23 @@ func TestRevokeByCommand(t *testing.T) {
 	}
 	f := auth.FilesIn(dir, "ann")
 	list := func() int {
-		code, _, _ := command(t, "incident", "list", "--connect", h.Address, "--ca", f.CA, "--cert", f.Cert, "--key", f.Key)
+		code, _, _ := command(
+			t,
+			"incident",
+			"list",
+			"--connect", h.Address,
+			"--ca", f.CA,
+			"--cert", f.Cert,
+			"--key", f.Key,
+		)
 		return code
 	}
 	if code := list(); code != 0 {
 		t.Fatalf("before: %d", code)
 	}
 	for i, want := range []string{"is revoked by", "is revoked already"} {
-		if code, out, errs := command(t, "certs", "revoke", "--dir", dir, "ann"); code != 0 || !strings.Contains(out, want) {
+		code, out, errs := command(t, "certs", "revoke", "--dir", dir, "ann")
+		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("time %d: %d %q %q", i, code, out, errs)
 		}
 	}
@@ -73,7 +95,8 @@ func TestRevokeByCommand(t *testing.T) {
 		t.Error("a revoked viewer is answered")
 	}
 	for _, args := range [][]string{{}, {"a", "b"}, {"../x"}, {"serial:zz"}} {
-		if code, _, errs := command(t, append([]string{"certs", "revoke", "--dir", dir}, args...)...); code != 2 || errs == "" {
+		code, _, errs := command(t, append([]string{"certs", "revoke", "--dir", dir}, args...)...)
+		if code != 2 || errs == "" {
 			t.Errorf("%v: %d %q", args, code, errs)
 		}
 	}
@@ -81,7 +104,10 @@ func TestRevokeByCommand(t *testing.T) {
 
 func TestAdmissionIsChecked(t *testing.T) {
 	for text, want := range map[string]string{
-		"memory_limit: 5\n": "memory_limit", "memory_limit: plenty\n": "such as 2GiB", "stream_most: 1s\n": "at least 1m", "stream_most: -1h\n": "stream_most",
+		"memory_limit: 5\n":      "memory_limit",
+		"memory_limit: plenty\n": "such as 2GiB",
+		"stream_most: 1s\n":      "at least 1m",
+		"stream_most: -1h\n":     "stream_most",
 	} {
 		path := filepath.Join(t.TempDir(), "falcon.yaml")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -91,7 +117,11 @@ func TestAdmissionIsChecked(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	cfg := engineConfig{StateDir: shortDir(t), Listen: "127.0.0.1:0", Renew: true}
+	cfg := engineConfig{
+		StateDir: shortDir(t),
+		Listen:   "127.0.0.1:0",
+		Renew:    true,
+	}
 	cfg.fillDefaults()
 	dir := filepath.Join(cfg.StateDir, certsName)
 	if err := certsInit(dir, nil, time.Now()); err != nil {
@@ -100,7 +130,10 @@ func TestAdmissionIsChecked(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, auth.CAKeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	if f := checkEngine(cfg); len(f.refused) > 0 || len(f.off) != 1 || !strings.Contains(f.off[0], "renew: false") {
+	f := checkEngine(cfg)
+	if len(f.refused) > 0 ||
+		len(f.off) != 1 ||
+		!strings.Contains(f.off[0], "renew: false") {
 		t.Errorf("renewal without the authority's key: %+v", f)
 	}
 }
@@ -127,7 +160,13 @@ func TestCertificatesNearTheirEndsAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &care{engine: h.care.engine, server: h.care.server, certs: h.care.certs, log: h.care.log, alarmed: map[string]bool{}}
+	k := &care{
+		engine:  h.care.engine,
+		server:  h.care.server,
+		certs:   h.care.certs,
+		log:     h.care.log,
+		alarmed: map[string]bool{},
+	}
 	for range 2 {
 		k.lookAtCertificates(t.Context(), time.Now().Add(55*time.Minute))
 		k.lookAtCertificates(t.Context(), time.Now().Add(364*24*time.Hour))
@@ -140,7 +179,8 @@ func TestCertificatesNearTheirEndsAreTold(t *testing.T) {
 		}
 		told = append(told, e.GetLine().GetKind()+": "+e.GetLine().GetText())
 	}
-	if !strings.Contains(told[0], "alarm: certificates end soon: viewer ann") || !strings.Contains(told[1], "alarm: the engine's own certificate ends") {
+	if !strings.Contains(told[0], "alarm: certificates end soon: viewer ann") ||
+		!strings.Contains(told[1], "alarm: the engine's own certificate ends") {
 		t.Errorf("told %q", told)
 	}
 	r, err := client.Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: -1})

@@ -64,17 +64,24 @@ func collectCommand() *cobra.Command {
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if nodes < 0 || lines < 1 || lines > peekMost {
-				return fmt.Errorf("%w: --nodes must not be negative, and --lines must be from 1 to %d", errUsage, peekMost)
+				return fmt.Errorf("%w: --nodes must not be negative, and --lines must be from 1 to %d",
+					errUsage, peekMost)
 			}
 			if err := refuseExisting("--out", out); err != nil {
 				return err
 			}
-			g := gathering{nodes: nodes, lines: int32(lines), since: since, progress: c.ErrOrStderr()}
+			g := gathering{
+				nodes:    nodes,
+				lines:    int32(lines),
+				since:    since,
+				progress: c.ErrOrStderr(),
+			}
 			return g.run(c, &target, out)
 		},
 	}
 	target.declareFlags(c)
-	c.Flags().StringVar(&out, "out", "", "the archive's file (default falcon-JOB-TIME.tar.gz here); one that exists is not written over")
+	c.Flags().StringVar(&out, "out", "",
+		"the archive's file (default falcon-JOB-TIME.tar.gz here); one that exists is not written over")
 	c.Flags().IntVar(&nodes, "nodes", nodes, "how many nodes are asked at most, those of blamed ranks first")
 	c.Flags().IntVar(&lines, "lines", lines, "last lines of each rank's output, at most 200")
 	c.Flags().DurationVar(&since, "since", since, "what kernels have said since then")
@@ -103,13 +110,17 @@ func (g *gathering) run(c *cobra.Command, t *engineTarget, out string) error {
 	defer conn.Close()
 	cl := falconv1.NewConsoleClient(conn)
 	ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
-	snap, err := cl.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: -1, Columns: collectColumns})
+	snap, err := cl.Snapshot(ctx, &falconv1.SnapshotRequest{
+		Rank:    -1,
+		Columns: collectColumns,
+	})
 	cancel()
 	if err != nil {
 		return refusal(err, t.engineAddress())
 	}
 	g.now = time.Unix(0, snap.GetAtUnixNs()).UTC()
-	g.root = fmt.Sprintf("falcon-%s-%s", fileName(snap.GetJob().GetName()), g.now.Format("20060102T150405Z"))
+	g.root = fmt.Sprintf("falcon-%s-%s",
+		fileName(snap.GetJob().GetName()), g.now.Format("20060102T150405Z"))
 	if out == "" {
 		out = g.root + ".tar.gz"
 	}
@@ -132,11 +143,16 @@ func (g *gathering) say(w io.Writer, out string) error {
 	for _, m := range g.missing {
 		fmt.Fprintf(w, "missing  %s\n", m)
 	}
-	_, err := fmt.Fprintf(w, "wrote %s; falcon detect %s says what happened\n", clean.String(out), clean.String(out))
+	_, err := fmt.Fprintf(w, "wrote %s; falcon detect %s says what happened\n",
+		clean.String(out), clean.String(out))
 	return err
 }
 
-func (g *gathering) gather(ctx context.Context, cl falconv1.ConsoleClient, snap *falconv1.SnapshotReply) error {
+func (g *gathering) gather(
+	ctx context.Context,
+	cl falconv1.ConsoleClient,
+	snap *falconv1.SnapshotReply,
+) error {
 	steps := []func() error{
 		func() error { return g.engine(ctx, cl, snap) },
 		func() error { return g.add("ranks.csv", ranksTable(snap)) },
@@ -153,7 +169,11 @@ func (g *gathering) gather(ctx context.Context, cl falconv1.ConsoleClient, snap 
 }
 
 // engine adds what the engine shows, for people.
-func (g *gathering) engine(ctx context.Context, cl falconv1.ConsoleClient, snap *falconv1.SnapshotReply) error {
+func (g *gathering) engine(
+	ctx context.Context,
+	cl falconv1.ConsoleClient,
+	snap *falconv1.SnapshotReply,
+) error {
 	text, err := protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Marshal(snap)
 	if err != nil {
 		return fmt.Errorf("writing the engine's picture: %w", err)
@@ -177,10 +197,15 @@ func (g *gathering) engine(ctx context.Context, cl falconv1.ConsoleClient, snap 
 }
 
 // agents adds what each node gives, those of blamed ranks first.
-func (g *gathering) agents(ctx context.Context, cl falconv1.ConsoleClient, snap *falconv1.SnapshotReply) error {
+func (g *gathering) agents(
+	ctx context.Context,
+	cl falconv1.ConsoleClient,
+	snap *falconv1.SnapshotReply,
+) error {
 	names := nodesInOrder(snap)
 	if len(names) > g.nodes {
-		g.missing = append(g.missing, fmt.Sprintf("%d of %d nodes: --nodes is %d", len(names)-g.nodes, len(names), g.nodes))
+		g.missing = append(g.missing, fmt.Sprintf("%d of %d nodes: --nodes is %d",
+			len(names)-g.nodes, len(names), g.nodes))
 		names = names[:g.nodes]
 	}
 	for i, name := range names {
@@ -202,16 +227,25 @@ func (g *gathering) agents(ctx context.Context, cl falconv1.ConsoleClient, snap 
 
 // show says on a terminal how far it is.
 func (g *gathering) show(text string) {
-	if file, ok := g.progress.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+	file, ok := g.progress.(*os.File)
+	if ok && term.IsTerminal(int(file.Fd())) {
 		fmt.Fprint(file, text)
 	}
 }
 
 // node asks one agent; while the engine has too many questions it waits.
-func (g *gathering) node(ctx context.Context, cl falconv1.ConsoleClient, name string) ([]*falconv1.PeekPart, error) {
+func (g *gathering) node(
+	ctx context.Context,
+	cl falconv1.ConsoleClient,
+	name string,
+) ([]*falconv1.PeekPart, error) {
 	for try := 0; ; try++ {
 		asked, cancel := context.WithTimeout(ctx, callTimeout)
-		r, err := cl.Peek(asked, &falconv1.PeekRequest{What: "node", Node: name, Lines: g.lines})
+		r, err := cl.Peek(asked, &falconv1.PeekRequest{
+			What:  "node",
+			Node:  name,
+			Lines: g.lines,
+		})
 		cancel()
 		if err == nil {
 			return r.GetParts(), nil
@@ -234,8 +268,10 @@ func (g *gathering) part(node string, number int, p *falconv1.PeekPart) error {
 		lines = g.recent(lines)
 	}
 	if len(lines) == 0 {
-		if p.GetNote() != "" && !(p.GetSource() == "kernel" && p.GetPath() != "") { // a kernel that was read and has said nothing is whole
-			g.missing = append(g.missing, fmt.Sprintf("%s of node %s: %s", clean.String(p.GetSource()), clean.String(node), clean.String(p.GetNote())))
+		// a kernel that was read and has said nothing is whole
+		if p.GetNote() != "" && !(p.GetSource() == "kernel" && p.GetPath() != "") {
+			g.missing = append(g.missing, fmt.Sprintf("%s of node %s: %s",
+				clean.String(p.GetSource()), clean.String(node), clean.String(p.GetNote())))
 		}
 		return nil
 	}
@@ -246,11 +282,14 @@ func (g *gathering) part(node string, number int, p *falconv1.PeekPart) error {
 	return g.add(path.Join("nodes", fileName(node), name+".txt"), []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// recent leaves out what a kernel said before the time that is asked for. A finding is a line with a time and one
-// below it.
+// recent leaves out what a kernel said before the time that is asked for. A finding is a line with
+// a time and one below it.
 func (g *gathering) recent(lines []string) []string {
 	for i := 0; i < len(lines); i += 2 {
-		at, err := time.Parse("2006-01-02 15:04:05Z", lines[i][:min(len(lines[i]), len("2006-01-02 15:04:05Z"))])
+		at, err := time.Parse(
+			"2006-01-02 15:04:05Z",
+			lines[i][:min(len(lines[i]), len("2006-01-02 15:04:05Z"))],
+		)
 		if err != nil || g.now.Sub(at) <= g.since {
 			return lines[i:]
 		}
@@ -267,9 +306,16 @@ func (g *gathering) add(name string, text []byte) error {
 		return nil
 	}
 	if g.written += int64(len(text)); g.written > collectMost {
-		return fmt.Errorf("the archive would have more than %d MiB: ask for fewer nodes with --nodes", collectMost>>20)
+		return fmt.Errorf("the archive would have more than %d MiB: ask for fewer nodes with --nodes",
+			collectMost>>20)
 	}
-	head := &tar.Header{Name: path.Join(g.root, name), Mode: 0o600, Size: int64(len(text)), ModTime: g.now, Typeflag: tar.TypeReg}
+	head := &tar.Header{
+		Name:     path.Join(g.root, name),
+		Mode:     0o600,
+		Size:     int64(len(text)),
+		ModTime:  g.now,
+		Typeflag: tar.TypeReg,
+	}
 	if err := g.tar.WriteHeader(head); err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
@@ -281,9 +327,12 @@ func (g *gathering) add(name string, text []byte) error {
 
 func (g *gathering) readme(snap *falconv1.SnapshotReply) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Job %s, gathered at %s by falcon collect.\n\n", clean.String(snap.GetJob().GetName()), g.now.Format(time.RFC3339))
-	b.WriteString("engine.json      what the engine showed\nincidents/       its incidents\nranks.csv        each rank's newest times and its GPU's clock\n" +
-		"iterations.csv   newest iterations of the job\nnodes/           what the agents gave: calls, kernels, NCCL's RAS, last lines of ranks\n")
+	fmt.Fprintf(&b, "Job %s, gathered at %s by falcon collect.\n\n",
+		clean.String(snap.GetJob().GetName()), g.now.Format(time.RFC3339))
+	b.WriteString(
+		"engine.json      what the engine showed\nincidents/       its incidents\nranks.csv        each rank's newest times and its GPU's clock\n" +
+			"iterations.csv   newest iterations of the job\nnodes/           what the agents gave: calls, kernels, NCCL's RAS, last lines of ranks\n",
+	)
 	for _, m := range g.missing {
 		fmt.Fprintf(&b, "\nmissing: %s", m)
 	}
@@ -306,13 +355,17 @@ func nodesInOrder(snap *falconv1.SnapshotReply) []string {
 	for _, n := range snap.GetNodes() {
 		out = append(out, n.GetNode())
 	}
-	slices.SortStableFunc(out, func(a, b string) int { return suspect[b] - suspect[a] })
+	slices.SortStableFunc(out, func(a, b string) int {
+		return suspect[b] - suspect[a]
+	})
 	return out
 }
 
 // suspicion is how much a rank says for its node to be asked early.
 var suspicion = map[falconv1.RankHealth]int{
-	falconv1.RankHealth_RANK_HEALTH_SLOW: 1, falconv1.RankHealth_RANK_HEALTH_STALE: 1, falconv1.RankHealth_RANK_HEALTH_LOST: 100,
+	falconv1.RankHealth_RANK_HEALTH_SLOW:    1,
+	falconv1.RankHealth_RANK_HEALTH_STALE:   1,
+	falconv1.RankHealth_RANK_HEALTH_LOST:    100,
 	falconv1.RankHealth_RANK_HEALTH_CULPRIT: 1000,
 }
 

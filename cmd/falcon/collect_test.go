@@ -25,11 +25,22 @@ type jobConsole struct {
 }
 
 func (j *jobConsole) Snapshot(context.Context, *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
-	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Name: "../../etc/x"}, AtUnixNs: time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC).UnixNano(), EngineId: "e"}
+	s := &falconv1.SnapshotReply{
+		Job:      &falconv1.Job{Name: "../../etc/x"},
+		AtUnixNs: time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC).UnixNano(),
+		EngineId: "e",
+	}
 	for r, node := range []string{"n0", "n1", "n2", "n3"} {
-		v := &falconv1.RankView{Rank: int32(r), Device: node + ".g0", SelfMs: 15, SmClockMhz: 1410, Health: falconv1.RankHealth_RANK_HEALTH_OK}
+		v := &falconv1.RankView{
+			Rank:       int32(r),
+			Device:     node + ".g0",
+			SelfMs:     15,
+			SmClockMhz: 1410,
+			Health:     falconv1.RankHealth_RANK_HEALTH_OK,
+		}
 		if r == 2 {
-			v.SelfMs, v.Health = 30, falconv1.RankHealth_RANK_HEALTH_CULPRIT
+			v.SelfMs = 30
+			v.Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
 		}
 		s.Ranks = append(s.Ranks, v)
 		s.Nodes = append(s.Nodes, &falconv1.NodeView{Node: node, Connected: r != 3})
@@ -41,7 +52,10 @@ func (j *jobConsole) Snapshot(context.Context, *falconv1.SnapshotRequest) (*falc
 	return s, nil
 }
 
-func (j *jobConsole) Incidents(context.Context, *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+func (j *jobConsole) Incidents(
+	context.Context,
+	*falconv1.IncidentsRequest,
+) (*falconv1.IncidentsReply, error) {
 	return &falconv1.IncidentsReply{}, nil
 }
 
@@ -56,14 +70,28 @@ func (j *jobConsole) Peek(_ context.Context, q *falconv1.PeekRequest) (*falconv1
 	if q.GetNode() == "n3" {
 		return nil, status.Error(codes.FailedPrecondition, "engine: refused: the agent of n3 is away")
 	}
-	return &falconv1.PeekReply{Node: q.GetNode(), Parts: []*falconv1.PeekPart{
-		{Source: "calls", Lines: []string{"rank 0 process 7 communicator 01: collective 9, 0 inside, 0.1 s since its newest call"}},
-		{Source: "kernel", Path: "/dev/kmsg", Lines: []string{
-			"2026-04-02 01:00:00Z  Xid 79 on n0.g0", "    NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.",
-			"2026-05-01 02:59:00Z  link", "    mlx5_core 0000:9c:00.0 mlx5_4: Port: 1 Link DOWN",
-		}},
-		{Source: "../../stdout", Owner: 1, Lines: []string{"hello"}},
-	}}, nil
+	return &falconv1.PeekReply{
+		Node: q.GetNode(),
+		Parts: []*falconv1.PeekPart{
+			{
+				Source: "calls",
+				Lines: []string{
+					"rank 0 process 7 communicator 01: collective 9, 0 inside, 0.1 s since its newest call",
+				},
+			},
+			{
+				Source: "kernel",
+				Path:   "/dev/kmsg",
+				Lines: []string{
+					"2026-04-02 01:00:00Z  Xid 79 on n0.g0",
+					"    NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.",
+					"2026-05-01 02:59:00Z  link",
+					"    mlx5_core 0000:9c:00.0 mlx5_4: Port: 1 Link DOWN",
+				},
+			},
+			{Source: "../../stdout", Owner: 1, Lines: []string{"hello"}},
+		},
+	}, nil
 }
 
 func TestCollectIsReadByDetect(t *testing.T) {
@@ -82,13 +110,16 @@ func TestCollectIsReadByDetect(t *testing.T) {
 		t.Errorf("%v %v", info, err)
 	}
 	code, said, errs = command(t, "detect", out)
-	if code != exitSlow || !strings.Contains(said, "rank 2: self_ms is 30, 2.00 times") || strings.Contains(said, "fallen off the bus") {
+	if code != exitSlow ||
+		!strings.Contains(said, "rank 2: self_ms is 30, 2.00 times") ||
+		strings.Contains(said, "fallen off the bus") {
 		t.Errorf("%d %s %s", code, said, errs)
 	}
 	if strings.Contains(said, "..") {
 		t.Errorf("a name of the engine's leads out of the archive:\n%s", said)
 	}
-	if code, _, errs = command(t, "collect", "--out", out); code != 2 || !strings.Contains(errs, "is not written over") {
+	code, _, errs = command(t, "collect", "--out", out)
+	if code != 2 || !strings.Contains(errs, "is not written over") {
 		t.Errorf("%d %q", code, errs)
 	}
 }
@@ -97,7 +128,8 @@ func TestCollectIsReadByDetect(t *testing.T) {
 func TestCollectLeavesNoHalfArchive(t *testing.T) {
 	t.Setenv("FALCON_SOCKET", filepath.Join(shortDir(t), "none.sock"))
 	dir := t.TempDir()
-	if code, _, errs := command(t, "collect", "--out", filepath.Join(dir, "a.tar.gz")); code != 1 || !strings.Contains(errs, "no engine") {
+	code, _, errs := command(t, "collect", "--out", filepath.Join(dir, "a.tar.gz"))
+	if code != 1 || !strings.Contains(errs, "no engine") {
 		t.Errorf("%d %q", code, errs)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -71,7 +71,9 @@ func recoveryIDs(ctx context.Context, cl falconv1.ConsoleClient) ([]string, erro
 
 // completion is a word with its description; neither holds what a shell or a terminal would obey.
 func completion(word, text string) string {
-	one := func(s string) string { return strings.Join(strings.Fields(clean.String(s)), " ") }
+	one := func(s string) string {
+		return strings.Join(strings.Fields(clean.String(s)), " ")
+	}
 	return one(word) + "\t" + one(text)
 }
 
@@ -80,7 +82,11 @@ func completeFlags(c *cobra.Command) {
 	words := map[string][]string{"scenario": lab.Names(), "theme": themes.Names()}
 	for name, list := range words {
 		if c.Flags().Lookup(name) != nil {
-			_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, cobra.ShellCompDirectiveDefault)) // fails for a flag that is not there
+			// fails for a flag that is not there
+			_ = c.RegisterFlagCompletionFunc(
+				name,
+				cobra.FixedCompletions(list, cobra.ShellCompDirectiveDefault),
+			)
 		}
 	}
 	for _, sub := range c.Commands() {

@@ -79,7 +79,12 @@ func consoleCommand() *cobra.Command {
 			if err := opts.usePrefs(); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := signal.NotifyContext(
+				c.Context(),
+				os.Interrupt,
+				syscall.SIGTERM,
+				syscall.SIGHUP,
+			)
 			defer stop()
 			opts.Out = c.OutOrStdout()
 			if opts.JSON && !opts.Once {
@@ -93,8 +98,15 @@ func consoleCommand() *cobra.Command {
 	}
 	target.declareFlags(c)
 	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, without --config)"
-	c.Flags().StringVar(&config, "config", "", "the engine's configuration file (YAML); default: everything in the state directory "+defaultStateDir())
-	c.Flags().BoolVar(&all, "all", false, "all jobs: those of your contexts, and engines and labs that run on this machine")
+	c.Flags().StringVar(
+		&config,
+		"config",
+		"",
+		"the engine's configuration file (YAML); default: everything in the state directory "+
+			defaultStateDir(),
+	)
+	c.Flags().BoolVar(&all, "all", false,
+		"all jobs: those of your contexts, and engines and labs that run on this machine")
 	c.PersistentFlags().Lookup("context").Usage = "engine of this context, or those of several: NAME,NAME"
 	consoleFlags(c, &opts)
 	c.AddCommand(consoleKeys())
@@ -102,9 +114,18 @@ func consoleCommand() *cobra.Command {
 }
 
 // openConsole opens the console of one job: of an engine that runs, or with one of its own.
-func openConsole(ctx context.Context, warnings io.Writer, target *engineTarget, config string, opts consoleOptions) error {
+func openConsole(
+	ctx context.Context,
+	warnings io.Writer,
+	target *engineTarget,
+	config string,
+	opts consoleOptions,
+) error {
 	if config != "" && (target.connect != "" || target.context != "") {
-		return fmt.Errorf("%w: --config starts an engine, and --connect or --context uses another: give one of them", errUsage)
+		return fmt.Errorf(
+			"%w: --config starts an engine, and --connect or --context uses another: give one of them",
+			errUsage,
+		)
 	}
 	if config == "" {
 		if err := target.useContext(); err != nil {
@@ -117,7 +138,8 @@ func openConsole(ctx context.Context, warnings io.Writer, target *engineTarget, 
 		return err
 	}
 	if running != "" && !opts.Once {
-		fmt.Fprintf(warnings, "falcon: an engine already runs at %s: this is its console\n", clean.String(running))
+		fmt.Fprintf(warnings, "falcon: an engine already runs at %s: this is its console\n",
+			clean.String(running))
 	}
 	target.connect = cmp.Or(target.connect, running)
 	ends := ""
@@ -168,7 +190,11 @@ func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) 
 	if err := claimStateDir(cfg.StateDir); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(cfg.StateDir, consoleLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(
+		filepath.Join(cfg.StateDir, consoleLog),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600,
+	)
 	if err != nil {
 		return err
 	}
@@ -200,11 +226,18 @@ func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 	f.BoolVar(&opts.JSON, "json", false, "with --once: one JSON document")
 	f.BoolVar(&opts.Plain, "plain", false, "lines instead of a screen; used by itself without a terminal")
 	opts.reader.declareFlag(f)
-	f.StringVar(&opts.Theme, "theme", "", "one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)")
+	f.StringVar(
+		&opts.Theme,
+		"theme",
+		"",
+		"one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)",
+	)
 	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
 	prefsFlag(c, &opts.PrefsFile)
-	f.StringVar(&opts.Open, "open", "", "show this first: a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3, as Y copies it")
-	f.StringVar(&opts.Record, "record", "", "record what the console receives to this file, for falcon replay")
+	f.StringVar(&opts.Open, "open", "",
+		"show this first: a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3, as Y copies it")
+	f.StringVar(&opts.Record, "record", "",
+		"record what the console receives to this file, for falcon replay")
 	f.BoolVar(&opts.Resume, "record-on", false, "go on with a recording that exists")
 }
 
@@ -253,10 +286,16 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	}
 	switch {
 	case opts.Once:
-		return spoken(opts.Reader && !opts.JSON, out, func(out io.Writer) error { return plain.Once(ctx, client, out, opts.JSON, to) })
+		return spoken(opts.Reader && !opts.JSON, out, func(out io.Writer) error {
+			return plain.Once(ctx, client, out, opts.JSON, to)
+		})
 	case opts.Plain || !hasScreen():
 		return recording(client, opts, func() error {
-			return plain.Run(ctx, client, out, plain.Options{In: in, Open: to, Reader: opts.Reader})
+			return plain.Run(ctx, client, out, plain.Options{
+				In:     in,
+				Open:   to,
+				Reader: opts.Reader,
+			})
 		})
 	}
 	f := feed.New(client, nil)
@@ -269,17 +308,29 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	defer end(os.Stderr)
 	recorder, _ := src.(tui.Recorder) // a tap, where one is wanted
 	shape := screenOptions(opts, to, hint, seen)
-	shape.Recorder, shape.Recording = recorder, opts.Record
+	shape.Recorder = recorder
+	shape.Recording = opts.Record
 	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, shape)
 }
 
 // screenOptions are a screen's, by flags and preferences.
 func screenOptions(opts consoleOptions, to *link.Target, hint bool, seen func()) tui.Options {
 	return tui.Options{
-		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
-		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saverBelow(defaultStateDir()), Themes: ownThemes(),
-		Price: alertPrice(opts.Prefs), Zone: opts.Prefs.Zone, Local: time.Local,
-		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
+		Theme:    opts.Theme,
+		ASCII:    opts.ASCII,
+		QuitNote: opts.QuitNote,
+		Keys:     opts.Prefs.Keys,
+		Open:     to,
+		Mute:     opts.Prefs.Keys != nil && !opts.Prefs.Bell,
+		Silent:   opts.Prefs.Keys != nil && !opts.Prefs.Notify,
+		Save:     saverBelow(defaultStateDir()),
+		Themes:   ownThemes(),
+		Price:    alertPrice(opts.Prefs),
+		Zone:     opts.Prefs.Zone,
+		Local:    time.Local,
+		NoMouse:  opts.Prefs.Keys != nil && !opts.Prefs.Mouse,
+		Hint:     hint,
+		HintSeen: seen,
 	}
 }
 
@@ -316,5 +367,7 @@ func openTarget(text string) (*link.Target, error) {
 
 // hasScreen reports whether there is a terminal that can be drawn on.
 func hasScreen() bool {
-	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+	return term.IsTerminal(int(os.Stdin.Fd())) &&
+		term.IsTerminal(int(os.Stdout.Fd())) &&
+		os.Getenv("TERM") != "dumb"
 }

@@ -21,7 +21,8 @@ func loadPrefs(flag string) (prefs.Prefs, error) {
 	p, err := prefs.Load(path, named)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return p, fmt.Errorf("%w: there is no file of preferences %s; check --prefs and $%s", errUsage, path, prefs.Env)
+		return p, fmt.Errorf("%w: there is no file of preferences %s; check --prefs and $%s",
+			errUsage, path, prefs.Env)
 	case err != nil:
 		return p, fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -68,7 +69,13 @@ func consoleKeys() *cobra.Command {
 }
 
 func prefsFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVar(file, "prefs", "", "file of preferences: theme, mouse, bell, keys (default: $"+prefs.Env+", else ~/.config/falcon/console.toml)")
+	c.Flags().StringVar(
+		file,
+		"prefs",
+		"",
+		"file of preferences: theme, mouse, bell, keys (default: $"+prefs.Env+
+			", else ~/.config/falcon/console.toml)",
+	)
 }
 
 // hintMark is a file that is there once the hint of the first start was seen;

@@ -27,11 +27,17 @@ type readerOption struct {
 
 // declareFlag adds --screen-reader.
 func (o *readerOption) declareFlag(f *pflag.FlagSet) {
-	f.BoolFunc("screen-reader", "lines for a screen reader: no redraw, words for signs, sentences for tables (default: $"+readerEnv+", else screen_reader of the preferences)", func(text string) error {
-		on, err := strconv.ParseBool(text)
-		o.given, o.on = err == nil, on
-		return err
-	})
+	f.BoolFunc(
+		"screen-reader",
+		"lines for a screen reader: no redraw, words for signs, sentences for tables (default: $"+
+			readerEnv+", else screen_reader of the preferences)",
+		func(text string) error {
+			on, err := strconv.ParseBool(text)
+			o.given = err == nil
+			o.on = on
+			return err
+		},
+	)
 }
 
 // wanted resolves flag, then environment, then setting.
@@ -42,7 +48,8 @@ func (o *readerOption) wanted(env func(string) string, setting bool) (bool, erro
 	if text := env(readerEnv); text != "" {
 		on, err := strconv.ParseBool(text)
 		if err != nil {
-			return false, fmt.Errorf("%w: $%s is %q; set it to 1 or 0", errUsage, readerEnv, clean.String(text))
+			return false, fmt.Errorf("%w: $%s is %q; set it to 1 or 0",
+				errUsage, readerEnv, clean.String(text))
 		}
 		return on, nil
 	}

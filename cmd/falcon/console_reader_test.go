@@ -21,14 +21,30 @@ func TestReaderIsChosen(t *testing.T) {
 		{"setting", readerOption{}, nil, true, true, false},
 		{"environment over setting", readerOption{}, map[string]string{readerEnv: "0"}, true, false, false},
 		{"environment", readerOption{}, map[string]string{readerEnv: "1"}, false, true, false},
-		{"flag over environment", readerOption{given: true}, map[string]string{readerEnv: "1"}, true, false, false},
+		{
+			"flag over environment",
+			readerOption{given: true},
+			map[string]string{readerEnv: "1"},
+			true,
+			false,
+			false,
+		},
 		{"flag", readerOption{given: true, on: true}, map[string]string{readerEnv: "0"}, false, true, false},
 		{"shared", readerOption{}, map[string]string{readerEnvShared: "yes"}, false, true, false},
 		{"shared, no", readerOption{}, map[string]string{readerEnvShared: "0"}, true, false, false},
-		{"own over shared", readerOption{}, map[string]string{readerEnv: "false", readerEnvShared: "1"}, false, false, false},
+		{
+			"own over shared",
+			readerOption{},
+			map[string]string{readerEnv: "false", readerEnvShared: "1"},
+			false,
+			false,
+			false,
+		},
 		{"no word", readerOption{}, map[string]string{readerEnv: "maybe"}, false, false, true},
 	} {
-		got, err := c.flag.wanted(func(name string) string { return c.env[name] }, c.setting)
+		got, err := c.flag.wanted(func(name string) string {
+			return c.env[name]
+		}, c.setting)
 		if got != c.want || (err != nil) != c.bad {
 			t.Errorf("%s: %v, %v", c.name, got, err)
 		}
@@ -41,7 +57,10 @@ func TestConsoleForAScreenReader(t *testing.T) {
 	prefs := filepath.Join(t.TempDir(), "console.toml")
 	writeFile(t, prefs, "screen_reader = true\n")
 	once := func(args ...string) string {
-		code, out, errs := command(t, append([]string{"console", "--connect", h.Socket, "--once"}, args...)...)
+		code, out, errs := command(
+			t,
+			append([]string{"console", "--connect", h.Socket, "--once"}, args...)...,
+		)
 		if code != 0 {
 			t.Fatalf("%v: %d, %s", args, code, errs)
 		}
@@ -66,7 +85,8 @@ func TestConsoleForAScreenReader(t *testing.T) {
 		}
 	}
 	t.Setenv(readerEnv, "maybe")
-	if code, _, errs := command(t, "console", "--connect", h.Socket, "--once"); code != 2 || !strings.Contains(errs, "set it to 1 or 0") {
+	if code, _, errs := command(t, "console", "--connect", h.Socket, "--once"); code != 2 ||
+		!strings.Contains(errs, "set it to 1 or 0") {
 		t.Errorf("a wrong value: %d, %s", code, errs)
 	}
 	if err := os.Unsetenv(readerEnv); err != nil {

@@ -67,7 +67,11 @@ func TestConsoleWithoutATerminal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	var out bytes.Buffer
-	err := runConsole(ctx, filepath.Join(t.TempDir(), "none.sock"), consoleOptions{Plain: true, Out: &out})
+	err := runConsole(
+		ctx,
+		filepath.Join(t.TempDir(), "none.sock"),
+		consoleOptions{Plain: true, Out: &out},
+	)
 	if err != nil || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("got %v, %q", err, out.String())
 	}

@@ -25,7 +25,8 @@ func contextCommand() *cobra.Command {
 		Use:   "context",
 		Short: "Name the engines that commands and consoles attach to",
 		Long: "A context is a name for an engine: its socket, or HOST:PORT with certificates. They are kept in contexts.toml\n" +
-			"beside console.toml ($" + contexts.Env + " names another file), readable by you alone. --context NAME has any command\n" +
+			"beside console.toml ($" + contexts.Env +
+			" names another file), readable by you alone. --context NAME has any command\n" +
 			"use one, falcon console --all shows all of them at once.",
 		Example: "  falcon context list\n  falcon context add prod-a engine-a:7777 --ca ca.pem --cert maria.pem --key maria-key.pem\n  falcon context use prod-a",
 	}
@@ -49,7 +50,9 @@ func contextList() *cobra.Command {
 				return writeJSON(c.OutOrStdout(), contextDocuments(f))
 			}
 			if len(f.Contexts) == 0 {
-				_, err = fmt.Fprintf(c.OutOrStdout(), "no contexts in %s; add one with: falcon context add NAME ADDRESS\n", clean.String(path))
+				_, err = fmt.Fprintf(c.OutOrStdout(),
+					"no contexts in %s; add one with: falcon context add NAME ADDRESS\n",
+					clean.String(path))
 				return err
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -94,7 +97,9 @@ func contextUse() *cobra.Command {
 			if name == "-" {
 				name = ""
 			}
-			return changeContexts(func(f contexts.File) (contexts.File, error) { return f.Use(name) })
+			return changeContexts(func(f contexts.File) (contexts.File, error) {
+				return f.Use(name)
+			})
 		},
 	}
 }
@@ -120,7 +125,9 @@ func contextAdd() *cobra.Command {
 			if err := wholePaths(&x); err != nil {
 				return err
 			}
-			return changeContexts(func(f contexts.File) (contexts.File, error) { return f.Add(x, replace) })
+			return changeContexts(func(f contexts.File) (contexts.File, error) {
+				return f.Add(x, replace)
+			})
 		},
 	}
 	c.Flags().StringVar(&x.CA, "ca", "", "authority's certificate")
@@ -155,7 +162,9 @@ func contextRemove() *cobra.Command {
 		Args:              takesOne("the context's name"),
 		ValidArgsFunction: completeContexts,
 		RunE: func(c *cobra.Command, args []string) error {
-			return changeContexts(func(f contexts.File) (contexts.File, error) { return f.Remove(args[0]) })
+			return changeContexts(func(f contexts.File) (contexts.File, error) {
+				return f.Remove(args[0])
+			})
 		},
 	}
 }
@@ -243,7 +252,11 @@ func (t *engineTarget) useContext() error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	t.context, t.connect = "", list[0].Address
-	t.certs = auth.Files{CA: list[0].CA, Cert: list[0].Cert, Key: list[0].Key}
+	t.certs = auth.Files{
+		CA:   list[0].CA,
+		Cert: list[0].Cert,
+		Key:  list[0].Key,
+	}
 	return nil
 }
 

@@ -30,9 +30,13 @@ func decideCommand() *cobra.Command {
 				return err
 			}
 			if undo && isRecovery(args[0]) {
-				return fmt.Errorf("%w: a recovery can't be undone; --undo takes back what is in force for an incident", errUsage)
+				return fmt.Errorf(
+					"%w: a recovery can't be undone; --undo takes back what is in force for an incident",
+					errUsage,
+				)
 			}
-			if !isRecovery(args[0]) && (q.Action == "" && q.Rung == "" && q.PlanHash != "" || q.Action != "" && q.PlanHash == "") {
+			if !isRecovery(args[0]) &&
+				(q.Action == "" && q.Rung == "" && q.PlanHash != "" || q.Action != "" && q.PlanHash == "") {
 				return fmt.Errorf("%w: --action and --plan go together", errUsage)
 			}
 			if q.Action != "" && q.Rung != "" {
@@ -41,7 +45,9 @@ func decideCommand() *cobra.Command {
 			if q.Variant != "" && q.Rung != string(falcon.RungS4) {
 				return fmt.Errorf("%w: --variant says how rung S4 is taken: give --rung S4 with it", errUsage)
 			}
-			q.Incident, q.Approve, q.Undo = args[0], approve, undo
+			q.Incident = args[0]
+			q.Approve = approve
+			q.Undo = undo
 			if isRecovery(args[0]) {
 				return decideRecovery(c, &target, args[0], q, asJSON)
 			}
@@ -51,12 +57,20 @@ func decideCommand() *cobra.Command {
 	target.declareFlags(c)
 	c.ValidArgsFunction = completeIDs(&target, incidentIDs)
 	c.Flags().BoolVar(&approve, "approve", false, "let it happen")
-	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident; an approval that has not gone out is withdrawn")
-	c.Flags().BoolVar(&undo, "undo", false, "take back what is in force for it, S2 or S3: the reverse step is ordered, and the rung is not proposed again")
+	c.Flags().BoolVar(&veto, "veto", false,
+		"forbid it for this incident; an approval that has not gone out is withdrawn")
+	c.Flags().BoolVar(
+		&undo,
+		"undo",
+		false,
+		"take back what is in force for it, S2 or S3: the reverse step is ordered, and the rung is not proposed again",
+	)
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record; S4 is not approved without one")
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
-	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
-	c.Flags().StringVar(&q.Variant, "variant", "", "how S4 is taken: fence, replace, restart or drop (default: the policy's first that can be)")
+	c.Flags().StringVar(&q.Rung, "rung", "",
+		"take this rung now, also when it is not proposed yet, such as S2")
+	c.Flags().StringVar(&q.Variant, "variant", "",
+		"how S4 is taken: fence, replace, restart or drop (default: the policy's first that can be)")
 	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action or a recovery")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
@@ -87,15 +101,18 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 		return writeJSON(c.OutOrStdout(), a)
 	}
 	if text := approvalWaitsFor(a); text != "" {
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s; plan %s, %s\n", a.ID, text, a.PlanHash, a.Change())
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s; plan %s, %s\n",
+			a.ID, text, a.PlanHash, a.Change())
 		return err
 	}
 	if q.Undo {
 		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s: %s\n", a.ID, a.State, a.RevertReason)
 		return err
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s): plan %s, %s, %.1f ms → %.1f ms predicted\n",
-		a.ID, a.State, report.OrNobody(a.DecidedBy), a.PlanHash, a.Change(), a.BeforeMs, a.PredictedMs)
+	_, err = fmt.Fprintf(c.OutOrStdout(),
+		"%s is %s (decided by %s): plan %s, %s, %.1f ms → %.1f ms predicted\n",
+		a.ID, a.State, report.OrNobody(a.DecidedBy), a.PlanHash, a.Change(), a.BeforeMs,
+		a.PredictedMs)
 	return err
 }
 
@@ -103,10 +120,16 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 func approvalWaitsFor(a report.Action) string {
 	switch {
 	case a.Waits():
-		return fmt.Sprintf("approved by %s and waits for a second approver: a second person must run this command too", report.OrNobody(a.Approvals[0].By))
+		return fmt.Sprintf(
+			"approved by %s and waits for a second approver: a second person must run this command too",
+			report.OrNobody(a.Approvals[0].By),
+		)
 	case a.State == falcon.ActionApproved && a.DeadlineUnixNs != 0:
 		at := time.Unix(0, a.DeadlineUnixNs).UTC().Format(time.TimeOnly)
-		return fmt.Sprintf("approved by %s and goes out at %s UTC; falcon decide %s --veto withdraws it until then", report.OrNobody(a.DecidedBy), at, a.Incident)
+		return fmt.Sprintf(
+			"approved by %s and goes out at %s UTC; falcon decide %s --veto withdraws it until then",
+			report.OrNobody(a.DecidedBy), at, a.Incident,
+		)
 	}
 	return ""
 }

@@ -76,8 +76,15 @@ func detectCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	c.Flags().BoolVar(&screen, "screen", false, "show the answer on the terminal, page by page")
-	c.Flags().StringVar(&page, "html", "", "write the answer to this file too, as one page that needs nothing else")
-	c.AddCommand(detectIterationsCommand(), detectCallsCommand(), detectWorkersCommand(), detectProfileCommand(), detectTraceCommand())
+	c.Flags().StringVar(&page, "html", "",
+		"write the answer to this file too, as one page that needs nothing else")
+	c.AddCommand(
+		detectIterationsCommand(),
+		detectCallsCommand(),
+		detectWorkersCommand(),
+		detectProfileCommand(),
+		detectTraceCommand(),
+	)
 	return c
 }
 
@@ -88,7 +95,8 @@ func anyPaths(c *cobra.Command, args []string) error {
 			continue
 		}
 		if _, err := os.Stat(a); os.IsNotExist(err) {
-			return fmt.Errorf("%w: %s has no command %q, and there is no such file; see %s --help", errUsage, c.CommandPath(), a, c.CommandPath())
+			return fmt.Errorf("%w: %s has no command %q, and there is no such file; see %s --help",
+				errUsage, c.CommandPath(), a, c.CommandPath())
 		}
 	}
 	return nil

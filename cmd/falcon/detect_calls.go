@@ -69,7 +69,8 @@ func detectCalls(c *cobra.Command, args []string) (callsReport, error) {
 }
 
 func (r *callsReport) addResult(result period.Result, log trace.CallLog) {
-	r.Period, r.ACF = &result.Period, result.Agreement
+	r.Period = &result.Period
+	r.ACF = result.Agreement
 	r.IterationsMs = append(r.IterationsMs, result.IterationsMs(log.Calls)...)
 	r.By = "classes"
 	if result.ByTime {

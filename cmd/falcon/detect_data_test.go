@@ -24,13 +24,22 @@ func TestDetectWorkersOnRealRecords(t *testing.T) {
 	const job3Turns = 212
 	for name, want := range map[string]func(workersReport) bool{
 		"workers/bytedance_AR.csv": func(r workersReport) bool {
-			return r.Workers == 16 && len(r.Flagged) == 1 && r.Flagged[0].Worker == "dp0/pp0" && r.Flagged[0].Onset == 0 && r.Flagged[0].Relief == nil
+			return r.Workers == 16 &&
+				len(r.Flagged) == 1 &&
+				r.Flagged[0].Worker == "dp0/pp0" &&
+				r.Flagged[0].Onset == 0 &&
+				r.Flagged[0].Relief == nil
 		},
-		"workers/pai_job_2.csv": func(r workersReport) bool { return r.Workers == 10 && len(r.Flagged) == 0 },
+		"workers/pai_job_2.csv": func(r workersReport) bool {
+			return r.Workers == 10 && len(r.Flagged) == 0
+		},
 		"workers/pai_job_3.csv": func(r workersReport) bool {
 			ok := r.Workers == 10 && len(r.Flagged) == 4
 			for i, f := range r.Flagged {
-				ok = ok && f.Worker == fmt.Sprint(6+i) && f.Onset >= job3Turns && f.Onset <= job3Turns+10
+				ok = ok &&
+					f.Worker == fmt.Sprint(6+i) &&
+					f.Onset >= job3Turns &&
+					f.Onset <= job3Turns+10
 			}
 			return ok
 		},
@@ -38,7 +47,9 @@ func TestDetectWorkersOnRealRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out, err := detectRun("", "workers", realFile(t, name), "--json")
 			var doc workersReport
-			if err != nil || json.Unmarshal([]byte(out), &doc) != nil || !want(doc) {
+			if err != nil ||
+				json.Unmarshal([]byte(out), &doc) != nil ||
+				!want(doc) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})

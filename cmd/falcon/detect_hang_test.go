@@ -36,11 +36,18 @@ func TestDetectTraceOfRealHangs(t *testing.T) {
 			if err != nil || json.Unmarshal([]byte(out), &r) != nil {
 				t.Fatal(err, out)
 			}
-			if !slices.Equal(r.Ranks, want.ranks) || r.Hang == nil || r.Hang.Culprits[0].Kind != want.kind || r.Hang.Waiting != 14 || took > time.Second {
+			if !slices.Equal(r.Ranks, want.ranks) ||
+				r.Hang == nil ||
+				r.Hang.Culprits[0].Kind != want.kind ||
+				r.Hang.Waiting != 14 ||
+				took > time.Second {
 				t.Errorf("in %v\n%s", took, out)
 			}
 			t.Logf("%v in %v", r.Ranks, took)
-			if out, err := detectRun("", "trace", dir); err != nil || !strings.Contains(out, fmt.Sprintf("ranks %v", want.ranks)) || !strings.Contains(out, "next") || strings.Contains(out, "fault_injection") {
+			if out, err := detectRun("", "trace", dir); err != nil ||
+				!strings.Contains(out, fmt.Sprintf("ranks %v", want.ranks)) ||
+				!strings.Contains(out, "next") ||
+				strings.Contains(out, "fault_injection") {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -62,7 +69,11 @@ func TestDetectTraceOfRealHangsWithDumpsMissing(t *testing.T) {
 				if rank == gone {
 					raw = raw[:len(raw)/2]
 				}
-				if err := os.WriteFile(filepath.Join(part, fmt.Sprintf("_dump_%d", rank)), raw, 0o600); err != nil {
+				if err := os.WriteFile(
+					filepath.Join(part, fmt.Sprintf("_dump_%d", rank)),
+					raw,
+					0o600,
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -76,7 +87,8 @@ func TestDetectTraceOfRealHangsWithDumpsMissing(t *testing.T) {
 					t.Errorf("%s without %d: %v\n%s", name, gone, r.Ranks, out)
 				}
 			}
-			if !strings.Contains(out, "Ignored:") || !slices.Contains(want.ranks, falcon.Rank(gone)) && !slices.Equal(r.Ranks, want.ranks) {
+			if !strings.Contains(out, "Ignored:") ||
+				!slices.Contains(want.ranks, falcon.Rank(gone)) && !slices.Equal(r.Ranks, want.ranks) {
 				t.Errorf("%s without %d: %v\n%s", name, gone, r.Ranks, out)
 			}
 		}

@@ -85,12 +85,17 @@ func detectIterationsCommand() *cobra.Command {
 	}, f.detectIterations, printIterations)
 	fl := c.Flags()
 	f.series.register(c)
-	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength, "expected run length N in iterations; the hazard is 1/N")
-	fl.Float64Var(&f.threshold, "threshold", bocd.DefaultThreshold, "probability of a recent change that raises an alarm")
+	fl.Float64Var(&f.hazard, "hazard", bocd.DefaultRunLength,
+		"expected run length N in iterations; the hazard is 1/N")
+	fl.Float64Var(&f.threshold, "threshold", bocd.DefaultThreshold,
+		"probability of a recent change that raises an alarm")
 	fl.Float64Var(&f.verify, "verify", 0.10, "smallest |after - before| / min(before, after) of a change")
-	fl.StringVar(&f.how, "verification", bocd.VerifyAdaptive, "verify by the noise of the series (adaptive), or by the share alone (paper)")
-	fl.Float64Var(&f.floor, "floor", shift.DefaultFloor, "smallest change to report, with --verification adaptive")
-	fl.StringVar(&f.posterior, "posterior", "", "write t,run_length,probability after each observation to this file")
+	fl.StringVar(&f.how, "verification", bocd.VerifyAdaptive,
+		"verify by the noise of the series (adaptive), or by the share alone (paper)")
+	fl.Float64Var(&f.floor, "floor", shift.DefaultFloor,
+		"smallest change to report, with --verification adaptive")
+	fl.StringVar(&f.posterior, "posterior", "",
+		"write t,run_length,probability after each observation to this file")
 	fl.BoolVar(&f.raw, "raw", false, "use the numbers without scaling and pruning")
 	fl.StringVar(&f.prior, "prior", "0,1,1,1", "Normal-Gamma prior MU,KAPPA,ALPHA,BETA, with --raw")
 	return c
@@ -101,9 +106,11 @@ func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, err
 	cfg := bocd.DefaultTrackerConfig()
 	cfg.Verify, cfg.Raw = f.verify, f.raw
 	cfg.Verification, cfg.Floor = f.how, f.floor
-	cfg.Filter.RunLength, cfg.Filter.Threshold = f.hazard, f.threshold
+	cfg.Filter.RunLength = f.hazard
+	cfg.Filter.Threshold = f.threshold
 	if !(f.hazard >= 1) {
-		return cfg, fmt.Errorf("%w: --hazard %g must be at least 1, the expected run length in iterations", errUsage, f.hazard)
+		return cfg, fmt.Errorf("%w: --hazard %g must be at least 1, the expected run length in iterations",
+			errUsage, f.hazard)
 	}
 	if !(f.threshold > 0 && f.threshold < 1) {
 		return cfg, fmt.Errorf("%w: --threshold %g must lie between 0 and 1", errUsage, f.threshold)
@@ -112,10 +119,12 @@ func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, err
 		return cfg, fmt.Errorf("%w: --verify %g must be a positive share, such as 0.10", errUsage, f.verify)
 	}
 	if f.how != bocd.VerifyPaper && f.how != bocd.VerifyAdaptive {
-		return cfg, fmt.Errorf("%w: --verification %q must be %s or %s", errUsage, f.how, bocd.VerifyPaper, bocd.VerifyAdaptive)
+		return cfg, fmt.Errorf("%w: --verification %q must be %s or %s",
+			errUsage, f.how, bocd.VerifyPaper, bocd.VerifyAdaptive)
 	}
 	if !(f.floor >= 0.001 && f.floor <= 1) {
-		return cfg, fmt.Errorf("%w: --floor %g must be a share from 0.001 to 1, such as 0.02", errUsage, f.floor)
+		return cfg, fmt.Errorf("%w: --floor %g must be a share from 0.001 to 1, such as 0.02",
+			errUsage, f.floor)
 	}
 	if priorGiven && !f.raw {
 		return cfg, fmt.Errorf("%w: --prior requires --raw; a scaled series has a fixed prior", errUsage)
@@ -128,7 +137,8 @@ func (f iterationsFlags) trackerConfig(priorGiven bool) (bocd.TrackerConfig, err
 		cfg.Filter.Prior, cfg.Filter.Prune = prior, 0
 	}
 	if err := cfg.Filter.Validate(); err != nil {
-		return cfg, fmt.Errorf("%w: %s", errUsage, strings.TrimPrefix(err.Error(), bocd.ErrConfig.Error()+": "))
+		return cfg, fmt.Errorf("%w: %s",
+			errUsage, strings.TrimPrefix(err.Error(), bocd.ErrConfig.Error()+": "))
 	}
 	return cfg, nil
 }
@@ -139,14 +149,18 @@ func parsePrior(s string) (bocd.Prior, error) {
 	for i, p := range parts {
 		x, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
 		if err != nil || len(parts) != len(v) {
-			return bocd.Prior{}, fmt.Errorf("%w: --prior %q must be four numbers MU,KAPPA,ALPHA,BETA", errUsage, s)
+			return bocd.Prior{}, fmt.Errorf("%w: --prior %q must be four numbers MU,KAPPA,ALPHA,BETA",
+				errUsage, s)
 		}
 		v[i] = x
 	}
 	return bocd.Prior{Mu: v[0], Kappa: v[1], Alpha: v[2], Beta: v[3]}, nil
 }
 
-func (f *iterationsFlags) detectIterations(c *cobra.Command, args []string) (report iterationsReport, err error) {
+func (f *iterationsFlags) detectIterations(
+	c *cobra.Command,
+	args []string,
+) (report iterationsReport, err error) {
 	cfg, err := f.trackerConfig(c.Flags().Changed("prior"))
 	if err != nil {
 		return report, err
@@ -155,7 +169,9 @@ func (f *iterationsFlags) detectIterations(c *cobra.Command, args []string) (rep
 	if err != nil {
 		return report, err
 	}
-	series, err := readInput(c, args[0], func(r io.Reader) (logs.Series, error) { return logs.Read(r, want) })
+	series, err := readInput(c, args[0], func(r io.Reader) (logs.Series, error) {
+		return logs.Read(r, want)
+	})
 	if err != nil {
 		return report, err
 	}
@@ -175,19 +191,28 @@ type seriesFlags struct {
 }
 
 func (f *seriesFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.column, "column", "", "column, tag or key with the times (default: chosen by name)")
-	c.Flags().StringVar(&f.unit, "unit", "", "unit of the times: ms, s, us, ns or min (default: from the file)")
-	c.Flags().Float64Var(&f.tokens, "tokens", 0, "tokens (or samples) per iteration, for files with only tokens (or samples) per second")
+	c.Flags().StringVar(&f.column, "column", "",
+		"column, tag or key with the times (default: chosen by name)")
+	c.Flags().StringVar(&f.unit, "unit", "",
+		"unit of the times: ms, s, us, ns or min (default: from the file)")
+	c.Flags().Float64Var(&f.tokens, "tokens", 0,
+		"tokens (or samples) per iteration, for files with only tokens (or samples) per second")
 	c.Flags().IntVar(&f.run, "run", 0, "number of the run, from 1, for files with several runs")
 }
 
 // want checks the flags.
 func (f seriesFlags) want(raw bool) (logs.Want, error) {
-	want := logs.Want{Column: f.column, Items: f.tokens, Run: f.run, Raw: raw}
+	want := logs.Want{
+		Column: f.column,
+		Items:  f.tokens,
+		Run:    f.run,
+		Raw:    raw,
+	}
 	if f.unit != "" {
 		unit, ok := column.ParseUnit(f.unit)
 		if !ok {
-			return want, fmt.Errorf("%w: --unit %s is not a unit of time; use ms, s, us, ns or min", errUsage, f.unit)
+			return want, fmt.Errorf("%w: --unit %s is not a unit of time; use ms, s, us, ns or min",
+				errUsage, f.unit)
 		}
 		want.Unit = unit
 	}

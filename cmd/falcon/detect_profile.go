@@ -72,9 +72,12 @@ func detectProfileCommand() *cobra.Command {
 
 func rulesFlags(c *cobra.Command, rules *peer.Rules) {
 	usual := defaultRules()
-	c.Flags().Float64Var(&rules.Suspect, "suspect", usual.Suspect, "ratio to the median of its class above which a group or rank is suspicious")
-	c.Flags().Float64Var(&rules.WaitOver, "wait-over", usual.WaitOver, "multiple of the transfer above which a wait indicates slow computation")
-	c.Flags().IntVar(&rules.MinPeers, "min-peers", usual.MinPeers, "peers required for a median; with fewer the rank's own healthy profile is used")
+	c.Flags().Float64Var(&rules.Suspect, "suspect", usual.Suspect,
+		"ratio to the median of its class above which a group or rank is suspicious")
+	c.Flags().Float64Var(&rules.WaitOver, "wait-over", usual.WaitOver,
+		"multiple of the transfer above which a wait indicates slow computation")
+	c.Flags().IntVar(&rules.MinPeers, "min-peers", usual.MinPeers,
+		"peers required for a median; with fewer the rank's own healthy profile is used")
 }
 
 func checkRules(r peer.Rules) error {
@@ -91,9 +94,11 @@ func checkRules(r peer.Rules) error {
 
 func printProfile(w io.Writer, r judge.ProfileReport) error {
 	_, err := fmt.Fprintf(w, "%d groups, %d links and %d ranks compared: %d, %d and %d suspicious\n",
-		r.Checked.Groups, r.Checked.Pairs, r.Checked.Ranks, len(r.Groups), len(r.Pairs), len(r.Ranks))
+		r.Checked.Groups, r.Checked.Pairs, r.Checked.Ranks, len(r.Groups), len(r.Pairs),
+		len(r.Ranks))
 	if r.Overlap != nil {
-		fmt.Fprintf(w, "overlap: gaps between calls are %.0f %% of the ranks' working time\n", 100*r.Overlap.GapShare)
+		fmt.Fprintf(w, "overlap: gaps between calls are %.0f %% of the ranks' working time\n",
+			100*r.Overlap.GapShare)
 	}
 	if r.AllSlow {
 		fmt.Fprintln(w, "all ranks are equally slower: no single rank is at fault")
@@ -112,7 +117,8 @@ func printProfile(w io.Writer, r judge.ProfileReport) error {
 		fmt.Fprintf(w, "rank %d to %d: %s\n", p.From, p.To, p.Rule)
 	}
 	for _, k := range r.Ranks {
-		fmt.Fprintf(w, "rank %d (dp %d, stage %d, tp %d): %s\n", k.Rank, k.DP, k.PP, k.TP, k.Rule)
+		fmt.Fprintf(w, "rank %d (dp %d, stage %d, tp %d): %s\n",
+			k.Rank, k.DP, k.PP, k.TP, k.Rule)
 	}
 	return err
 }

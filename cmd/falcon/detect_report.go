@@ -46,8 +46,13 @@ type jitterReport struct {
 
 func newIterationsReport(s logs.Series) iterationsReport {
 	return iterationsReport{
-		Format: s.Format, Column: s.Column, Unit: s.Unit, Why: s.Why, Notes: append([]string{}, s.Notes...),
-		Changes: []changeReport{}, Jitters: []jitterReport{},
+		Format:  s.Format,
+		Column:  s.Column,
+		Unit:    s.Unit,
+		Why:     s.Why,
+		Notes:   append([]string{}, s.Notes...),
+		Changes: []changeReport{},
+		Jitters: []jitterReport{},
 	}
 }
 
@@ -59,11 +64,25 @@ func (r *iterationsReport) addChange(c bocd.Change, steps []int64) {
 		return &steps[row]
 	}
 	if c.Kind == bocd.KindJitter {
-		r.Jitters = append(r.Jitters, jitterReport{c.Index, step(c.Index), c.Probability, c.Change, c.DetectedAt})
+		r.Jitters = append(r.Jitters, jitterReport{
+			c.Index,
+			step(c.Index),
+			c.Probability,
+			c.Change,
+			c.DetectedAt,
+		})
 		return
 	}
 	r.Changes = append(r.Changes, changeReport{
-		c.Index, step(c.Index), string(c.Kind), c.BeforeMs, c.AfterMs, c.Change, c.Probability, c.DetectedAt, step(c.DetectedAt),
+		c.Index,
+		step(c.Index),
+		string(c.Kind),
+		c.BeforeMs,
+		c.AfterMs,
+		c.Change,
+		c.Probability,
+		c.DetectedAt,
+		step(c.DetectedAt),
 	})
 }
 
@@ -76,10 +95,12 @@ func printIterations(w io.Writer, r iterationsReport) error {
 		fmt.Fprintf(w, "  %s\n", n)
 	}
 	if r.Points < leastPoints {
-		_, err := fmt.Fprintf(w, "%d iterations, now %s: too few, a change needs at least %d\n", r.Points, r.text(r.LevelMs), leastPoints)
+		_, err := fmt.Fprintf(w, "%d iterations, now %s: too few, a change needs at least %d\n",
+			r.Points, r.text(r.LevelMs), leastPoints)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d iterations, baseline %s, now %s\n", r.Points, r.text(r.BaselineMs), r.text(r.LevelMs))
+	_, err := fmt.Fprintf(w, "%d iterations, baseline %s, now %s\n",
+		r.Points, r.text(r.BaselineMs), r.text(r.LevelMs))
 	if err == nil && len(r.Changes) == 0 {
 		_, err = fmt.Fprintln(w, "no verified change")
 	}
@@ -88,7 +109,8 @@ func printIterations(w io.Writer, r iterationsReport) error {
 			break
 		}
 		_, err = fmt.Fprintf(w, "%-7s at %s: %s → %s (%+.1f %%), probability %.3f, detected at %s\n",
-			c.Kind, where(c.Index, c.Iteration), r.text(c.BeforeMs), r.text(c.AfterMs), 100*c.Change, c.Probability, where(c.DetectedAt, c.known))
+			c.Kind, where(c.Index, c.Iteration), r.text(c.BeforeMs), r.text(c.AfterMs),
+			100*c.Change, c.Probability, where(c.DetectedAt, c.known))
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "%d alarms rejected as jitter\n", len(r.Jitters))

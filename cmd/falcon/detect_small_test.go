@@ -24,18 +24,28 @@ func TestDetectSmallChanges(t *testing.T) {
 	if err := os.WriteFile(path, []byte(csv.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := command(t, "detect", "iterations", path, "--verification", "paper"); code != 0 || strings.Contains(out, "onset") {
+	if code, out, errs := command(t, "detect", "iterations", path, "--verification", "paper"); code != 0 ||
+		strings.Contains(out, "onset") {
 		t.Errorf("paper: %d %q %q", code, out, errs)
 	}
 	code, out, errs := command(t, "detect", "iterations", path)
-	if code != 0 || !strings.Contains(out, "onset   at row 200:") || !strings.Contains(out, "+5.") {
+	if code != 0 ||
+		!strings.Contains(out, "onset   at row 200:") ||
+		!strings.Contains(out, "+5.") {
 		t.Errorf("adaptive: %d %q %q", code, out, errs)
 	}
-	if _, out, _ = command(t, "detect", "iterations", path, "--floor", "0.08"); strings.Contains(out, "onset") {
+	if _, out, _ = command(
+		t,
+		"detect",
+		"iterations",
+		path,
+		"--floor", "0.08",
+	); strings.Contains(out, "onset") {
 		t.Errorf("a floor of 8 %%: %q", out)
 	}
 	for _, wrong := range [][]string{{"--verification", "own"}, {"--floor", "3"}} {
-		if code, _, errs := command(t, append([]string{"detect", "iterations", path}, wrong...)...); code != 2 || !strings.Contains(errs, wrong[0]) {
+		code, _, errs := command(t, append([]string{"detect", "iterations", path}, wrong...)...)
+		if code != 2 || !strings.Contains(errs, wrong[0]) {
 			t.Errorf("%v: %d %q", wrong, code, errs)
 		}
 	}

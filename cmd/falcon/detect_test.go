@@ -49,11 +49,17 @@ func TestDetectIterationsJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Points != 140 || len(doc.Changes) != 2 || !strings.Contains(out, `"jitters": [`) {
+	if doc.Points != 140 ||
+		len(doc.Changes) != 2 ||
+		!strings.Contains(out, `"jitters": [`) {
 		t.Fatalf("%s", out)
 	}
 	on, off := doc.Changes[0], doc.Changes[1]
-	if on.Kind != "onset" || on.Index != 40 || on.DetectedAt > 45 || on.Change < 0.75 || on.Change > 0.85 {
+	if on.Kind != "onset" ||
+		on.Index != 40 ||
+		on.DetectedAt > 45 ||
+		on.Change < 0.75 ||
+		on.Change > 0.85 {
 		t.Errorf("%+v", on)
 	}
 	if off.Kind != "relief" || off.Index != 100 || off.DetectedAt > 105 {
@@ -63,7 +69,9 @@ func TestDetectIterationsJSON(t *testing.T) {
 
 func TestDetectIterationsText(t *testing.T) {
 	out, err := detectRun(slowRun(), "iterations", "-")
-	if err != nil || !strings.Contains(out, "onset   at iteration 40:") || !strings.Contains(out, "relief  at iteration 100:") {
+	if err != nil ||
+		!strings.Contains(out, "onset   at iteration 40:") ||
+		!strings.Contains(out, "relief  at iteration 100:") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -73,7 +81,15 @@ func TestDetectIterationsText(t *testing.T) {
 func TestDetectIterationsPosterior(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "posterior.csv")
 	in := "x\n0.5\n-0.3\n1.1\n9\n8.7\n9.2\n"
-	if _, err := detectRun(in, "iterations", "-", "--raw", "--prior", "0,1,1,1", "--hazard", "100", "--posterior", path); err != nil {
+	if _, err := detectRun(
+		in,
+		"iterations",
+		"-",
+		"--raw",
+		"--prior", "0,1,1,1",
+		"--hazard", "100",
+		"--posterior", path,
+	); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(path)
@@ -114,11 +130,18 @@ func TestDetectCalls(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(out), &doc) != nil {
 		t.Fatal(err, out)
 	}
-	if doc.Calls != 60 || doc.Period == nil || *doc.Period != 6 || doc.ACF < 0.95 || len(doc.IterationsMs) != 9 || doc.IterationsMs[0] != 6 {
+	if doc.Calls != 60 ||
+		doc.Period == nil ||
+		*doc.Period != 6 ||
+		doc.ACF < 0.95 ||
+		len(doc.IterationsMs) != 9 ||
+		doc.IterationsMs[0] != 6 {
 		t.Errorf("%s", out)
 	}
 	out, err = detectRun("t_us,op\n1,send\n2,send\n", "calls", "-", "--json")
-	if err != nil || !strings.Contains(out, `"period": null`) || !strings.Contains(out, `"reason": "2 calls are too few`) {
+	if err != nil ||
+		!strings.Contains(out, `"period": null`) ||
+		!strings.Contains(out, `"reason": "2 calls are too few`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -151,10 +174,16 @@ func TestDetectFailures(t *testing.T) {
 		"absent":    {[]string{"iterations", filepath.Join(dir, "none.csv")}, "there is no file"},
 		"folder":    {[]string{"calls", dir}, "is a folder"},
 		"no column": {[]string{"iterations", "-", "--column", "b"}, `no column "b"`},
-		"posterior": {[]string{"iterations", "-", "--posterior", filepath.Join(dir, "no", "p")}, "can't write the posterior"},
+		"posterior": {
+			[]string{"iterations", "-", "--posterior", filepath.Join(dir, "no", "p")},
+			"can't write the posterior",
+		},
 	} {
 		_, err := detectRun("ms\n1\n", c.args...)
-		if err == nil || errors.Is(err, errUsage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil ||
+			errors.Is(err, errUsage) ||
+			!strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -182,7 +211,12 @@ func TestDetectWorkers(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	f := doc.Flagged[0]
-	if f.Worker != "2" || f.Onset != 40 || f.Relief == nil || *f.Relief != 70 || f.Kind != "transient" || f.Ratio < 1.35 {
+	if f.Worker != "2" ||
+		f.Onset != 40 ||
+		f.Relief == nil ||
+		*f.Relief != 70 ||
+		f.Kind != "transient" ||
+		f.Ratio < 1.35 {
 		t.Errorf("%s", out)
 	}
 }

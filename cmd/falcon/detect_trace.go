@@ -77,7 +77,12 @@ func detectTraceCommand() *cobra.Command {
 	return c
 }
 
-func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Rules) (judge.TraceReport, error) {
+func detectTrace(
+	c *cobra.Command,
+	path string,
+	shape trace.Shape,
+	rules peer.Rules,
+) (judge.TraceReport, error) {
 	var records trace.Records
 	unread, err := readRecords(c, path, &records)
 	if err != nil {
@@ -88,11 +93,18 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case err != nil:
 		return judge.TraceReport{}, fileError(path, err)
 	case ok && len(dumps) > 0:
-		return judge.TraceReport{}, fmt.Errorf("%s: it has both traces and flight-recorder dumps; give one kind", path)
+		return judge.TraceReport{}, fmt.Errorf(
+			"%s: it has both traces and flight-recorder dumps; give one kind",
+			path,
+		)
 	case ok:
 		return judge.Timeline(timeline, rules), nil
 	case len(dumps) > 0:
-		r := judge.DumpsWith(dumps, judge.Extra{RAS: records.RAS(), Stacks: records.Stacks()}, rules)
+		r := judge.DumpsWith(
+			dumps,
+			judge.Extra{RAS: records.RAS(), Stacks: records.Stacks()},
+			rules,
+		)
 		r.NoteUnread(unread)
 		return r, nil
 	case records.RAS() != nil:
@@ -100,7 +112,10 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case len(unread) > 0:
 		return judge.TraceReport{}, errors.New(unread[0])
 	}
-	return judge.TraceReport{}, fmt.Errorf("%s: it has no computation or communication events; record device events, or spans named forward and backward", path)
+	return judge.TraceReport{}, fmt.Errorf(
+		"%s: it has no computation or communication events; record device events, or spans named forward and backward",
+		path,
+	)
 }
 
 // readRecords reads one file, or the records among a folder's files in the order
@@ -140,7 +155,8 @@ func recordNames(dir string) ([]string, error) {
 	others := 0
 	for _, e := range entries {
 		name := e.Name()
-		if !e.Type().IsRegular() && e.Type()&os.ModeSymlink == 0 || strings.HasPrefix(name, ".") {
+		if !e.Type().IsRegular() && e.Type()&os.ModeSymlink == 0 ||
+			strings.HasPrefix(name, ".") {
 			continue
 		}
 		if !looksRecorded(filepath.Join(dir, name)) {
@@ -150,7 +166,10 @@ func recordNames(dir string) ([]string, error) {
 		named = append(named, name)
 	}
 	if len(named) == 0 && others > 0 {
-		return nil, fmt.Errorf("none of the %[2]d files in the folder %[1]q is a trace or a dump; give one per rank", dir, others)
+		return nil, fmt.Errorf(
+			"none of the %[2]d files in the folder %[1]q is a trace or a dump; give one per rank",
+			dir, others,
+		)
 	}
 	if len(named) == 0 {
 		return nil, fmt.Errorf("the folder %q has no files; give one trace or dump per rank", dir)
@@ -166,13 +185,19 @@ func looksRecorded(path string) bool {
 		return false
 	}
 	head, err := readHead(path)
-	return err != nil || isStack(path) || trace.LooksRecorded(head) || strings.Contains(filepath.Base(path), ".json")
+	return err != nil ||
+		isStack(path) ||
+		trace.LooksRecorded(head) ||
+		strings.Contains(filepath.Base(path), ".json")
 }
 
 // isStack reports whether a file has a rank's stacks as text.
 func isStack(path string) bool {
 	head, err := readHead(path)
-	return err == nil && !trace.LooksRecorded(head) && strings.Contains(strings.ToLower(filepath.Base(path)), "stack") && trace.LooksLikeStacks(head)
+	return err == nil &&
+		!trace.LooksRecorded(head) &&
+		strings.Contains(strings.ToLower(filepath.Base(path)), "stack") &&
+		trace.LooksLikeStacks(head)
 }
 
 // readHead reads the first bytes of a regular file.
@@ -212,7 +237,8 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 		fmt.Fprintf(w, "  %-7s %s %s\n", report.ForOrAgainst(e.Against), e.Kind, e.Text)
 	}
 	printHang(w, r.Hang)
-	if r.Hang != nil && !slices.ContainsFunc(r.Workers, func(k judge.WorkerReport) bool { return k.TransferMs > 0 }) {
+	if r.Hang != nil &&
+		!slices.ContainsFunc(r.Workers, func(k judge.WorkerReport) bool { return k.TransferMs > 0 }) {
 		return err // a hang without durations
 	}
 	const shown = 32
@@ -225,7 +251,8 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 		if k.ComputeMs > 0 {
 			fmt.Fprintf(w, "  compute %9s (%.2f x peers)", falcon.DurationText(k.ComputeMs), k.Ratio)
 		}
-		fmt.Fprintf(w, "  transfer %8s  wait %8s", falcon.DurationText(k.TransferMs), falcon.DurationText(k.WaitMs))
+		fmt.Fprintf(w, "  transfer %8s  wait %8s",
+			falcon.DurationText(k.TransferMs), falcon.DurationText(k.WaitMs))
 		switch {
 		case k.Slow:
 			fmt.Fprint(w, "  slow")
@@ -242,9 +269,11 @@ func printHang(w io.Writer, h *judge.Hang) {
 	if h == nil {
 		return
 	}
-	parts, word := h.Culprits, "next"
+	parts := h.Culprits
+	word := "next"
 	if len(parts) == 0 {
-		parts, word = h.Candidates, "maybe"
+		parts = h.Candidates
+		word = "maybe"
 	}
 	for _, p := range parts {
 		fmt.Fprintf(w, "  %-7s ranks %v, %s: %s\n", word, p.Ranks, p.Kind, p.Advice)

@@ -39,10 +39,14 @@ func detectWorkersCommand() *cobra.Command {
 		Example: "  falcon detect workers times.csv --worker-column rank --value-column ms --json",
 		Args:    oneFile,
 	}, func(c *cobra.Command, args []string) (workersReport, error) {
-		return readInput(c, args[0], func(r io.Reader) (workersReport, error) { return detectWorkers(r, workerColumn, valueColumn) })
+		return readInput(c, args[0], func(r io.Reader) (workersReport, error) {
+			return detectWorkers(r, workerColumn, valueColumn)
+		})
 	}, printWorkers)
-	c.Flags().StringVar(&workerColumn, "worker-column", "", "column with the worker (default worker or rank, or the coordinates)")
-	c.Flags().StringVar(&valueColumn, "value-column", "", "column with the time (default: chosen by name, see above)")
+	c.Flags().StringVar(&workerColumn, "worker-column", "",
+		"column with the worker (default worker or rank, or the coordinates)")
+	c.Flags().StringVar(&valueColumn, "value-column", "",
+		"column with the time (default: chosen by name, see above)")
 	return c
 }
 
@@ -67,11 +71,21 @@ func detectWorkers(r io.Reader, workerColumn, valueColumn string) (workersReport
 	if err != nil {
 		return workersReport{}, err
 	}
-	report := workersReport{Column: took, Workers: watch.Count(), Flagged: []flagReport{}}
+	report := workersReport{
+		Column:  took,
+		Workers: watch.Count(),
+		Flagged: []flagReport{},
+	}
 	for _, f := range watch.Flagged() {
-		one := flagReport{Worker: f.Worker, Onset: f.Onset, Ratio: f.Ratio, Kind: "persistent"}
+		one := flagReport{
+			Worker: f.Worker,
+			Onset:  f.Onset,
+			Ratio:  f.Ratio,
+			Kind:   "persistent",
+		}
 		if f.Relief >= 0 {
-			one.Relief, one.Kind = &f.Relief, "transient"
+			one.Relief = &f.Relief
+			one.Kind = "transient"
 		}
 		report.Flagged = append(report.Flagged, one)
 	}
@@ -79,7 +93,8 @@ func detectWorkers(r io.Reader, workerColumn, valueColumn string) (workersReport
 }
 
 func printWorkers(w io.Writer, r workersReport) error {
-	_, err := fmt.Fprintf(w, "%d workers by %s, %d slow periods\n", r.Workers, r.Column, len(r.Flagged))
+	_, err := fmt.Fprintf(w, "%d workers by %s, %d slow periods\n",
+		r.Workers, r.Column, len(r.Flagged))
 	for _, f := range r.Flagged {
 		if err != nil {
 			break
@@ -88,7 +103,8 @@ func printWorkers(w io.Writer, r workersReport) error {
 		if f.Relief != nil {
 			until = fmt.Sprintf("until %d", *f.Relief)
 		}
-		_, err = fmt.Fprintf(w, "worker %s: %.2f x as slow from %d %s (%s)\n", f.Worker, f.Ratio, f.Onset, until, f.Kind)
+		_, err = fmt.Fprintf(w, "worker %s: %.2f x as slow from %d %s (%s)\n",
+			f.Worker, f.Ratio, f.Onset, until, f.Kind)
 	}
 	return err
 }

@@ -113,17 +113,37 @@ func (k knownDevices) all() []deviceReport {
 func (k knownDevices) report(name string) deviceReport {
 	out := deviceReport{Name: clean.String(name), Incidents: []deviceIncident{}}
 	add := func(id, cause string, onset, end int64, named []string) {
-		about := slices.ContainsFunc(named, func(n string) bool { return n == name || string(falcon.Device(n).Node()) == name })
-		if about && !slices.ContainsFunc(out.Incidents, func(i deviceIncident) bool { return i.ID == id }) {
-			out.Incidents = append(out.Incidents, deviceIncident{clean.String(id), clean.String(cause), stampUTC(onset), stampUTC(end)})
+		about := slices.ContainsFunc(named, func(n string) bool {
+			return n == name || string(falcon.Device(n).Node()) == name
+		})
+		if about &&
+			!slices.ContainsFunc(out.Incidents, func(i deviceIncident) bool { return i.ID == id }) {
+			out.Incidents = append(out.Incidents, deviceIncident{
+				clean.String(id),
+				clean.String(cause),
+				stampUTC(onset),
+				stampUTC(end),
+			})
 		}
 	}
 	for _, i := range k.snap.GetIncidents() {
 		v := i.GetVerdict()
-		add(i.GetId(), v.GetCause(), i.GetOnsetUnixNs(), i.GetEndUnixNs(), slices.Concat(v.GetDevices(), v.GetLinks(), v.GetNics()))
+		add(
+			i.GetId(),
+			v.GetCause(),
+			i.GetOnsetUnixNs(),
+			i.GetEndUnixNs(),
+			slices.Concat(v.GetDevices(), v.GetLinks(), v.GetNics()),
+		)
 	}
 	for _, i := range k.history.GetPast() {
-		add(i.GetIncident(), i.GetCause(), i.GetOnsetUnixNs(), i.GetEndUnixNs(), slices.Concat(i.GetDevices(), i.GetLinks(), i.GetNics()))
+		add(
+			i.GetIncident(),
+			i.GetCause(),
+			i.GetOnsetUnixNs(),
+			i.GetEndUnixNs(),
+			slices.Concat(i.GetDevices(), i.GetLinks(), i.GetNics()),
+		)
 	}
 	for _, v := range k.tests {
 		if text := phrase.TestedIn(v, name); text != "" {
@@ -132,8 +152,14 @@ func (k knownDevices) report(name string) deviceReport {
 		}
 	}
 	for _, b := range k.snap.GetBars() {
-		if n := b.GetName(); n == name || n == string(falcon.Device(name).Node()) {
-			out.Bar = &deviceBar{clean.String(b.GetBy()), clean.String(b.GetReason()), stampUTC(b.GetSinceUnixNs()), stampUTC(b.GetUntilUnixNs())}
+		n := b.GetName()
+		if n == name || n == string(falcon.Device(name).Node()) {
+			out.Bar = &deviceBar{
+				clean.String(b.GetBy()),
+				clean.String(b.GetReason()),
+				stampUTC(b.GetSinceUnixNs()),
+				stampUTC(b.GetUntilUnixNs()),
+			}
 		}
 	}
 	return out
@@ -165,7 +191,8 @@ func (s deviceReport) text() string {
 		if i.End != "" {
 			end = "ended " + i.End
 		}
-		fmt.Fprintf(&b, "  culprit of %s: %s, since %s, %s\n", i.ID, phrase.Cause(i.Cause), i.Onset, end)
+		fmt.Fprintf(&b, "  culprit of %s: %s, since %s, %s\n",
+			i.ID, phrase.Cause(i.Cause), i.Onset, end)
 	}
 	if len(s.Incidents) == 0 {
 		b.WriteString("  no incident has named it\n")
@@ -174,7 +201,8 @@ func (s deviceReport) text() string {
 		fmt.Fprintf(&b, "  %s\n", s.Tested)
 	}
 	if s.Bar != nil {
-		fmt.Fprintf(&b, "  barred by %s since %s until %s: %s\n", s.Bar.By, s.Bar.Since, s.Bar.Until, s.Bar.Reason)
+		fmt.Fprintf(&b, "  barred by %s since %s until %s: %s\n",
+			s.Bar.By, s.Bar.Since, s.Bar.Until, s.Bar.Reason)
 	}
 	return b.String()
 }

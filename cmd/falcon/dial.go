@@ -41,13 +41,20 @@ type engineTarget struct {
 }
 
 func (t *engineTarget) declareFlags(c *cobra.Command) {
-	c.PersistentFlags().StringVar(&t.connect, "connect", "", "engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket, then that of the one lab that runs here)")
-	c.PersistentFlags().StringVar(&t.context, "context", "", "engine of this context: falcon context list has them")
+	c.PersistentFlags().StringVar(
+		&t.connect,
+		"connect",
+		"",
+		"engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket, then that of the one lab that runs here)",
+	)
+	c.PersistentFlags().StringVar(&t.context, "context", "",
+		"engine of this context: falcon context list has them")
 	_ = c.RegisterFlagCompletionFunc("context", completeContextList) // fails for a flag that is not there
 	c.PersistentFlags().StringVar(&t.certs.CA, "ca", "", "authority's certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Cert, "cert", "", "own certificate, for HOST:PORT")
 	c.PersistentFlags().StringVar(&t.certs.Key, "key", "", "own key, for HOST:PORT")
-	c.PersistentFlags().StringVar(&t.server, "server-name", "", "name in the engine's certificate, where it is not HOST")
+	c.PersistentFlags().StringVar(&t.server, "server-name", "",
+		"name in the engine's certificate, where it is not HOST")
 }
 
 func (t *engineTarget) engineAddress() string {
@@ -79,7 +86,10 @@ func (t *engineTarget) runningEngine(config string) (string, error) {
 	switch {
 	case err == nil:
 		return addr, c.Close()
-	case errors.Is(err, fs.ErrNotExist) && config == "" && os.Getenv("FALCON_SOCKET") == "" && len(labSockets()) > 0:
+	case errors.Is(err, fs.ErrNotExist) &&
+		config == "" &&
+		os.Getenv("FALCON_SOCKET") == "" &&
+		len(labSockets()) > 0:
 		return t.findSocket(addr)
 	}
 	return "", nil // whatever the reason, starting one says it better
@@ -97,14 +107,18 @@ func (t *engineTarget) findSocket(path string) (string, error) {
 	}
 	switch len(labs) {
 	case 0:
-		return "", fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean.String(path))
+		return "", fmt.Errorf(
+			"no engine at %s: start one with falcon serve, or name its socket with --connect",
+			clean.String(path),
+		)
 	case 1:
 		return labs[0], nil
 	}
 	if chosen, ok := askWhich("labs", labs); ok {
 		return chosen, nil
 	}
-	return "", fmt.Errorf("no engine at %s, and %d labs run here: name the engine of one with --connect: %s", clean.String(path), len(labs), clean.String(strings.Join(labs, ", ")))
+	return "", fmt.Errorf("no engine at %s, and %d labs run here: name the engine of one with --connect: %s",
+		clean.String(path), len(labs), clean.String(strings.Join(labs, ", ")))
 }
 
 // labSockets are the engines' sockets of the labs that this user runs here.
@@ -138,7 +152,10 @@ func (t *engineTarget) dialTarget() (*grpc.ClientConn, error) {
 		return grpc.NewClient("unix://"+abs, grpc.WithTransportCredentials(insecure.NewCredentials()), limit)
 	}
 	if t.certs.Cert == "" || t.certs.Key == "" || t.certs.CA == "" {
-		return nil, fmt.Errorf("%w: %s is reached over TLS: give --ca, --cert and --key, or have a context for it: falcon context join FILE takes the file that falcon certs issue --for %[2]s writes", errUsage, clean.String(addr))
+		return nil, fmt.Errorf(
+			"%w: %s is reached over TLS: give --ca, --cert and --key, or have a context for it: falcon context join FILE takes the file that falcon certs issue --for %[2]s writes",
+			errUsage, clean.String(addr),
+		)
 	}
 	conf, err := auth.ClientTLS(t.certs)
 	if err != nil {
@@ -150,11 +167,17 @@ func (t *engineTarget) dialTarget() (*grpc.ClientConn, error) {
 
 // isSocket reports whether an address is a socket's path instead of HOST:PORT.
 func isSocket(addr string) bool {
-	return strings.HasPrefix(addr, "unix:") || strings.ContainsRune(addr, '/') || !strings.ContainsRune(addr, ':')
+	return strings.HasPrefix(addr, "unix:") ||
+		strings.ContainsRune(addr, '/') ||
+		!strings.ContainsRune(addr, ':')
 }
 
 // ask makes one call to the engine.
-func ask[T any](c *cobra.Command, t *engineTarget, call func(context.Context, falconv1.ConsoleClient) (T, error)) (T, error) {
+func ask[T any](
+	c *cobra.Command,
+	t *engineTarget,
+	call func(context.Context, falconv1.ConsoleClient) (T, error),
+) (T, error) {
 	var none T
 	conn, err := t.dialTarget()
 	if err != nil {
@@ -188,7 +211,10 @@ func refusal(err error, addr string) error {
 // trimPackage drops the package prefixes of a remote sentinel: they are for
 // programs.
 func trimPackage(msg string) string {
-	for _, p := range []string{"engine: not found: ", "engine: stale: ", "engine: invalid: ", "engine: refused: ", "engine: denied: ", "auth: unknown caller: ", "mitigate: ", "recovery: "} {
+	for _, p := range []string{
+		"engine: not found: ", "engine: stale: ", "engine: invalid: ", "engine: refused: ",
+		"engine: denied: ", "auth: unknown caller: ", "mitigate: ", "recovery: ",
+	} {
 		msg = strings.TrimPrefix(msg, p)
 	}
 	return msg

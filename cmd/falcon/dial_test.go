@@ -14,7 +14,11 @@ import (
 // runFakeLab makes the folder of a lab that lives, with an engine's socket in it.
 func runFakeLab(t *testing.T, name string) string {
 	t.Helper()
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("falcon-lab-%d", os.Getuid()), name)
+	dir := filepath.Join(
+		os.TempDir(),
+		fmt.Sprintf("falcon-lab-%d", os.Getuid()),
+		name,
+	)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +58,17 @@ func TestCommandsFindTheLabsEngine(t *testing.T) {
 		t.Errorf("--connect names no engine, and %q is used", got)
 	}
 	second := runFakeLab(t, "run-2")
-	if _, err := find(engineTarget{}); err == nil || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), second) {
+	if _, err := find(engineTarget{}); err == nil ||
+		!strings.Contains(err.Error(), first) ||
+		!strings.Contains(err.Error(), second) {
 		t.Errorf("two labs: %v", err)
 	}
 	t.Setenv("FALCON_SOCKET", none)
 	if got, err := find(engineTarget{}); err == nil {
 		t.Errorf("FALCON_SOCKET names no engine, and %q is used", got)
 	}
-	if code, _, errs := command(t, "console", "--plain"); code != 1 || !strings.Contains(errs, "no engine at "+none) {
+	code, _, errs := command(t, "console", "--plain")
+	if code != 1 || !strings.Contains(errs, "no engine at "+none) {
 		t.Errorf("the console starts an engine although FALCON_SOCKET names one: %d %q", code, errs)
 	}
 }

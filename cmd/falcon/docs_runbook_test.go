@@ -18,7 +18,8 @@ func TestRunbookIsWhole(t *testing.T) {
 	}
 	text := string(b)
 	for _, c := range []falcon.Cause{
-		falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseFacility, falcon.CauseNotHardware, falcon.CauseUnknown,
+		falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseFacility,
+		falcon.CauseNotHardware, falcon.CauseUnknown,
 	} {
 		if !strings.Contains(text, "\n### "+string(c)+"\n") {
 			t.Errorf("no section for the cause %s", c)
@@ -32,14 +33,22 @@ func TestRunbookIsWhole(t *testing.T) {
 }
 
 func runbookWords() []string {
-	words := []string{"steady", "learning", "slow", "recovering", "restarting", "lost", "waiting for agents", "finished"}
+	words := []string{
+		"steady", "learning", "slow", "recovering", "restarting", "lost", "waiting for agents",
+		"finished",
+	}
 	for _, s := range []falcon.RecoveryState{
-		falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect,
-		falcon.RecoveryRejoin, falcon.RecoveryResumed, falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled,
+		falcon.RecoveryProposed, falcon.RecoverySuspend, falcon.RecoveryReplace,
+		falcon.RecoveryTable, falcon.RecoveryCollect,
+		falcon.RecoveryRejoin, falcon.RecoveryResumed,
+		falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled,
 	} {
 		words = append(words, string(s))
 	}
-	for _, k := range []falcon.FaultKind{falcon.FaultExit, falcon.FaultNode, falcon.FaultFrozen, falcon.FaultHang, falcon.FaultDevice} {
+	for _, k := range []falcon.FaultKind{
+		falcon.FaultExit, falcon.FaultNode, falcon.FaultFrozen, falcon.FaultHang,
+		falcon.FaultDevice,
+	} {
 		words = append(words, string(k))
 	}
 	for _, r := range falcon.Reasons() {

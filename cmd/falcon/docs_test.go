@@ -21,7 +21,8 @@ func TestEveryRefusalIsExplained(t *testing.T) {
 	n := 0
 	for r := ring.PauseReason(1); r < all && r.String() != unknown; r++ {
 		n++
-		if clause, _, _ := strings.Cut(r.String(), ": "); !strings.Contains(string(text), clause) {
+		clause, _, _ := strings.Cut(r.String(), ": ")
+		if !strings.Contains(string(text), clause) {
 			t.Errorf("docs/verdicts.md does not explain %q", r)
 		}
 	}

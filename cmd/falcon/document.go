@@ -12,7 +12,11 @@ import (
 
 // documentCommand completes a command that makes one document and changes
 // nothing: it writes the document as text, or as JSON with --json.
-func documentCommand[T any](c *cobra.Command, fetch func(c *cobra.Command, args []string) (T, error), text func(io.Writer, T) error) *cobra.Command {
+func documentCommand[T any](
+	c *cobra.Command,
+	fetch func(c *cobra.Command, args []string) (T, error),
+	text func(io.Writer, T) error,
+) *cobra.Command {
 	var asJSON bool
 	c.RunE = func(c *cobra.Command, args []string) error {
 		doc, err := fetch(c, args)
@@ -45,7 +49,9 @@ func writeString(w io.Writer, text string) error {
 
 // oneArgument wants exactly one argument; otherwise the error is how, such as
 // "give one FILE".
-func oneArgument(how string) cobra.PositionalArgs { return exactArguments(1, how) }
+func oneArgument(how string) cobra.PositionalArgs {
+	return exactArguments(1, how)
+}
 
 // exactArguments wants n arguments, as oneArgument wants one.
 func exactArguments(n int, how string) cobra.PositionalArgs {
@@ -67,7 +73,8 @@ func exactlyOneID(thing, example string) cobra.PositionalArgs {
 
 func takesNothing(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%w: %s takes no arguments, got %q (see %s --help)", errUsage, c.CommandPath(), args[0], c.CommandPath())
+		return fmt.Errorf("%w: %s takes no arguments, got %q (see %s --help)",
+			errUsage, c.CommandPath(), args[0], c.CommandPath())
 	}
 	return nil
 }
@@ -112,7 +119,10 @@ func fileError(path string, err error) error {
 	if path == "-" {
 		path = "standard input"
 	}
-	return &inputError{text: path + ": " + strings.TrimPrefix(err.Error(), "trace: "), cause: err}
+	return &inputError{
+		text:  path + ": " + strings.TrimPrefix(err.Error(), "trace: "),
+		cause: err,
+	}
 }
 
 type inputError struct {

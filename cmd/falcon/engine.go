@@ -46,13 +46,15 @@ const (
 type engineConfig struct {
 	trustJournal bool // without hearing nodes first: in tests
 
-	Job        string         `yaml:"job"`       // name shown to operators
-	Probe      history.Kind   `yaml:"probe"`     // its jobs are sampling jobs of this kind; "" = training
-	Mesh       falcon.Mesh    `yaml:"mesh"`      // of the job, where its adapter declares none
-	StateDir   string         `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
-	Socket     string         `yaml:"socket"`    // default: falcon.sock in the state directory
-	Listen     string         `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
-	Certs      auth.Files     `yaml:"certs"`     // default: ca and server in the state directory's certs
+	Job   string       `yaml:"job"`   // name shown to operators
+	Probe history.Kind `yaml:"probe"` // its jobs are sampling jobs of this kind; "" = training
+	Mesh  falcon.Mesh  `yaml:"mesh"`  // of the job, where its adapter declares none
+	// journal, socket and certificates; default: see defaultStateDir
+	StateDir string `yaml:"state_dir"`
+	Socket   string `yaml:"socket"` // default: falcon.sock in the state directory
+	// HOST:PORT for agents and remote consoles; "none" = local only
+	Listen     string         `yaml:"listen"`
+	Certs      auth.Files     `yaml:"certs"` // default: ca and server in the state directory's certs
 	Policy     policyConfig   `yaml:"policy"`
 	PolicyFile string         `yaml:"policy_file"` // instead of policy: the same keys in a file of their own
 	Restart    restart.Config `yaml:"restart"`
@@ -65,10 +67,13 @@ type engineConfig struct {
 	Journal    journalConfig    `yaml:"journal"`
 	SSH        sshConfig        `yaml:"ssh"`
 
-	MemoryLimit string        `yaml:"memory_limit"` // "" = 80 % of the cgroup's, "none" = no limit; GOMEMLIMIT wins
-	Revoked     string        `yaml:"revoked"`      // list of revoked certificates; default: revoked beside certs.ca
-	Renew       bool          `yaml:"renew"`        // agents' certificates are renewed, with the authority's key beside certs.ca
-	StreamMost  time.Duration `yaml:"stream_most"`  // how old a stream may become; 0 = 24h
+	// "" = 80 % of the cgroup's, "none" = no limit; GOMEMLIMIT wins
+	MemoryLimit string `yaml:"memory_limit"`
+	// list of revoked certificates; default: revoked beside certs.ca
+	Revoked string `yaml:"revoked"`
+	// agents' certificates are renewed, with the authority's key beside certs.ca
+	Renew      bool          `yaml:"renew"`
+	StreamMost time.Duration `yaml:"stream_most"` // how old a stream may become; 0 = 24h
 
 	lookEvery time.Duration // at certificates and parts; for tests
 }
@@ -94,7 +99,9 @@ func defaultStateDir() string {
 // can prepare one.
 const noStateDir = "/nonexistent/falcon"
 
-func stateDirBelow(home string) string { return filepath.Join(home, ".local", "state", "falcon") }
+func stateDirBelow(home string) string {
+	return filepath.Join(home, ".local", "state", "falcon")
+}
 
 // stateNames are the files and folders that an engine opens by name in its state directory; what
 // stands in the place of the socket is looked at where it is made.
@@ -104,7 +111,10 @@ var stateNames = []string{journalName, journalHead, certsName, hostKeyName, cons
 // lies there decides who comes in.
 func claimStateDir(dir string) error {
 	if dir == noStateDir {
-		return fmt.Errorf("%w: state_dir: none of FALCON_STATE_DIR, XDG_STATE_HOME and HOME is set, and this user has no home: set state_dir", errUsage)
+		return fmt.Errorf(
+			"%w: state_dir: none of FALCON_STATE_DIR, XDG_STATE_HOME and HOME is set, and this user has no home: set state_dir",
+			errUsage,
+		)
 	}
 	if err := auth.OwnFolder(dir); err != nil {
 		return fmt.Errorf("state_dir: %w", err)
@@ -188,7 +198,9 @@ func (c *engineConfig) validate() error {
 		return fmt.Errorf("%w: policy: %w", errUsage, err)
 	}
 	for _, check := range []func() error{
-		c.Validation.validate, func() error { return checkRestart(c.Restart) }, c.Mitigate.Check, c.Recovery.Machine.Check,
+		c.Validation.validate, func() error {
+			return checkRestart(c.Restart)
+		}, c.Mitigate.Check, c.Recovery.Machine.Check,
 		c.checkProbe, c.Store.validate, c.Journal.validate, c.checkAdmission, c.Detect.Check,
 	} {
 		if err := check(); errors.Is(err, errUsage) {
@@ -206,7 +218,10 @@ func (c *engineConfig) checkProbe() error {
 	case "", history.ProbeA, history.ProbeB:
 		return nil
 	}
-	return fmt.Errorf("%w: probe: %q is neither a (sampling jobs of one node) nor b (of several); leave it out for training", errUsage, c.Probe)
+	return fmt.Errorf(
+		"%w: probe: %q is neither a (sampling jobs of one node) nor b (of several); leave it out for training",
+		errUsage, c.Probe,
+	)
 }
 
 // engineHandle is a running engine with its doors open.
@@ -235,7 +250,10 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 		return nil, err
 	}
 	if r := j.Report(); !r.Anchored && r.Head.Seq > 0 {
-		log.Warn("the journal had no head file beside it: that its end is whole was not checked; from now on it is", slog.Uint64("records", r.Head.Seq))
+		log.Warn(
+			"the journal had no head file beside it: that its end is whole was not checked; from now on it is",
+			slog.Uint64("records", r.Head.Seq),
+		)
 	}
 	h, err := startFromJournal(ctx, j, cfg, log)
 	if err != nil {
@@ -244,7 +262,12 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 	return h, nil
 }
 
-func startFromJournal(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+func startFromJournal(
+	ctx context.Context,
+	j *journal.Journal,
+	cfg engineConfig,
+	log *slog.Logger,
+) (*engineHandle, error) {
 	store, err := cfg.Store.openStore(log)
 	if err != nil {
 		return nil, err
@@ -256,11 +279,29 @@ func startFromJournal(ctx context.Context, j *journal.Journal, cfg engineConfig,
 	return h, err
 }
 
-func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+func startWith(
+	ctx context.Context,
+	j *journal.Journal,
+	store rendezvous,
+	cfg engineConfig,
+	log *slog.Logger,
+) (*engineHandle, error) {
 	conf := engine.Config{
-		JobName: cfg.Job, Host: hostName(), JobKind: cfg.Probe, Mesh: cfg.Mesh, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
-		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
-		Clock: lab.EmulatedClock(clock.System), TrustJournal: cfg.trustJournal,
+		JobName:      cfg.Job,
+		Host:         hostName(),
+		JobKind:      cfg.Probe,
+		Mesh:         cfg.Mesh,
+		Journal:      j,
+		Detect:       cfg.Detect,
+		Mitigate:     cfg.Mitigate,
+		Policy:       cfg.Policy.policy(),
+		Validation:   cfg.Validation.settings(),
+		Restart:      cfg.Restart,
+		Recovery:     cfg.Recovery,
+		Retention:    cfg.Journal.retention(),
+		Log:          log,
+		Clock:        lab.EmulatedClock(clock.System),
+		TrustJournal: cfg.trustJournal,
 	}
 	conf.Recovery.Beat = cfg.Recovery.Machine.Beat
 	if store != nil {
@@ -274,10 +315,17 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	if err != nil {
 		return nil, err
 	}
-	ssh, copies := newSSHFront(&cfg.SSH, server, log), &copying{}
+	ssh := newSSHFront(&cfg.SSH, server, log)
+	copies := &copying{}
 	care.parts = append(care.parts, copies)
 	ctx, cancel := context.WithCancel(ctx)
-	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), care: care, stop: cancel, ended: make(chan struct{})}
+	h := &engineHandle{
+		Socket:  server.Socket(),
+		Address: server.Address(),
+		care:    care,
+		stop:    cancel,
+		ended:   make(chan struct{}),
+	}
 	if store != nil {
 		h.Store = store.Addr()
 	}
@@ -285,7 +333,9 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 		h.SSH = ssh.address()
 		care.parts = append(care.parts, ssh)
 	}
-	go h.runParts(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, copies.note) })
+	go h.runParts(ctx, e, server, ssh, store, j, func(ctx context.Context) error {
+		return cfg.Journal.keepCopies(ctx, j, copies.note)
+	})
 	return h, nil
 }
 
@@ -297,15 +347,32 @@ func hostName() string {
 
 // runParts ends the parts in their order: the engine first, so that watchers and agents
 // are notified; then the servers, consoles' before agents'; the journal last.
-func (h *engineHandle) runParts(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *sshFront, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
+func (h *engineHandle) runParts(
+	ctx context.Context,
+	e *engine.Engine,
+	server *rpc.Server,
+	ssh *sshFront,
+	store rendezvous,
+	j *journal.Journal,
+	copies func(context.Context) error,
+) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
-	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
+	g.Add(func() error {
+		return e.Run(engineCtx)
+	}, func(error) { cancel() })
 	copyCtx, stopCopies := context.WithCancel(ctx)
 	g.Add(func() error { return copies(copyCtx) }, func(error) { stopCopies() })
-	g.Add(func() error { h.care.watchLimits(engineCtx); return nil }, func(error) { cancel() })
-	g.Add(func() error { <-e.Done(); closeDoors(ssh, server); return nil }, func(error) {})
+	g.Add(func() error {
+		h.care.watchLimits(engineCtx)
+		return nil
+	}, func(error) { cancel() })
+	g.Add(func() error {
+		<-e.Done()
+		closeDoors(ssh, server)
+		return nil
+	}, func(error) {})
 	h.err = g.Run()
 	if store != nil {
 		h.err = errors.Join(h.err, store.Close())

@@ -38,8 +38,22 @@ func openDoors(e *engine.Engine, cfg engineConfig, log *slog.Logger) (*rpc.Serve
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: memory_limit: %w", errUsage, err)
 	}
-	k := &care{engine: e, log: log, limit: limit, every: cfg.lookEvery, alarmed: map[string]bool{}, levels: make(chan string, 16)}
-	rc := rpc.Config{Engine: e, Socket: cfg.Socket, Log: log, Load: k, Shed: k.framesToShed, Budgets: fleet.Limits{Waiting: limit / 4, Log: log}}
+	k := &care{
+		engine:  e,
+		log:     log,
+		limit:   limit,
+		every:   cfg.lookEvery,
+		alarmed: map[string]bool{},
+		levels:  make(chan string, 16),
+	}
+	rc := rpc.Config{
+		Engine:  e,
+		Socket:  cfg.Socket,
+		Log:     log,
+		Load:    k,
+		Shed:    k.framesToShed,
+		Budgets: fleet.Limits{Waiting: limit / 4, Log: log},
+	}
 	rc.Limits.StreamAge = cfg.StreamMost
 	if cfg.Listen != "none" {
 		if err := k.openCertificates(cfg, &rc); err != nil {
@@ -56,7 +70,8 @@ func openDoors(e *engine.Engine, cfg engineConfig, log *slog.Logger) (*rpc.Serve
 
 func (k *care) openCertificates(cfg engineConfig, rc *rpc.Config) (err error) {
 	if _, err := os.Stat(cfg.Certs.Cert); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no server certificate %s: make one with falcon certs init, or set listen: none", cfg.Certs.Cert)
+		return fmt.Errorf("no server certificate %s: make one with falcon certs init, or set listen: none",
+			cfg.Certs.Cert)
 	}
 	if k.certs, err = auth.OpenCertificates(cfg.Certs, cfg.Revoked, k.log); err != nil {
 		return err
@@ -111,10 +126,14 @@ type care struct {
 }
 
 // NoWatches and NoSnapshots are what the doors ask before a call.
-func (k *care) NoWatches() bool { return k.gauge.Level() >= pressure.NoWatches }
+func (k *care) NoWatches() bool {
+	return k.gauge.Level() >= pressure.NoWatches
+}
 
 // NoSnapshots is for viewers alone: who may act is heard longer.
-func (k *care) NoSnapshots() bool { return k.gauge.Level() >= pressure.NoViewers }
+func (k *care) NoSnapshots() bool {
+	return k.gauge.Level() >= pressure.NoViewers
+}
 
 func (k *care) framesToShed() fleet.Shed {
 	switch l := k.gauge.Level(); {
@@ -129,9 +148,13 @@ func (k *care) framesToShed() fleet.Shed {
 }
 
 func (k *care) levelChanged(was, now pressure.Level, used int64) {
-	text := fmt.Sprintf("memory: %d of %d MiB are in use, and there is room again for %s", used>>20, k.limit>>20, was)
+	text := fmt.Sprintf("memory: %d of %d MiB are in use, and there is room again for %s",
+		used>>20, k.limit>>20, was)
 	if now > was {
-		text = fmt.Sprintf("memory: %d of %d MiB are in use: left out from now on are %s; raise memory_limit or end what asks for much", used>>20, k.limit>>20, now)
+		text = fmt.Sprintf(
+			"memory: %d of %d MiB are in use: left out from now on are %s; raise memory_limit or end what asks for much",
+			used>>20, k.limit>>20, now,
+		)
 	}
 	k.log.Warn("memory", slog.String("alarm", text))
 	select {
@@ -173,11 +196,18 @@ func (k *care) stopWatching() {
 	}
 }
 
-func (k *care) raiseAlarm(ctx context.Context, text string) { k.tell(ctx, 2, text) }
+func (k *care) raiseAlarm(ctx context.Context, text string) {
+	k.tell(ctx, 2, text)
+}
 
 func (k *care) tell(ctx context.Context, severity int32, text string) {
-	if err := k.engine.Alarm(ctx, severity, text); err != nil && ctx.Err() == nil {
-		k.log.Error("an alarm could not be written", slog.String("alarm", text), slog.Any("err", err))
+	err := k.engine.Alarm(ctx, severity, text)
+	if err != nil && ctx.Err() == nil {
+		k.log.Error(
+			"an alarm could not be written",
+			slog.String("alarm", text),
+			slog.Any("err", err),
+		)
 	}
 }
 
@@ -188,10 +218,16 @@ func (k *care) lookAtCertificates(ctx context.Context, now time.Time) {
 	}
 	k.certs.Refresh()
 	if err := k.certs.Err(); err != nil {
-		k.alarmOnce(ctx, fmt.Sprintf("the certificate files can't be used, and what was read before stays in force: %v", err))
+		k.alarmOnce(ctx, fmt.Sprintf(
+			"the certificate files can't be used, and what was read before stays in force: %v",
+			err,
+		))
 	}
 	if leaf := k.certs.Leaf(); auth.EndsSoon(leaf, now) {
-		k.alarmOnce(ctx, fmt.Sprintf("the engine's own certificate ends at %s: put another in its place, it is read without a restart", certificateEndText(leaf)))
+		k.alarmOnce(ctx, fmt.Sprintf(
+			"the engine's own certificate ends at %s: put another in its place, it is read without a restart",
+			certificateEndText(leaf),
+		))
 	}
 	k.lookAtGuests(ctx, now)
 }
@@ -221,7 +257,8 @@ func (k *care) lookAtGuests(ctx context.Context, now time.Time) {
 			continue
 		}
 		k.alarmed[key] = true
-		names = append(names, fmt.Sprintf("%s %s at %s", g.Identity.Role, g.Identity.Name, certificateEndText(g.Leaf)))
+		names = append(names, fmt.Sprintf("%s %s at %s",
+			g.Identity.Role, g.Identity.Name, certificateEndText(g.Leaf)))
 	}
 	if len(names) == 0 {
 		return
@@ -229,7 +266,8 @@ func (k *care) lookAtGuests(ctx context.Context, now time.Time) {
 	slices.Sort(names)
 	more := ""
 	if n := len(names) - namedMost; n > 0 {
-		names, more = names[:namedMost], fmt.Sprintf(", and %d more", n)
+		names = names[:namedMost]
+		more = fmt.Sprintf(", and %d more", n)
 	}
 	k.raiseAlarm(ctx, fmt.Sprintf("certificates end soon: %s%s; renew them", strings.Join(names, ", "), more))
 }

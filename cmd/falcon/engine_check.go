@@ -45,7 +45,11 @@ func checkEngine(cfg engineConfig) (f findings) {
 	f.refuse(err)
 	runs := isAnswered("unix", cfg.Socket)
 	if cfg.Listen != "none" {
-		_, err := auth.OpenCertificates(cfg.Certs, cfg.Revoked, slog.New(slog.DiscardHandler))
+		_, err := auth.OpenCertificates(
+			cfg.Certs,
+			cfg.Revoked,
+			slog.New(slog.DiscardHandler),
+		)
 		f.refuse(err)
 		f.refuse(checkAddress("listen", cfg.Listen, runs))
 		if cfg.Renew {
@@ -121,10 +125,12 @@ func writeFindings(out io.Writer, f findings) error {
 	}
 	switch {
 	case len(f.refused) > 0:
-		return fmt.Errorf("the engine would not start: %d to put right, and %d that it would do without", len(f.refused), len(f.off))
+		return fmt.Errorf("the engine would not start: %d to put right, and %d that it would do without",
+			len(f.refused), len(f.off))
 	case len(f.off) > 0:
 		return fmt.Errorf("the engine would start without %d of its parts", len(f.off))
 	}
-	_, err := fmt.Fprintln(out, "nothing is wrong with what the engine would use; the journal is looked at by: falcon journal verify")
+	_, err := fmt.Fprintln(out,
+		"nothing is wrong with what the engine would use; the journal is looked at by: falcon journal verify")
 	return err
 }

@@ -41,7 +41,10 @@ func TestDetectSettingsAreChecked(t *testing.T) {
 		}
 		key, _, _ := strings.Cut(set, ":")
 		code, _, errs := command(t, "serve", "--config", path)
-		if code != 2 || !strings.Contains(errs, say) || !strings.Contains(errs, key) || strings.Contains(errs, "\n") {
+		if code != 2 ||
+			!strings.Contains(errs, say) ||
+			!strings.Contains(errs, key) ||
+			strings.Contains(errs, "\n") {
 			t.Errorf("%s: exit %d %q, want 2 with %q", set, code, errs, say)
 		}
 	}
@@ -52,12 +55,22 @@ func TestDetectSettingsReachTheDetector(t *testing.T) {
 		t.Errorf("nothing set: %+v", got)
 	}
 	want := detect.DefaultConfig()
-	want.Tracker.Filter.RunLength, want.Tracker.Filter.Threshold = 100, 0.8
-	want.Tracker.Verify, want.Tracker.WarmUp, want.Rules.Suspect = 0.2, 20, 1.3
-	want.Tracker.Verification, want.Tracker.Floor, want.Tracker.FalseAlarms = "adaptive", 0.01, 1e-6
-	want.Validate.Tries, want.PeakIterationMs, want.Throughput = -1, 900, 0.7
-	want.Watch.Every, want.Watch.Over, want.Watch.Steps = -1, 2, 5
-	cfg := loadText(t, `detect: {run_length: 100, threshold: 0.8, verify: 0.2, warm_up: 20, suspect: 1.3, validate_tries: -1,
+	want.Tracker.Filter.RunLength = 100
+	want.Tracker.Filter.Threshold = 0.8
+	want.Tracker.Verify = 0.2
+	want.Tracker.WarmUp = 20
+	want.Rules.Suspect = 1.3
+	want.Tracker.Verification = "adaptive"
+	want.Tracker.Floor = 0.01
+	want.Tracker.FalseAlarms = 1e-6
+	want.Validate.Tries = -1
+	want.PeakIterationMs = 900
+	want.Throughput = 0.7
+	want.Watch.Every = -1
+	want.Watch.Over = 2
+	want.Watch.Steps = 5
+	cfg := loadText(t,
+		`detect: {run_length: 100, threshold: 0.8, verify: 0.2, warm_up: 20, suspect: 1.3, validate_tries: -1,
   verification: adaptive, floor: 0.01, false_alarms: 0.000001,
   peak_iteration_ms: 900, throughput: 0.7, watch_every: -1, watch_over: 2, watch_steps: 5}`)
 	if got := cfg.Detect; !reflect.DeepEqual(got, want) {
@@ -82,8 +95,13 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		t.Errorf("what the example shows of detect are not the defaults: %+v", got)
 	}
 	defaults := engine.Validation{
-		Auto: true, Life: tests.LifeDefault, GEMMSide: tests.GEMMSideDefault, Repeats: tests.RepeatsDefault,
-		MessageBytes: tests.MessageBytesDefault, PerHour: engine.PerHourDefault, CoolDown: engine.CoolDownDefault,
+		Auto:         true,
+		Life:         tests.LifeDefault,
+		GEMMSide:     tests.GEMMSideDefault,
+		Repeats:      tests.RepeatsDefault,
+		MessageBytes: tests.MessageBytesDefault,
+		PerHour:      engine.PerHourDefault,
+		CoolDown:     engine.CoolDownDefault,
 	}
 	if got := cfg.Validation.settings(); got != defaults {
 		t.Errorf("what the example shows of validation are not the defaults: %+v", got)

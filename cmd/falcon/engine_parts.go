@@ -43,7 +43,8 @@ func (k *care) checkParts(ctx context.Context) {
 	if more := len(now) - 1; more > 0 {
 		first += fmt.Sprintf(" (and %d more: falcon serve --check)", more)
 	}
-	if err := engine.Impair(ctx, k.engine, first); err != nil && ctx.Err() == nil {
+	err := engine.Impair(ctx, k.engine, first)
+	if err != nil && ctx.Err() == nil {
 		k.log.Error("the console can't be told what does not work", slog.Any("err", err))
 	}
 }
@@ -72,7 +73,12 @@ func newSSHFront(cfg *sshConfig, server *rpc.Server, log *slog.Logger) *sshFront
 	if cfg.Listen == "" {
 		return nil
 	}
-	f := &sshFront{cfg: cfg, server: server, log: log, book: auth.OpenKeyBook(cfg.AuthorizedKeys, cfg.UserCA, nil)}
+	f := &sshFront{
+		cfg:    cfg,
+		server: server,
+		log:    log,
+		book:   auth.OpenKeyBook(cfg.AuthorizedKeys, cfg.UserCA, nil),
+	}
 	_ = f.tryOpen() // the first look at the parts tells it
 	return f
 }

@@ -28,44 +28,84 @@ type badPart struct {
 }
 
 var badParts = map[string]badPart{
-	"one bad line": {says: "line 2: no public key", check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		return spoilFile(t, cfg.SSH.AuthorizedKeys, func(good string) string { return good + "garbage\n" })
-	}},
-	"a line without a role": {says: "line 1: it must begin with", check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		return spoilFile(t, cfg.SSH.AuthorizedKeys, func(good string) string { return good[strings.Index(good, "ssh-"):] + good })
-	}},
-	"keys that are missing": {says: "no such file", check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		path := cfg.SSH.UserCA
-		cfg.SSH.UserCA = path + ".missing"
-		return func() { writeTestFile(t, path+".missing", readTestFile(t, path)) }
-	}},
-	"a host key that is none": {says: "the console over SSH is off", off: true, check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		writeTestFile(t, cfg.SSH.HostKey, "garbage")
-		return func() { _ = os.Remove(cfg.SSH.HostKey) }
-	}},
-	"a host key that others read": {says: "chmod 600", off: true, check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		writeTestFile(t, cfg.SSH.HostKey, "x")
-		_ = os.Chmod(cfg.SSH.HostKey, 0o644)
-		return func() { _ = os.Remove(cfg.SSH.HostKey) }
-	}},
-	"a port in use": {says: "the port is in use", off: true, check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.SSH.Listen = l.Addr().String()
-		return func() { _ = l.Close() }
-	}},
-	"an address that is none": {says: "is not of the form HOST:PORT", off: true, check: "off:", spoil: func(_ *testing.T, cfg *engineConfig) func() {
-		cfg.SSH.Listen = "2222"
-		return nil
-	}},
-	"copies that can't be written": {says: "no copies of the journal are written", check: "off:", spoil: func(t *testing.T, cfg *engineConfig) func() {
-		path := filepath.Join(cfg.StateDir, "copies")
-		writeTestFile(t, path, "a file")
-		cfg.Journal.BackupDir = filepath.Join(path, "below")
-		return nil
-	}},
+	"one bad line": {
+		says:  "line 2: no public key",
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			return spoilFile(t, cfg.SSH.AuthorizedKeys, func(good string) string {
+				return good + "garbage\n"
+			})
+		},
+	},
+	"a line without a role": {
+		says:  "line 1: it must begin with",
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			return spoilFile(t, cfg.SSH.AuthorizedKeys, func(good string) string {
+				return good[strings.Index(good, "ssh-"):] + good
+			})
+		},
+	},
+	"keys that are missing": {
+		says:  "no such file",
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			path := cfg.SSH.UserCA
+			cfg.SSH.UserCA = path + ".missing"
+			return func() { writeTestFile(t, path+".missing", readTestFile(t, path)) }
+		},
+	},
+	"a host key that is none": {
+		says:  "the console over SSH is off",
+		off:   true,
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			writeTestFile(t, cfg.SSH.HostKey, "garbage")
+			return func() { _ = os.Remove(cfg.SSH.HostKey) }
+		},
+	},
+	"a host key that others read": {
+		says:  "chmod 600",
+		off:   true,
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			writeTestFile(t, cfg.SSH.HostKey, "x")
+			_ = os.Chmod(cfg.SSH.HostKey, 0o644)
+			return func() { _ = os.Remove(cfg.SSH.HostKey) }
+		},
+	},
+	"a port in use": {
+		says:  "the port is in use",
+		off:   true,
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.SSH.Listen = l.Addr().String()
+			return func() { _ = l.Close() }
+		},
+	},
+	"an address that is none": {
+		says:  "is not of the form HOST:PORT",
+		off:   true,
+		check: "off:",
+		spoil: func(_ *testing.T, cfg *engineConfig) func() {
+			cfg.SSH.Listen = "2222"
+			return nil
+		},
+	},
+	"copies that can't be written": {
+		says:  "no copies of the journal are written",
+		check: "off:",
+		spoil: func(t *testing.T, cfg *engineConfig) func() {
+			path := filepath.Join(cfg.StateDir, "copies")
+			writeTestFile(t, path, "a file")
+			cfg.Journal.BackupDir = filepath.Join(path, "below")
+			return nil
+		},
+	},
 }
 
 func writeTestFile(t *testing.T, path, text string) {
@@ -97,10 +137,22 @@ func TestOneBadPart(t *testing.T) {
 	for name, bad := range badParts {
 		t.Run(name, func(t *testing.T) {
 			maria := sshSigner(t)
-			cfg := engineConfig{StateDir: shortDir(t), Listen: "none", lookEvery: 20 * time.Millisecond}
-			cfg.SSH = sshConfig{Listen: "127.0.0.1:0", AuthorizedKeys: filepath.Join(cfg.StateDir, "keys"), UserCA: filepath.Join(cfg.StateDir, "ca")}
+			cfg := engineConfig{
+				StateDir:  shortDir(t),
+				Listen:    "none",
+				lookEvery: 20 * time.Millisecond,
+			}
+			cfg.SSH = sshConfig{
+				Listen:         "127.0.0.1:0",
+				AuthorizedKeys: filepath.Join(cfg.StateDir, "keys"),
+				UserCA:         filepath.Join(cfg.StateDir, "ca"),
+			}
 			writeTestFile(t, cfg.SSH.AuthorizedKeys, sshLine("viewer", "maria", maria))
-			writeTestFile(t, cfg.SSH.UserCA, strings.TrimSpace(sshLine("", "", sshSigner(t))[len(`falcon-role="",falcon-name="" `):]))
+			writeTestFile(
+				t,
+				cfg.SSH.UserCA,
+				strings.TrimSpace(sshLine("", "", sshSigner(t))[len(`falcon-role="",falcon-name="" `):]),
+			)
 			cfg.fillDefaults()
 			mend := bad.spoil(t, &cfg)
 			if f := checkEngine(cfg); len(f.refused) > 0 || len(f.off) != 1 {
@@ -118,7 +170,9 @@ func TestOneBadPart(t *testing.T) {
 			if (h.SSH == "") != bad.off {
 				t.Errorf("ssh on %q", h.SSH)
 			}
-			untilAlarm(t, h, func(alarm string) bool { return strings.Contains(alarm, bad.says) })
+			untilAlarm(t, h, func(alarm string) bool {
+				return strings.Contains(alarm, bad.says)
+			})
 			if h.SSH != "" {
 				if out, err := sshRun(t, h, maria, "--once --json", ""); err != nil {
 					t.Errorf("a good key: %v, %q", err, out)
@@ -163,9 +217,13 @@ func untilAlarm(t *testing.T, h *engineHandle, good func(string) bool) {
 // --check before.
 func TestStateDirectoriesOfOthers(t *testing.T) {
 	for name, spoil := range map[string]func(cfg *engineConfig) error{
-		"open to others":     func(cfg *engineConfig) error { return os.Chmod(cfg.StateDir, 0o777) },
-		"of another user":    func(cfg *engineConfig) error { return os.Chown(cfg.StateDir, 61234, -1) },
-		"a stranger's certs": func(cfg *engineConfig) error { return makeFor(61234, filepath.Join(cfg.StateDir, certsName)) },
+		"open to others": func(cfg *engineConfig) error { return os.Chmod(cfg.StateDir, 0o777) },
+		"of another user": func(cfg *engineConfig) error {
+			return os.Chown(cfg.StateDir, 61234, -1)
+		},
+		"a stranger's certs": func(cfg *engineConfig) error {
+			return makeFor(61234, filepath.Join(cfg.StateDir, certsName))
+		},
 		"a pipe": func(cfg *engineConfig) error {
 			return os.Symlink("/dev/null", filepath.Join(cfg.StateDir, journalName))
 		},
@@ -185,7 +243,10 @@ func TestStateDirectoriesOfOthers(t *testing.T) {
 		if err == nil {
 			_ = h.Close()
 		}
-		if f := checkEngine(cfg); err == nil || !strings.Contains(err.Error(), "state_dir") || len(f.refused) != 1 {
+		f := checkEngine(cfg)
+		if err == nil ||
+			!strings.Contains(err.Error(), "state_dir") ||
+			len(f.refused) != 1 {
 			t.Errorf("%s: started: %v; --check: %+v", name, err, f)
 		}
 	}
@@ -203,7 +264,10 @@ func TestBadRevocationsAreRefused(t *testing.T) {
 	}
 	writeTestFile(t, filepath.Join(cfg.StateDir, certsName, auth.RevokedFile), "../x\n")
 	_, err := startEngine(context.Background(), cfg, slog.New(slog.DiscardHandler))
-	if f := checkEngine(cfg); err == nil || len(f.refused) != 1 || !strings.Contains(f.refused[0], "line 1") {
+	f := checkEngine(cfg)
+	if err == nil ||
+		len(f.refused) != 1 ||
+		!strings.Contains(f.refused[0], "line 1") {
 		t.Errorf("started: %v; --check: %+v", err, f)
 	}
 }
@@ -213,7 +277,8 @@ func TestNoStateDirectoryIsTemporary(t *testing.T) {
 	for _, name := range []string{"FALCON_STATE_DIR", "XDG_STATE_HOME", "HOME"} {
 		t.Setenv(name, "")
 	}
-	if dir := defaultStateDir(); strings.HasPrefix(dir, os.TempDir()) || !filepath.IsAbs(dir) {
+	dir := defaultStateDir()
+	if strings.HasPrefix(dir, os.TempDir()) || !filepath.IsAbs(dir) {
 		t.Errorf("without HOME: %s", dir)
 	}
 }
@@ -225,10 +290,12 @@ func TestSquattersInTheStateDirectory(t *testing.T) {
 		t.Skip("only root can play two users")
 	}
 	for what, put := range map[string]func(path string) error{
-		"file":   func(p string) error { return os.WriteFile(p, nil, 0o600) },
-		"folder": func(p string) error { return os.MkdirAll(filepath.Join(p, "x"), 0o755) },
-		"link":   func(p string) error { return os.Symlink("/etc/passwd", p) },
-		"pipe":   func(p string) error { return syscall.Mkfifo(p, 0o600) },
+		"file": func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"folder": func(p string) error {
+			return os.MkdirAll(filepath.Join(p, "x"), 0o755)
+		},
+		"link": func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"pipe": func(p string) error { return syscall.Mkfifo(p, 0o600) },
 	} {
 		for _, name := range append(stateNames, socketName) {
 			cfg := engineConfig{StateDir: shortDir(t), Listen: "none"}

@@ -109,7 +109,8 @@ const restartMost = 24 * time.Hour
 func checkRestart(r restart.Config) error {
 	for key, v := range map[string]time.Duration{"leave": r.LeaveWait, "launch": r.LaunchWait} {
 		if v < 0 || v > restartMost {
-			return fmt.Errorf("%w: restart.%s is %s; give a time up to %s, 0s = the default", errUsage, key, v, restartMost)
+			return fmt.Errorf("%w: restart.%s is %s; give a time up to %s, 0s = the default",
+				errUsage, key, v, restartMost)
 		}
 	}
 	return nil

@@ -34,7 +34,11 @@ func TestPolicyFileIsThePolicySection(t *testing.T) {
 	writeIn(t, dir, "policy.yaml", policyText)
 	section := "policy:\n  " + strings.ReplaceAll(strings.TrimSpace(policyText), "\n", "\n  ") + "\n"
 	var got []falcon.Policy
-	for _, text := range []string{section, "policy_file: policy.yaml\n", "policy_file: " + filepath.Join(dir, "policy.yaml") + "\n"} {
+	for _, text := range []string{
+		section,
+		"policy_file: policy.yaml\n",
+		"policy_file: " + filepath.Join(dir, "policy.yaml") + "\n",
+	} {
 		cfg, err := loadEngineConfig(writeIn(t, dir, "falcon.yaml", text))
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
@@ -42,8 +46,16 @@ func TestPolicyFileIsThePolicySection(t *testing.T) {
 		got = append(got, cfg.Policy.policy())
 	}
 	want := falcon.Policy{
-		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00",
-		Rungs:    map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: {Approval: falcon.ApprovalAuto, Countdown: 30, PerHour: 2, Undo: undoS3}},
+		Mode:  falcon.ModeAuto,
+		Cap:   falcon.RungS3,
+		Owner: "maria",
+		Hours: "22:00-06:00",
+		Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: {
+			Approval:  falcon.ApprovalAuto,
+			Countdown: 30,
+			PerHour:   2,
+			Undo:      undoS3,
+		}},
 		Variants: []falcon.Variant{falcon.VariantRestart},
 	}
 	for i, p := range got {
@@ -56,11 +68,19 @@ func TestPolicyFileIsThePolicySection(t *testing.T) {
 func TestPolicyFilesThatAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ policy, config, want string }{
-		"unknown key":   {"mode: auto\ncaps: S2\n", "policy_file: p.yaml\n", "caps"},
-		"both":          {"mode: auto\n", "policy_file: p.yaml\npolicy: {mode: approve}\n", "keep one of them"},
-		"no owner":      {"mode: auto\ncap: S4\n", "policy_file: p.yaml\n", "owner"},
-		"missing":       {"", "policy_file: nowhere.yaml\n", "no policy file"},
-		"unknown rung":  {"mode: auto\ncap: S2\nrungs: {S7: {approval: auto}}\n", "policy_file: p.yaml\n", "S7"},
+		"unknown key": {"mode: auto\ncaps: S2\n", "policy_file: p.yaml\n", "caps"},
+		"both": {
+			"mode: auto\n",
+			"policy_file: p.yaml\npolicy: {mode: approve}\n",
+			"keep one of them",
+		},
+		"no owner": {"mode: auto\ncap: S4\n", "policy_file: p.yaml\n", "owner"},
+		"missing":  {"", "policy_file: nowhere.yaml\n", "no policy file"},
+		"unknown rung": {
+			"mode: auto\ncap: S2\nrungs: {S7: {approval: auto}}\n",
+			"policy_file: p.yaml\n",
+			"S7",
+		},
 		"long restarts": {"mode: auto\n", "restart: {leave: 100h}\n", "restart.leave"},
 	} {
 		writeIn(t, dir, "p.yaml", c.policy)
@@ -89,7 +109,8 @@ func TestUndoIsShipped(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if p := cfg.Policy.policy(); p.Rungs[falcon.RungS3] != want || p.Rungs[falcon.RungS4] != (falcon.RungPolicy{}) {
+		p := cfg.Policy.policy()
+		if p.Rungs[falcon.RungS3] != want || p.Rungs[falcon.RungS4] != (falcon.RungPolicy{}) {
 			t.Errorf("%q: %+v", text, p.Rungs)
 		}
 	}

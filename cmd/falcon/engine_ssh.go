@@ -39,7 +39,8 @@ func (c *sshConfig) validate() error {
 		return fmt.Errorf("%w: ssh: idle is negative; 0s means never", errUsage)
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return fmt.Errorf("%w: ssh: listen %q is not of the form HOST:PORT, such as 0.0.0.0:2222", errUsage, c.Listen)
+		return fmt.Errorf("%w: ssh: listen %q is not of the form HOST:PORT, such as 0.0.0.0:2222",
+			errUsage, c.Listen)
 	}
 	return nil
 }
@@ -57,19 +58,35 @@ func (c *sshConfig) sessionLimits() sshserver.Limits {
 
 // listen starts the SSH server. Every session gets a
 // client of the engine that is bound to whom the key or certificate proves.
-func (c *sshConfig) listen(book *auth.KeyBook, server *rpc.Server, log *slog.Logger) (*sshserver.Server, error) {
+func (c *sshConfig) listen(
+	book *auth.KeyBook,
+	server *rpc.Server,
+	log *slog.Logger,
+) (*sshserver.Server, error) {
 	return sshserver.Listen(sshserver.Config{
-		Address: c.Listen, HostKey: c.HostKey, Limits: c.sessionLimits(), Log: log,
+		Address: c.Listen,
+		HostKey: c.HostKey,
+		Limits:  c.sessionLimits(),
+		Log:     log,
 		Identify: func(key gossh.PublicKey, addr net.Addr) (sshserver.Caller, error) {
 			id, err := book.Identify(key, addr)
 			return sshserver.Caller{Name: id.Name, Role: string(id.Role), From: id.From}, err
 		},
 		Dial: func(who sshserver.Caller) (sshserver.Engine, error) {
-			cc, err := server.As(auth.Identity{Role: auth.Role(who.Role), Name: who.Name, From: who.From})
+			cc, err := server.As(auth.Identity{
+				Role: auth.Role(who.Role),
+				Name: who.Name,
+				From: who.From,
+			})
 			if err != nil {
 				return sshserver.Engine{}, err
 			}
-			return sshserver.Engine{Client: falconv1.NewConsoleClient(cc), End: func() { _ = cc.Close() }}, nil
+			return sshserver.Engine{
+				Client: falconv1.NewConsoleClient(cc),
+				End: func() {
+					_ = cc.Close()
+				},
+			}, nil
 		},
 	})
 }

@@ -31,7 +31,8 @@ func sshSigner(t *testing.T) gossh.Signer {
 }
 
 func sshLine(role, name string, s gossh.Signer) string {
-	return `falcon-role="` + role + `",falcon-name="` + name + `" ` + string(gossh.MarshalAuthorizedKey(s.PublicKey()))
+	return `falcon-role="` + role + `",falcon-name="` + name + `" ` +
+		string(gossh.MarshalAuthorizedKey(s.PublicKey()))
 }
 
 // sshEngine is an engine with the SSH front, and nothing attached.
@@ -41,7 +42,10 @@ func sshEngine(t *testing.T, keys, authority string) *engineHandle {
 	cfg.SSH.Listen = "127.0.0.1:0"
 	cfg.SSH.AuthorizedKeys = filepath.Join(cfg.StateDir, "authorized_keys")
 	cfg.SSH.UserCA = filepath.Join(cfg.StateDir, "user_ca.pub")
-	if err := errors.Join(os.WriteFile(cfg.SSH.AuthorizedKeys, []byte(keys), 0o600), os.WriteFile(cfg.SSH.UserCA, []byte(authority), 0o600)); err != nil {
+	if err := errors.Join(
+		os.WriteFile(cfg.SSH.AuthorizedKeys, []byte(keys), 0o600),
+		os.WriteFile(cfg.SSH.UserCA, []byte(authority), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	cfg.fillDefaults()
@@ -63,7 +67,12 @@ func sshEngine(t *testing.T, keys, authority string) *engineHandle {
 // sshRun runs a command over SSH with what is typed, and returns all output.
 func sshRun(t *testing.T, h *engineHandle, s gossh.Signer, command, typed string) (string, error) {
 	t.Helper()
-	c, err := gossh.Dial("tcp", h.SSH, &gossh.ClientConfig{User: "x", Auth: []gossh.AuthMethod{gossh.PublicKeys(s)}, HostKeyCallback: gossh.InsecureIgnoreHostKey(), Timeout: 20 * time.Second})
+	c, err := gossh.Dial("tcp", h.SSH, &gossh.ClientConfig{
+		User:            "x",
+		Auth:            []gossh.AuthMethod{gossh.PublicKeys(s)},
+		HostKeyCallback: gossh.InsecureIgnoreHostKey(),
+		Timeout:         20 * time.Second,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -93,26 +102,41 @@ func sshRun(t *testing.T, h *engineHandle, s gossh.Signer, command, typed string
 }
 
 func TestRolesOverSSHAreTheEngines(t *testing.T) {
-	ann, olga, ca, maria := sshSigner(t), sshSigner(t), sshSigner(t), sshSigner(t)
-	h := sshEngine(t, sshLine("viewer", "ann", ann)+sshLine("operator", "olga", olga), string(gossh.MarshalAuthorizedKey(ca.PublicKey())))
+	ann := sshSigner(t)
+	olga := sshSigner(t)
+	ca := sshSigner(t)
+	maria := sshSigner(t)
+	h := sshEngine(
+		t,
+		sshLine("viewer", "ann", ann)+sshLine("operator", "olga", olga),
+		string(gossh.MarshalAuthorizedKey(ca.PublicKey())),
+	)
 	for _, x := range []struct {
 		role, name string
 		key        gossh.Signer
 	}{{"viewer", "ann", ann}, {"operator", "olga", olga}} {
 		out, err := sshRun(t, h, x.key, "--once --json", "")
-		if err != nil || !strings.Contains(out, `"role":"`+x.role+`"`) || !strings.Contains(out, `"actor":"`+x.name+`"`) {
+		if err != nil ||
+			!strings.Contains(out, `"role":"`+x.role+`"`) ||
+			!strings.Contains(out, `"actor":"`+x.name+`"`) {
 			t.Errorf("%s: %v, %q", x.role, err, out)
 		}
 	}
-	if out, err := sshRun(t, h, ann, "", "status\nfreeze\nquit\n"); err != nil || !strings.Contains(out, "freezing needs the role operator; yours is viewer") {
+	if out, err := sshRun(t, h, ann, "", "status\nfreeze\nquit\n"); err != nil ||
+		!strings.Contains(out, "freezing needs the role operator; yours is viewer") {
 		t.Errorf("a viewer freezes: %v, %q", err, out)
 	}
-	if out, err := sshRun(t, h, olga, "", "status\nfreeze\nstatus\nquit\n"); err != nil || !strings.Contains(out, "FROZEN") {
+	if out, err := sshRun(t, h, olga, "", "status\nfreeze\nstatus\nquit\n"); err != nil ||
+		!strings.Contains(out, "FROZEN") {
 		t.Errorf("an operator freezes: %v, %q", err, out)
 	}
 	cert := &gossh.Certificate{
-		Key: maria.PublicKey(), CertType: gossh.UserCert, KeyId: "maria", ValidPrincipals: []string{"role:approver"},
-		ValidAfter: uint64(time.Now().Add(-time.Minute).Unix()), ValidBefore: uint64(time.Now().Add(time.Hour).Unix()),
+		Key:             maria.PublicKey(),
+		CertType:        gossh.UserCert,
+		KeyId:           "maria",
+		ValidPrincipals: []string{"role:approver"},
+		ValidAfter:      uint64(time.Now().Add(-time.Minute).Unix()),
+		ValidBefore:     uint64(time.Now().Add(time.Hour).Unix()),
 	}
 	if err := cert.SignCert(rand.Reader, ca); err != nil {
 		t.Fatal(err)
@@ -121,7 +145,8 @@ func TestRolesOverSSHAreTheEngines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := sshRun(t, h, certified, "--once --json", ""); err != nil || !strings.Contains(out, `"role":"approver"`) {
+	if out, err := sshRun(t, h, certified, "--once --json", ""); err != nil ||
+		!strings.Contains(out, `"role":"approver"`) {
 		t.Errorf("a certificate: %v, %q", err, out)
 	}
 	if _, err := sshRun(t, h, maria, "", ""); err == nil {
@@ -141,7 +166,8 @@ func TestSSHConfigIsChecked(t *testing.T) {
 		"sessions is -1":               {Listen: "127.0.0.1:2222", UserCA: "x", Sessions: -1},
 		"idle is negative":             {Listen: "127.0.0.1:2222", UserCA: "x", Idle: new(-time.Second)},
 	} {
-		if err := c.validate(); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), say) {
+		err := c.validate()
+		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), say) {
 			t.Errorf("got %v, want %q", err, say)
 		}
 	}
@@ -151,7 +177,10 @@ func TestSSHConfigIsChecked(t *testing.T) {
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "none"}
 	cfg.SSH = sshConfig{Listen: "127.0.0.1:0", AuthorizedKeys: filepath.Join(cfg.StateDir, "none")}
 	cfg.fillDefaults()
-	if f := checkEngine(cfg); len(f.refused) > 0 || len(f.off) != 1 || !strings.Contains(f.off[0], "no such file") {
+	f := checkEngine(cfg)
+	if len(f.refused) > 0 ||
+		len(f.off) != 1 ||
+		!strings.Contains(f.off[0], "no such file") {
 		t.Errorf("no file of keys: %+v", f)
 	}
 }

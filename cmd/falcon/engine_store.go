@@ -12,9 +12,10 @@ import (
 // storeConfig is the rendezvous store that the engine keeps for the job, in a
 // process of its own.
 type storeConfig struct {
-	Listen    string `yaml:"listen"`     // HOST:PORT; "" = none
-	Exposed   bool   `yaml:"exposed"`    // an address that other machines reach is meant: the protocol does not authenticate
-	BudgetMiB int64  `yaml:"budget_mib"` // memory of all that it holds; 0 = the default
+	Listen string `yaml:"listen"` // HOST:PORT; "" = none
+	// an address that other machines reach is meant: the protocol does not authenticate
+	Exposed   bool  `yaml:"exposed"`
+	BudgetMiB int64 `yaml:"budget_mib"` // memory of all that it holds; 0 = the default
 
 	inProcess bool // of the engine; for tests
 }
@@ -27,7 +28,8 @@ const (
 
 func (s storeConfig) validate() error {
 	if s.BudgetMiB != 0 && (s.BudgetMiB < storeBudgetLeast || s.BudgetMiB > storeBudgetMost) {
-		return fmt.Errorf("%w: store.budget_mib is %d; give %d to %d, 0 = %d", errUsage, s.BudgetMiB, storeBudgetLeast, storeBudgetMost, tcpstore.DefaultBudget>>20)
+		return fmt.Errorf("%w: store.budget_mib is %d; give %d to %d, 0 = %d",
+			errUsage, s.BudgetMiB, storeBudgetLeast, storeBudgetMost, tcpstore.DefaultBudget>>20)
 	}
 	return nil
 }
@@ -53,7 +55,16 @@ func (s storeConfig) openStore(log *slog.Logger) (rendezvous, error) {
 
 func (s storeConfig) startStore(log *slog.Logger) (rendezvous, error) {
 	if s.inProcess {
-		return tcpstore.Listen(s.Listen, tcpstore.Options{Exposed: s.Exposed, Budget: s.BudgetMiB << 20, Log: log})
+		return tcpstore.Listen(s.Listen, tcpstore.Options{
+			Exposed: s.Exposed,
+			Budget:  s.BudgetMiB << 20,
+			Log:     log,
+		})
 	}
-	return keeper.Open(keeper.Options{Address: s.Listen, Exposed: s.Exposed, Budget: s.BudgetMiB << 20, Log: log})
+	return keeper.Open(keeper.Options{
+		Address: s.Listen,
+		Exposed: s.Exposed,
+		Budget:  s.BudgetMiB << 20,
+		Log:     log,
+	})
 }

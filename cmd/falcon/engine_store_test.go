@@ -39,8 +39,13 @@ func serveWithStore(t *testing.T) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, log := filepath.Join(dir, "falcon.yaml"), filepath.Join(dir, "log")
-	if err := writeYAML(config, engineConfig{StateDir: dir, Listen: "none", Store: storeConfig{Listen: address}}); err != nil {
+	config := filepath.Join(dir, "falcon.yaml")
+	log := filepath.Join(dir, "log")
+	if err := writeYAML(config, engineConfig{
+		StateDir: dir,
+		Listen:   "none",
+		Store:    storeConfig{Listen: address},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	bin, err := os.Executable()
@@ -62,7 +67,10 @@ func serveWithStore(t *testing.T) served {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "socket ") {
 		t.Fatalf("it said %q (%v)", line, err)
 	}
@@ -83,7 +91,8 @@ func (s served) store(t *testing.T) (pid int) {
 		}
 	}
 	for _, word := range strings.Fields(string(b)) {
-		if args, err := os.ReadFile("/proc/" + word + "/cmdline"); err == nil && bytes.Contains(args, []byte("\x00--inherited\x00")) {
+		args, err := os.ReadFile("/proc/" + word + "/cmdline")
+		if err == nil && bytes.Contains(args, []byte("\x00--inherited\x00")) {
 			pid, err = strconv.Atoi(word)
 			if err != nil {
 				t.Fatal(err)
@@ -148,7 +157,9 @@ func TestStoreIsAProcessOfTheEngine(t *testing.T) {
 	if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "the store has ended", func() bool { return errors.Is(syscall.Kill(next, 0), syscall.ESRCH) })
+	soon(t, "the store has ended", func() bool {
+		return errors.Is(syscall.Kill(next, 0), syscall.ESRCH)
+	})
 }
 
 // flood is what a hostile process does to a store: connections that say nothing,
@@ -160,10 +171,15 @@ func flood(t *testing.T, address string, idle, values, unfinished int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = nc.(*net.TCPConn).SetLinger(0); _ = nc.Close() })
+		t.Cleanup(func() {
+			_ = nc.(*net.TCPConn).SetLinger(0)
+			_ = nc.Close()
+		})
 		return nc
 	}
-	length := func(n int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(n)) }
+	length := func(n int) []byte {
+		return binary.LittleEndian.AppendUint64(nil, uint64(n))
+	}
 	for range idle {
 		dial()
 	}
@@ -172,7 +188,10 @@ func flood(t *testing.T, address string, idle, values, unfinished int) {
 		key := fmt.Appendf(nil, "%020d", i)
 		_, _ = dial().Write(bytes.Join([][]byte{{0}, length(len(key)), key, length(len(big)), big}, nil))
 	}
-	part := bytes.Join([][]byte{{1}, length(1), []byte("k"), length(len(big)), big, length(len(big)), big[1:]}, nil)
+	part := bytes.Join(
+		[][]byte{{1}, length(1), []byte("k"), length(len(big)), big, length(len(big)), big[1:]},
+		nil,
+	)
 	var done sync.WaitGroup
 	for range unfinished {
 		nc := dial()
@@ -189,15 +208,18 @@ func TestEngineDoesNotFeelAnAttackOnItsStore(t *testing.T) {
 	}
 	s := serveWithStore(t)
 	soon(t, "the store runs", func() bool { return s.store(t) != 0 })
-	store, before := s.store(t), memoryMiB(t, s.pid, "VmRSS")
+	store := s.store(t)
+	before := memoryMiB(t, s.pid, "VmRSS")
 	const idle, values, unfinished = 5000, 128, 150
 	flood(t, s.address, idle, values, unfinished)
 	took, err := storetest.Meet(s.address, storetest.Current, 64, storePatience)
 	if err != nil {
 		t.Fatal(err)
 	}
-	peak, after := memoryMiB(t, store, "VmHWM"), memoryMiB(t, s.pid, "VmRSS")
-	t.Logf("engine %.0f MiB before and %.0f MiB after, store %.0f MiB at most; 64 ranks met in %s", before, after, peak, took.Round(time.Millisecond))
+	peak := memoryMiB(t, store, "VmHWM")
+	after := memoryMiB(t, s.pid, "VmRSS")
+	t.Logf("engine %.0f MiB before and %.0f MiB after, store %.0f MiB at most; 64 ranks met in %s",
+		before, after, peak, took.Round(time.Millisecond))
 	if most := float64(tcpstore.DefaultBudget+tcpstore.Overhead) / (1 << 20); peak > most {
 		t.Errorf("the store had %.0f MiB, wants at most %.0f", peak, most)
 	}

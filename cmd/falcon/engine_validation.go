@@ -34,11 +34,18 @@ func (v validationConfig) validate() error {
 	case v.Mode != validationAuto && v.Mode != validationManual:
 		return fmt.Errorf("%w: validation.mode is %q; set auto or manual", errUsage, v.Mode)
 	case v.Life < 0 || v.Life > lifeMax:
-		return fmt.Errorf("%w: validation.life is %s; a job can be held for %s at most", errUsage, v.Life, lifeMax)
-	case v.CollectiveTimeout < 0 || v.GEMMSide < 0 || v.Repeats < 0 || v.MessageBytes < 0 || v.PerHour < 0 || v.CoolDown < 0:
+		return fmt.Errorf("%w: validation.life is %s; a job can be held for %s at most",
+			errUsage, v.Life, lifeMax)
+	case v.CollectiveTimeout < 0 ||
+		v.GEMMSide < 0 ||
+		v.Repeats < 0 ||
+		v.MessageBytes < 0 ||
+		v.PerHour < 0 ||
+		v.CoolDown < 0:
 		return fmt.Errorf("%w: no value of validation can be negative", errUsage)
 	case v.GEMMSide > gemmSideMax || v.MessageBytes > messageMax || v.Repeats > repeatsMax:
-		return fmt.Errorf("%w: validation: gemm_n may be %d, message_bytes %d and repeats %d at most", errUsage, gemmSideMax, messageMax, repeatsMax)
+		return fmt.Errorf("%w: validation: gemm_n may be %d, message_bytes %d and repeats %d at most",
+			errUsage, gemmSideMax, messageMax, repeatsMax)
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ func explainCommand() *cobra.Command {
 			}
 			lines := docs.Section(topic)
 			if lines == nil {
-				return fmt.Errorf("%w: there is no section about %q; falcon explain lists all", errUsage, clean.String(args[0]))
+				return fmt.Errorf("%w: there is no section about %q; falcon explain lists all",
+					errUsage, clean.String(args[0]))
 			}
 			return writeWrapped(c, lines)
 		},
@@ -53,9 +54,13 @@ func topicOf(c *cobra.Command, t *engineTarget, name string) (string, error) {
 	if !strings.HasPrefix(name, "INC-") {
 		return strings.ToLower(name), nil
 	}
-	r, err := ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.IncidentsReply, error) {
-		return cl.Incidents(ctx, &falconv1.IncidentsRequest{Id: name})
-	})
+	r, err := ask(
+		c,
+		t,
+		func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.IncidentsReply, error) {
+			return cl.Incidents(ctx, &falconv1.IncidentsRequest{Id: name})
+		},
+	)
 	if err != nil {
 		return "", err
 	}

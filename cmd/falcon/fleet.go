@@ -20,7 +20,9 @@ import (
 const fleetPatience = 5 * time.Second
 
 // errNoEngines is returned where there is nothing to show.
-var errNoEngines = errors.New("no engine is known: add one with falcon context add NAME ADDRESS, or start a lab with falcon lab run")
+var errNoEngines = errors.New(
+	"no engine is known: add one with falcon context add NAME ADDRESS, or start a lab with falcon lab run",
+)
 
 // wantsFleet reports whether several jobs are asked for.
 func wantsFleet(all bool, target *engineTarget) bool {
@@ -35,9 +37,11 @@ func checkFleet(all bool, target *engineTarget, config string, opts consoleOptio
 	}
 	switch {
 	case config != "":
-		return fmt.Errorf("%w: --config starts an engine and %s shows those that run: give one of them", errUsage, name)
+		return fmt.Errorf("%w: --config starts an engine and %s shows those that run: give one of them",
+			errUsage, name)
 	case target.connect != "":
-		return fmt.Errorf("%w: --connect names one engine and %s means several: give one of them", errUsage, name)
+		return fmt.Errorf("%w: --connect names one engine and %s means several: give one of them",
+			errUsage, name)
 	case opts.Open != "" && (opts.Once || opts.Plain):
 		return fmt.Errorf("%w: --open with lines is about one job: name it with --context NAME", errUsage)
 	case opts.Record != "":
@@ -49,7 +53,13 @@ func checkFleet(all bool, target *engineTarget, config string, opts consoleOptio
 }
 
 // openFleet opens a console of several jobs.
-func openFleet(ctx context.Context, target *engineTarget, all bool, config string, opts consoleOptions) error {
+func openFleet(
+	ctx context.Context,
+	target *engineTarget,
+	all bool,
+	config string,
+	opts consoleOptions,
+) error {
 	if err := checkFleet(all, target, config, opts); err != nil {
 		return err
 	}
@@ -68,7 +78,8 @@ func consoleOfSeveral(ctx context.Context, target *engineTarget, all bool, opts 
 	if err != nil {
 		return err
 	}
-	chosen, discover := file.Contexts, func() []fleet.Target { return targetsOf(enginesHere()) }
+	chosen := file.Contexts
+	discover := func() []fleet.Target { return targetsOf(enginesHere()) }
 	if !all {
 		names := strings.FieldsFunc(target.context, func(r rune) bool { return r == ',' })
 		if chosen, err = file.Choose(names); err != nil {
@@ -90,7 +101,11 @@ func consoleOfSeveral(ctx context.Context, target *engineTarget, all bool, opts 
 func targetsOf(list []contexts.Context) []fleet.Target {
 	out := make([]fleet.Target, len(list))
 	for i, x := range list {
-		out[i] = fleet.Target{Name: x.Name, Address: clean.String(x.Address), Dial: func() (*grpc.ClientConn, error) { return dialContext(x) }}
+		out[i] = fleet.Target{
+			Name:    x.Name,
+			Address: clean.String(x.Address),
+			Dial:    func() (*grpc.ClientConn, error) { return dialContext(x) },
+		}
 	}
 	return out
 }
@@ -121,5 +136,10 @@ func fleetScreen(ctx context.Context, f *fleet.Fleet, opts consoleOptions) error
 		return err
 	}
 	hint, seen := opts.firstStartHint()
-	return tui.RunFleet(ctx, f, tui.Terminal{In: os.Stdin, Out: os.Stdout}, screenOptions(opts, to, hint, seen))
+	return tui.RunFleet(
+		ctx,
+		f,
+		tui.Terminal{In: os.Stdin, Out: os.Stdout},
+		screenOptions(opts, to, hint, seen),
+	)
 }

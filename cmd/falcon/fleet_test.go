@@ -39,7 +39,11 @@ func TestContextsAndTheirConsole(t *testing.T) {
 	one, _ := testEngine(t)
 	two, cfg := testEngine(t)
 	certs := filepath.Join(cfg.StateDir, certsName)
-	if err := certsIssue(certs, auth.Request{Role: auth.RoleViewer, Name: "maria", Life: time.Hour}); err != nil {
+	if err := certsIssue(certs, auth.Request{
+		Role: auth.RoleViewer,
+		Name: "maria",
+		Life: time.Hour,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	own := auth.FilesIn(certs, "maria")
@@ -47,10 +51,20 @@ func TestContextsAndTheirConsole(t *testing.T) {
 		t.Error(out)
 	}
 	must(t, "context", "add", "here", "unix:"+one.Socket)
-	must(t, "context", "add", "tls", two.Address, "--ca", own.CA, "--cert", own.Cert, "--key", own.Key)
+	must(
+		t,
+		"context",
+		"add",
+		"tls",
+		two.Address,
+		"--ca", own.CA,
+		"--cert", own.Cert,
+		"--key", own.Key,
+	)
 	must(t, "context", "add", "gone", filepath.Join(t.TempDir(), "gone.sock"))
 	must(t, "context", "use", "here")
-	if out := must(t, "context", "list"); !strings.Contains(out, "* here") || !strings.Contains(out, "  tls   "+two.Address) {
+	if out := must(t, "context", "list"); !strings.Contains(out, "* here") ||
+		!strings.Contains(out, "  tls   "+two.Address) {
 		t.Error(out)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -62,7 +76,8 @@ func TestContextsAndTheirConsole(t *testing.T) {
 		}
 	}
 	var jobs []struct{ Name, State, Role, Away string }
-	if err := json.Unmarshal([]byte(must(t, "console", "--all", "--once", "--json")), &jobs); err != nil || len(jobs) != 3 {
+	if err := json.Unmarshal([]byte(must(t, "console", "--all", "--once", "--json")), &jobs); err != nil ||
+		len(jobs) != 3 {
 		t.Fatalf("%v: %v", err, jobs)
 	}
 	got := map[string]string{}
@@ -73,14 +88,24 @@ func TestContextsAndTheirConsole(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	out := must(t, "console", "--context", "tls,here", "--once")
-	if !strings.Contains(out, "here: waiting") || !strings.Contains(out, "tls: waiting") || strings.Contains(out, "gone") || !strings.Contains(out, "2 jobs") {
+	if !strings.Contains(out, "here: waiting") ||
+		!strings.Contains(out, "tls: waiting") ||
+		strings.Contains(out, "gone") ||
+		!strings.Contains(out, "2 jobs") {
 		t.Error(out)
 	}
-	if out := must(t, "console", "--context", "tls", "--once", "--json"); !strings.Contains(out, `"role":"viewer"`) {
+	if out := must(
+		t,
+		"console",
+		"--context", "tls",
+		"--once",
+		"--json",
+	); !strings.Contains(out, `"role":"viewer"`) {
 		t.Error(out)
 	}
 	must(t, "context", "remove", "here")
-	if code, _, errs := command(t, "console", "--context", "here,tls", "--once"); code != 2 || !strings.Contains(errs, `no context "here"; there are gone, tls`) {
+	code, _, errs := command(t, "console", "--context", "here,tls", "--once")
+	if code != 2 || !strings.Contains(errs, `no context "here"; there are gone, tls`) {
 		t.Errorf("%d %s", code, errs)
 	}
 }
@@ -109,7 +134,8 @@ func TestContextWrongUse(t *testing.T) {
 		{"console --context a --config x.yaml", 2, "give one of them"},
 		{"console --all --once", 1, "no engine is known"},
 	} {
-		if code, _, errs := command(t, strings.Fields(c.args)...); code != c.code || !strings.Contains(errs, c.want) {
+		code, _, errs := command(t, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(errs, c.want) {
 			t.Errorf("falcon %s: %d, %q; want %d, %q", c.args, code, errs, c.code, c.want)
 		}
 	}

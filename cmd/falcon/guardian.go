@@ -43,7 +43,9 @@ const settle = 50 * time.Millisecond
 // exitError ends the process with a code and prints nothing.
 type exitError int
 
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitError) Error() string {
+	return fmt.Sprintf("exit code %d", int(e))
+}
 
 // guardian owns the terminal on behalf of a child.
 type guardian struct {
@@ -81,10 +83,20 @@ func (g *guardian) superviseChild() error {
 	// To set a terminal from behind would stop either of them.
 	signal.Ignore(syscall.SIGTTOU)
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGCONT)
+	signal.Notify(
+		signals,
+		syscall.SIGINT,
+		syscall.SIGTERM,
+		syscall.SIGHUP,
+		syscall.SIGQUIT,
+		syscall.SIGTSTP,
+		syscall.SIGCONT,
+	)
 	defer signal.Stop(signals)
 	g.child = exec.Command(self, os.Args[1:]...)
-	g.child.Stdin, g.child.Stdout, g.child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	g.child.Stdin = os.Stdin
+	g.child.Stdout = os.Stdout
+	g.child.Stderr = os.Stderr
 	g.child.Env = append(os.Environ(), fmt.Sprintf("%s=%d", guardEnv, os.Getpid()))
 	g.child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	g.writeTerminal(pushTitle)
@@ -104,7 +116,9 @@ func (g *guardian) superviseChild() error {
 	}
 }
 
-func (g *guardian) writeTerminal(s string) { _, _ = os.Stdout.WriteString(s) }
+func (g *guardian) writeTerminal(s string) {
+	_, _ = os.Stdout.WriteString(s)
+}
 
 // forwardSignal sends a signal to the child. The terminal sends its own to both; a
 // second one does no harm.
@@ -123,7 +137,13 @@ func (g *guardian) forwardSignal(s os.Signal) {
 func (g *guardian) suspendWithChild() {
 	_ = g.child.Process.Signal(syscall.SIGSTOP)
 	// It may draw until it is stopped; superviseChild collects its end.
-	_ = unix.Waitid(unix.P_PID, g.child.Process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+	_ = unix.Waitid(
+		unix.P_PID,
+		g.child.Process.Pid,
+		nil,
+		unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT,
+		nil,
+	)
 	drawn, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
 	g.restoreTerminal()
 	// To this thread, or it would run on for a moment; it returns when the shell
@@ -145,7 +165,8 @@ func (g *guardian) restoreTerminal() {
 // terminalChanged reports whether the child left the terminal's modes changed.
 func (g *guardian) terminalChanged() bool {
 	now, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
-	return err == nil && (now.Lflag != g.saved.Lflag || now.Iflag != g.saved.Iflag || now.Oflag != g.saved.Oflag)
+	return err == nil &&
+		(now.Lflag != g.saved.Lflag || now.Iflag != g.saved.Iflag || now.Oflag != g.saved.Oflag)
 }
 
 func (g *guardian) childEnded(err error) error {
@@ -186,10 +207,15 @@ func (g *guardian) describeEnd(s syscall.WaitStatus) string {
 // it is lost. While the guardian is still there, the shell has not written yet.
 func reportLostGuardian() {
 	guardian, err := strconv.Atoi(os.Getenv(guardEnv))
-	if err != nil || isAncestor(guardian, os.Getppid()) || !term.IsTerminal(int(os.Stderr.Fd())) {
+	if err != nil ||
+		isAncestor(guardian, os.Getppid()) ||
+		!term.IsTerminal(int(os.Stderr.Fd())) {
 		return
 	}
-	fmt.Fprint(os.Stderr, "\r\nfalcon: the process that guarded this terminal was killed; the screen has ended in order, Enter brings the prompt\r\n")
+	fmt.Fprint(
+		os.Stderr,
+		"\r\nfalcon: the process that guarded this terminal was killed; the screen has ended in order, Enter brings the prompt\r\n",
+	)
 }
 
 // isAncestor reports whether pid is one process or above it: a console of `lab run` has that

@@ -28,8 +28,16 @@ func shortRecording(t *testing.T, dir string) string {
 	for i := range 100 {
 		at = at.Add(time.Second)
 		w.Record(&feed.State{
-			Snap: &falconv1.SnapshotReply{Job: &falconv1.Job{Name: "recorded-job", World: 2, Dp: 2, Iteration: int64(i), State: "steady"}},
-			Conn: feed.Live, Since: at, Received: at,
+			Snap: &falconv1.SnapshotReply{Job: &falconv1.Job{
+				Name:      "recorded-job",
+				World:     2,
+				Dp:        2,
+				Iteration: int64(i),
+				State:     "steady",
+			}},
+			Conn:     feed.Live,
+			Since:    at,
+			Received: at,
 		})
 	}
 	if err := w.Close(); err != nil {
@@ -142,10 +150,13 @@ func TestKilledGuardianEndsTheConsole(t *testing.T) {
 	if err := syscall.Kill(guardian, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 10*time.Second, "the console to end", func() bool { return syscall.Kill(console, 0) != nil })
+	waitFor(t, 10*time.Second, "the console to end", func() bool {
+		return syscall.Kill(console, 0) != nil
+	})
 	waitFor(t, 10*time.Second, "the shell", func() bool {
 		text := s.text()
-		return strings.Contains(text, "code 137") || strings.Contains(text, "guarded this terminal was killed")
+		return strings.Contains(text, "code 137") ||
+			strings.Contains(text, "guarded this terminal was killed")
 	})
 	s.echoes()
 }
@@ -166,13 +177,17 @@ func TestConsoleIsStoppedAndGoesOn(t *testing.T) {
 	if err := syscall.Kill(guardian, syscall.SIGTSTP); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, 10*time.Second, "the shell", func() bool { return !s.alternate() })
+	waitFor(t, 10*time.Second, "the shell", func() bool {
+		return !s.alternate()
+	})
 	s.wait(10*time.Second, "ready$")
 	s.echoes()
 	s.keys("fg", "Enter")
 	s.wait(10*time.Second, "recorded-job", "REPLAY", "overview", "help")
 	s.keys("q")
-	waitFor(t, 10*time.Second, "the shell", func() bool { return !s.alternate() })
+	waitFor(t, 10*time.Second, "the shell", func() bool {
+		return !s.alternate()
+	})
 	s.echoes()
 }
 

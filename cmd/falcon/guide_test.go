@@ -45,7 +45,8 @@ func guideSteps(t *testing.T) []guideStep {
 		}
 		s := guideStep{text: strings.Join(lines[1:], "\n") + "\n"}
 		if head := guideHead.FindStringSubmatch(lines[0]); m[1] == "sh" && head != nil {
-			s.on, s.stays = head[1], head[2] != ""
+			s.on = head[1]
+			s.stays = head[2] != ""
 		} else if file := guideFile.FindStringSubmatch(lines[0]); m[1] == "yaml" && file != nil {
 			s.on, s.file = file[1], file[2]
 		} else {
@@ -58,7 +59,8 @@ func guideSteps(t *testing.T) []guideStep {
 
 // Each block of the guide says where it belongs, and its files can be read by the programs.
 func TestGuideIsWhole(t *testing.T) {
-	typed, files := 0, map[string]bool{}
+	typed := 0
+	files := map[string]bool{}
 	for _, s := range guideSteps(t) {
 		if s.file == "" {
 			typed++
@@ -66,7 +68,8 @@ func TestGuideIsWhole(t *testing.T) {
 		files[s.file] = true
 	}
 	for _, s := range guideSteps(t) {
-		if strings.HasSuffix(s.file, "falcon.yaml") && !strings.Contains(s.text, "policy: {mode: observe, recovery: {approval: person}}") {
+		if strings.HasSuffix(s.file, "falcon.yaml") &&
+			!strings.Contains(s.text, "policy: {mode: observe, recovery: {approval: person}}") {
 			t.Errorf("the guide does not begin by watching:\n%s", s.text)
 		}
 	}
@@ -85,7 +88,8 @@ type guide struct {
 
 var guideNodes = []string{"n1", "n2", "n3", "n4"}
 
-// The guide is typed as it stands: at its end the job is watched, from the engine's machine and from a laptop.
+// The guide is typed as it stands: at its end the job is watched, from the engine's
+// machine and from a laptop.
 func TestGuide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("seconds, and network namespaces")
@@ -105,7 +109,9 @@ func TestGuide(t *testing.T) {
 	}
 	t.Logf("typed in %.0f s", time.Since(began).Seconds())
 	said, err := os.ReadFile(filepath.Join(g.dir, "head.log"))
-	if err != nil || !strings.Contains(string(said), "kind=agent about=n1") || !strings.Contains(string(said), "4 ranks") {
+	if err != nil ||
+		!strings.Contains(string(said), "kind=agent about=n1") ||
+		!strings.Contains(string(said), "4 ranks") {
 		t.Errorf("an event is no line of the engine's log, %v:\n%s", err, said)
 	}
 	t.Run("a name that the certificate lacks", g.otherName)
@@ -118,13 +124,22 @@ func (g *guide) otherName(t *testing.T) {
 	for _, machine := range []string{"laptop", "n3"} {
 		g.must(machine, "echo 10.77.0.1 head2 >> /etc/hosts")
 	}
-	g.must("head", "export FALCON_STATE_DIR=/var/lib/falcon; /opt/falcon/falcon certs issue --role viewer --name lee --for head2:7440; scp /var/lib/falcon/certs/lee.falcon laptop:/root/")
-	out, err := g.shell("laptop", "/opt/falcon/falcon context join /root/lee.falcon; /opt/falcon/falcon console --connect head2:7440 --once").CombinedOutput()
+	g.must(
+		"head",
+		"export FALCON_STATE_DIR=/var/lib/falcon; /opt/falcon/falcon certs issue --role viewer --name lee --for head2:7440; scp /var/lib/falcon/certs/lee.falcon laptop:/root/",
+	)
+	out, err := g.shell(
+		"laptop",
+		"/opt/falcon/falcon context join /root/lee.falcon; /opt/falcon/falcon console --connect head2:7440 --once",
+	).CombinedOutput()
 	g.says(t, "the laptop", string(out), "certificate is valid for ", "not head2", "--host", "--server-name")
 	if err == nil {
 		t.Error("a console that reaches nobody ends with success")
 	}
-	out, _ = g.shell("n3", "mkdir -m 0700 /opt/shm; sed 's/head:/head2:/; $a shm_dir: /opt/shm' /etc/falcon/agent.yaml > /opt/agent.yaml; timeout 5 /opt/falcon/falcon-agent --config /opt/agent.yaml").CombinedOutput()
+	out, _ = g.shell(
+		"n3",
+		"mkdir -m 0700 /opt/shm; sed 's/head:/head2:/; $a shm_dir: /opt/shm' /etc/falcon/agent.yaml > /opt/agent.yaml; timeout 5 /opt/falcon/falcon-agent --config /opt/agent.yaml",
+	).CombinedOutput()
 	g.says(t, "the agent", string(out), "certificate is valid for ", "not head2", "server_name in agent.yaml")
 	g.awaitLog(t, "head", "10.77.0.", "bad certificate")
 }
@@ -152,7 +167,9 @@ func (g *guide) awaitLog(t *testing.T, machine string, words ...string) {
 	waitFor(t, 30*time.Second, machine+" says "+strings.Join(words, ", "), func() bool {
 		said, _ := os.ReadFile(filepath.Join(g.dir, machine+".log"))
 		for line := range strings.Lines(string(said)) {
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			if !slices.ContainsFunc(words, func(w string) bool {
+				return !strings.Contains(line, w)
+			}) {
 				t.Logf("%s: %s", machine, line)
 				return true
 			}
@@ -186,9 +203,20 @@ func (g *guide) build() {
 	g.must(hub, "ip link add br0 type bridge && ip link set br0 up")
 	g.write("hosts", hosts, 0o644)
 	for _, s := range []struct{ name, text string }{
-		{"scp", "#!/bin/sh\nfor last; do :; done\nhost=${last%%:*} dir=${last#*:}\nwhile [ $# -gt 1 ]; do cat \"$1\" | nsenter -t $(cat " + g.dir + "/$host.pid) -m sh -c \"umask 077; cat > $dir/$(basename $1)\"; shift; done\n"},
-		{"srun", "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nfor n in 1 2 3 4; do RANK=$((n-1)) WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 nsenter -t $(cat " + g.dir + "/n$n.pid) -m -n -u \"$@\" & done\nwait\n"},
-		{"python3", "#!/bin/sh\nexport LD_LIBRARY_PATH=" + bin + "/lib FALCON_LAB_ADDR=$(sed -n \"s/ $(hostname)$//p\" /etc/hosts)\nexec " + bin + "/falcon-trainer --dp 4 --iterations 20000 --fwd-ms 10 --rendezvous " + g.dir + "/meet\n"},
+		{
+			"scp",
+			"#!/bin/sh\nfor last; do :; done\nhost=${last%%:*} dir=${last#*:}\nwhile [ $# -gt 1 ]; do cat \"$1\" | nsenter -t $(cat " + g.dir + "/$host.pid) -m sh -c \"umask 077; cat > $dir/$(basename $1)\"; shift; done\n",
+		},
+		{
+			"srun",
+			"#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nfor n in 1 2 3 4; do RANK=$((n-1)) WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 nsenter -t $(cat " + g.dir + "/n$n.pid) -m -n -u \"$@\" & done\nwait\n",
+		},
+		{
+			"python3",
+			"#!/bin/sh\nexport LD_LIBRARY_PATH=" + bin +
+				"/lib FALCON_LAB_ADDR=$(sed -n \"s/ $(hostname)$//p\" /etc/hosts)\nexec " + bin +
+				"/falcon-trainer --dp 4 --iterations 20000 --fwd-ms 10 --rendezvous " + g.dir + "/meet\n",
+		},
 	} {
 		g.write("bin/"+s.name, s.text, 0o755)
 	}
@@ -198,23 +226,47 @@ func (g *guide) build() {
 	for i, name := range names {
 		g.machine(name)
 		pid := strconv.Itoa(g.pids[name])
-		g.must(hub, "ip link add v"+pid+" type veth peer name eth0 netns "+pid+" && ip link set v"+pid+" master br0 up")
+		g.must(
+			hub,
+			"ip link add v"+pid+" type veth peer name eth0 netns "+pid+" && ip link set v"+pid+
+				" master br0 up",
+		)
 		what := "cp bin/falcon"
 		if strings.HasPrefix(name, "n") {
 			what = "mkdir /opt/falcon/lib; cp bin/lib/libfalcon_hook.so bin/lib/libnccl-profiler-falcon.so /opt/falcon/lib/; mkdir /etc/falcon; cp bin/falcon-agent"
 		}
 		g.must(name, strings.ReplaceAll(strings.Join([]string{
-			"hostname " + name, "ip link set lo up", fmt.Sprintf("ip addr add 10.77.0.%d/24 dev eth0", i+1), "ip link set eth0 up",
-			"mkdir -p DIR/etc." + name, "cp -a /etc/. DIR/etc." + name, "mount --bind DIR/etc." + name + " /etc", "cp DIR/hosts /etc/hosts",
-			"mount -t tmpfs tmpfs /opt", "mkdir /opt/falcon", strings.ReplaceAll(what, "bin/", bin+"/") + " /opt/falcon/",
-			"mount -t tmpfs tmpfs /var/lib", "mkdir -p /var/lib/falcon", "mount -t tmpfs tmpfs /root", "mount -t tmpfs tmpfs /dev/shm",
+			"hostname " + name,
+			"ip link set lo up",
+			fmt.Sprintf("ip addr add 10.77.0.%d/24 dev eth0", i+1),
+			"ip link set eth0 up",
+			"mkdir -p DIR/etc." + name,
+			"cp -a /etc/. DIR/etc." + name,
+			"mount --bind DIR/etc." + name + " /etc",
+			"cp DIR/hosts /etc/hosts",
+			"mount -t tmpfs tmpfs /opt",
+			"mkdir /opt/falcon",
+			strings.ReplaceAll(what, "bin/", bin+"/") + " /opt/falcon/",
+			"mount -t tmpfs tmpfs /var/lib",
+			"mkdir -p /var/lib/falcon",
+			"mount -t tmpfs tmpfs /root",
+			"mount -t tmpfs tmpfs /dev/shm",
 		}, " && "), "DIR", g.dir))
 	}
 }
 
 // machine starts the process that holds a machine's namespaces.
 func (g *guide) machine(name string) string {
-	c := exec.CommandContext(g.ctx, "unshare", "-m", "-n", "-u", "--propagation", "private", "sleep", "600")
+	c := exec.CommandContext(
+		g.ctx,
+		"unshare",
+		"-m",
+		"-n",
+		"-u",
+		"--propagation", "private",
+		"sleep",
+		"600",
+	)
 	if err := c.Start(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -243,7 +295,16 @@ func (g *guide) write(name, text string, mode os.FileMode) {
 
 // shell is a shell on a machine, in which nothing is set but what a login sets.
 func (g *guide) shell(machine, text string) *exec.Cmd {
-	c := exec.CommandContext(g.ctx, "nsenter", "-t", strconv.Itoa(g.pids[machine]), "-m", "-n", "-u", "bash", "-e", "-c", text)
+	c := exec.CommandContext(
+		g.ctx,
+		"nsenter",
+		"-t", strconv.Itoa(g.pids[machine]),
+		"-m",
+		"-n",
+		"-u", "bash",
+		"-e",
+		"-c", text,
+	)
 	c.Env = []string{"HOME=/root", "TERM=dumb", "PATH=" + g.dir + "/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	return c
 }
@@ -289,7 +350,10 @@ func guideExports(text string) (out string) {
 }
 
 // there is what shows that a program which stays is at work.
-var guideThere = map[string]string{"falcon serve": "listening on", "falcon-agent --config": "attached to the engine"}
+var guideThere = map[string]string{
+	"falcon serve":          "listening on",
+	"falcon-agent --config": "attached to the engine",
+}
 
 func (g *guide) stay(machine, text string) {
 	log := filepath.Join(g.dir, machine+".log")

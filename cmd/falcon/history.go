@@ -42,16 +42,23 @@ func historyCommand() *cobra.Command {
 		if err != nil {
 			return report.History{}, err
 		}
-		r, err := ask(c, &target, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.HistoryReply, error) {
-			return cl.History(ctx, q)
-		})
+		r, err := ask(
+			c,
+			&target,
+			func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.HistoryReply, error) {
+				return cl.History(ctx, q)
+			},
+		)
 		if err != nil {
 			return report.History{}, err
 		}
 		return report.HistoryOf(r), nil
-	}, func(w io.Writer, h report.History) error { return writeString(w, h.Text()) })
+	}, func(w io.Writer, h report.History) error {
+		return writeString(w, h.Text())
+	})
 	target.declareFlags(c)
-	c.Flags().StringVar(&since, "since", "", "onsets from here on: an age such as 36h or 7d, or a date such as 2026-03-01 (default: all)")
+	c.Flags().StringVar(&since, "since", "",
+		"onsets from here on: an age such as 36h or 7d, or a date such as 2026-03-01 (default: all)")
 	c.Flags().StringVar(&halfLife, "half-life", "7d", "of the culprits' score, such as 36h or 7d")
 	c.Flags().Int32Var(&limit, "limit", 100, "incidents listed, at most 512")
 	return c
@@ -73,7 +80,10 @@ func historyRequest(since, halfLife string, limit int32, now time.Time) (*falcon
 	if err != nil {
 		age, err := parseAge(since)
 		if err != nil {
-			return nil, fmt.Errorf("%w: --since %q is neither an age such as 36h or 7d nor a date such as 2026-03-01", errUsage, since)
+			return nil, fmt.Errorf(
+				"%w: --since %q is neither an age such as 36h or 7d nor a date such as 2026-03-01",
+				errUsage, since,
+			)
 		}
 		from = now.Add(-age)
 	}

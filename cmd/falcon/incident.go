@@ -50,7 +50,9 @@ func incidentShowCommand(t *engineTarget) *cobra.Command {
 		Short:   "Show one incident with its evidence and ladder",
 		Example: "  falcon incident show INC-0001",
 		Args:    exactlyOneID("incident", "INC-0001"),
-	}, func(c *cobra.Command, args []string) (report.Incident, error) { return fetchIncident(c, t, args[0]) }, writeText)
+	}, func(c *cobra.Command, args []string) (report.Incident, error) {
+		return fetchIncident(c, t, args[0])
+	}, writeText)
 }
 
 func incidentExportCommand(t *engineTarget) *cobra.Command {
@@ -94,7 +96,8 @@ func fetchIncident(c *cobra.Command, t *engineTarget, id string) (report.Inciden
 	}
 	incidents := report.Of(r)
 	if len(incidents) == 0 {
-		return report.Incident{}, fmt.Errorf("no incident %s; list them with: falcon incident list", clean.String(id))
+		return report.Incident{}, fmt.Errorf("no incident %s; list them with: falcon incident list",
+			clean.String(id))
 	}
 	return incidents[0], nil
 }
@@ -106,7 +109,9 @@ func listIncidents(w io.Writer, list incidentList) error {
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSINCE\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION\tLOOKED AFTER")
 	for _, s := range list.Incidents {
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Since(), s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest(), s.Triage.Text())
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			s.ID, s.State, s.OnsetIteration, s.Since(), s.Slowdown(), s.Verdict.Cause, s.Where(),
+			s.Newest(), s.Triage.Text())
 	}
 	return tab.Flush()
 }
@@ -114,7 +119,8 @@ func listIncidents(w io.Writer, list incidentList) error {
 func writeText(w io.Writer, s report.Incident) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s\n", s.ID, s.State, s.Headline())
-	fmt.Fprintf(&b, "onset %s, detected at %d, relieved %s\n", s.Onset(), s.DetectedIteration, report.IterationText(s.RelievedIteration))
+	fmt.Fprintf(&b, "onset %s, detected at %d, relieved %s\n",
+		s.Onset(), s.DetectedIteration, report.IterationText(s.RelievedIteration))
 	fmt.Fprintf(&b, "healthy %.1f ms, slow %.1f ms (%s)\n", s.HealthyMs, s.SlowMs, s.Slowdown())
 	writeTriage(&b, s.Triage)
 	b.WriteString("\nevidence\n")
@@ -130,11 +136,15 @@ func writeText(w io.Writer, s report.Incident) error {
 	}
 	b.WriteString("\nladder\n")
 	for _, r := range s.Ladder.Rungs {
-		fmt.Fprintf(&b, "  %-12s overhead %.0f ms, gain %.1f ms per iteration: %s\n", strings.TrimSpace(string(r.Rung)+" "+string(r.Variant)), r.OverheadMs, r.GainMs, r.Reason)
+		fmt.Fprintf(&b, "  %-12s overhead %.0f ms, gain %.1f ms per iteration: %s\n",
+			strings.TrimSpace(string(r.Rung)+" "+string(r.Variant)), r.OverheadMs, r.GainMs,
+			r.Reason)
 	}
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, %s: %s%s\n", a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs, a.Measured(), a.Why, report.Undone(a.Action))
+		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, %s: %s%s\n",
+			a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs,
+			a.Measured(), a.Why, report.Undone(a.Action))
 		for _, line := range a.Details() {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}

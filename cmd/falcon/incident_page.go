@@ -10,8 +10,13 @@ import (
 // incidentAnswer is an incident of a live job as the answer of an autopsy, for the same page.
 func incidentAnswer(s report.Incident) autopsy.Answer {
 	a := autopsy.Answer{
-		Kind: autopsy.KindSlow, Summary: s.ID + ": " + s.Headline(), Confidence: s.Verdict.Confidence,
-		Ranks: []int{}, Hosts: []string{}, Devices: []string{}, Next: []string{},
+		Kind:       autopsy.KindSlow,
+		Summary:    s.ID + ": " + s.Headline(),
+		Confidence: s.Verdict.Confidence,
+		Ranks:      []int{},
+		Hosts:      []string{},
+		Devices:    []string{},
+		Next:       []string{},
 	}
 	for _, r := range s.Verdict.Ranks {
 		a.Ranks = append(a.Ranks, int(r))
@@ -23,10 +28,17 @@ func incidentAnswer(s report.Incident) autopsy.Answer {
 		a.Slowdown = s.SlowMs / s.HealthyMs
 	}
 	for _, e := range s.Verdict.Evidence {
-		a.Findings = append(a.Findings, autopsy.Finding{Kind: string(e.Kind), Against: e.Against, Text: e.Text})
+		a.Findings = append(a.Findings, autopsy.Finding{
+			Kind:    string(e.Kind),
+			Against: e.Against,
+			Text:    e.Text,
+		})
 	}
 	for _, x := range s.Actions {
-		a.Findings = append(a.Findings, autopsy.Finding{Kind: "action", Text: fmt.Sprintf("%s %s: %s", x.ID, x.Rung, x.Outcome)})
+		a.Findings = append(a.Findings, autopsy.Finding{
+			Kind: "action",
+			Text: fmt.Sprintf("%s %s: %s", x.ID, x.Rung, x.Outcome),
+		})
 	}
 	at := s.OnsetIteration
 	a.Onset = &autopsy.Onset{Iteration: &at}
@@ -41,10 +53,17 @@ func incidentFacts(s report.Incident) *autopsy.Facts {
 	if s.Chart == nil {
 		return &autopsy.Facts{}
 	}
-	series := autopsy.Series{Name: fmt.Sprintf("iterations of rank %d", s.Chart.Rank), Unit: "ms", Who: autopsy.Nobody}
+	series := autopsy.Series{
+		Name: fmt.Sprintf("iterations of rank %d", s.Chart.Rank),
+		Unit: "ms",
+		Who:  autopsy.Nobody,
+	}
 	for i, ms := range s.Chart.Ms {
 		if ms > 0 {
-			series.Points = append(series.Points, autopsy.Point{Value: float64(ms), Iteration: s.Chart.FirstIteration + int64(i)})
+			series.Points = append(series.Points, autopsy.Point{
+				Value:     float64(ms),
+				Iteration: s.Chart.FirstIteration + int64(i),
+			})
 		}
 	}
 	return &autopsy.Facts{Series: []autopsy.Series{series}}

@@ -55,7 +55,8 @@ func writeInvitation(out io.Writer, dir, name, engine string) error {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s\ncopy it to %s, who types: falcon context join %s\n", path, name, filepath.Base(path))
+	_, err = fmt.Fprintf(out, "%s\ncopy it to %s, who types: falcon context join %s\n",
+		path, name, filepath.Base(path))
 	return err
 }
 
@@ -78,7 +79,8 @@ func contextJoin() *cobra.Command {
 			if err := joinEngine(x, name, replace); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is the engine at %s: falcon console --context %[1]s\n", name, x.Address)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s is the engine at %s: falcon console --context %[1]s\n",
+				name, x.Address)
 			return err
 		},
 	}
@@ -112,15 +114,24 @@ func readInvitation(path string) (x invitation, err error) {
 func joinEngine(x invitation, name string, replace bool) error {
 	file := contexts.Path(os.Getenv)
 	if file == "" {
-		return fmt.Errorf("%w: there is no home to keep contexts in: name a file with %s", errUsage, contexts.Env)
+		return fmt.Errorf("%w: there is no home to keep contexts in: name a file with %s",
+			errUsage, contexts.Env)
 	}
-	c := contexts.Context{Name: name, Address: x.Address, CA: "/", Cert: "/", Key: "/"}
+	c := contexts.Context{
+		Name:    name,
+		Address: x.Address,
+		CA:      "/",
+		Cert:    "/",
+		Key:     "/",
+	}
 	if err := c.Check(); err != nil { // before a name becomes a folder's
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	dir := filepath.Join(filepath.Dir(file), "engines", name)
 	files := auth.FilesIn(dir, "own")
-	c.CA, c.Cert, c.Key = files.CA, files.Cert, files.Key
+	c.CA = files.CA
+	c.Cert = files.Cert
+	c.Key = files.Key
 	if err := changeContexts(func(f contexts.File) (contexts.File, error) {
 		f, err := f.Add(c, replace)
 		if err == nil && f.Current == "" {

@@ -12,10 +12,19 @@ import (
 
 // What certs issue --for writes is all that context join needs, and --connect finds what it brought.
 func TestInvitation(t *testing.T) {
-	dir, home := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
+	home := t.TempDir()
 	t.Setenv("FALCON_CONTEXTS", filepath.Join(home, "contexts.toml"))
 	must(t, "certs", "init", "--dir", dir, "--host", "head")
-	said := must(t, "certs", "issue", "--dir", dir, "--role", "viewer", "--name", "dana", "--for", "head:7440")
+	said := must(
+		t,
+		"certs",
+		"issue",
+		"--dir", dir,
+		"--role", "viewer",
+		"--name", "dana",
+		"--for", "head:7440",
+	)
 	file := filepath.Join(dir, "dana.falcon")
 	if !strings.Contains(said, "falcon context join dana.falcon") {
 		t.Errorf("said %q", said)
@@ -45,7 +54,16 @@ func TestInvitation(t *testing.T) {
 			t.Errorf("%s was taken: %d", bad, code)
 		}
 	}
-	if code, _, out := command(t, "certs", "issue", "--dir", dir, "--role", "viewer", "--name", "lee", "--for", "head"); code != 2 || !strings.Contains(out, "HOST:PORT") {
+	if code, _, out := command(
+		t,
+		"certs",
+		"issue",
+		"--dir", dir,
+		"--role", "viewer",
+		"--name", "lee",
+		"--for", "head",
+	); code != 2 ||
+		!strings.Contains(out, "HOST:PORT") {
 		t.Errorf("without a port: %d %q", code, out)
 	}
 }
@@ -58,7 +76,8 @@ func TestConnectionErrorsSayWhatToDo(t *testing.T) {
 		`tls: failed to verify certificate: x509: certificate signed by unknown authority`: "copy ca.crt",
 		`dial tcp 10.0.0.1:7440: connect: connection refused`:                              "is the engine started",
 	} {
-		if got := remedy.With(text); !strings.Contains(got, text) || !strings.Contains(got, want) {
+		got := remedy.With(text)
+		if !strings.Contains(got, text) || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", text, got)
 		}
 	}

@@ -26,7 +26,13 @@ func journalCommand() *cobra.Command {
 		Short:   "Check, read, copy and repair the engine's journal",
 		Example: "  falcon journal verify\n  falcon journal show --kind decision --kind outcome\n  falcon journal backup /backup/journal-monday.db",
 	}
-	c.AddCommand(journalVerifyCommand(), journalShowCommand(), journalBackupCommand(), journalRestoreCommand(), journalRepairCommand())
+	c.AddCommand(
+		journalVerifyCommand(),
+		journalShowCommand(),
+		journalBackupCommand(),
+		journalRestoreCommand(),
+		journalRepairCommand(),
+	)
 	return c
 }
 
@@ -86,7 +92,10 @@ func (v verified) check() error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d records of %s keep an engine from starting; restore a backup, or have them passed over by falcon journal repair --accept-loss", engine.ErrJournal, n, v.path)
+	return fmt.Errorf(
+		"%w: %d records of %s keep an engine from starting; restore a backup, or have them passed over by falcon journal repair --accept-loss",
+		engine.ErrJournal, n, v.path,
+	)
 }
 
 // stopping are the refusals that keep an engine from starting.
@@ -98,8 +107,16 @@ func stopping(list []engine.Refusal) []engine.Refusal {
 func (v verified) MarshalJSON() ([]byte, error) {
 	r := v.report
 	return json.Marshal(map[string]any{
-		"file": v.path, "records": r.Head.Seq, "head": hex.EncodeToString(r.Head.Hash[:]), "format": r.Version, "written_by": r.By,
-		"refused": v.refused, "replaced": r.From.Seq, "audit_records": r.Kept, "audit_lost": r.TailLost, "head_file": r.Anchored,
+		"file":          v.path,
+		"records":       r.Head.Seq,
+		"head":          hex.EncodeToString(r.Head.Hash[:]),
+		"format":        r.Version,
+		"written_by":    r.By,
+		"refused":       v.refused,
+		"replaced":      r.From.Seq,
+		"audit_records": r.Kept,
+		"audit_lost":    r.TailLost,
+		"head_file":     r.Anchored,
 	})
 }
 
@@ -107,7 +124,8 @@ func (v verified) MarshalJSON() ([]byte, error) {
 func reportText(r journal.Report) string {
 	text := fmt.Sprintf("%d records, unbroken", r.Head.Seq)
 	if r.From.Seq > 0 {
-		text = fmt.Sprintf("%d records, unbroken from the snapshot that replaces the first %d", r.Head.Seq, r.From.Seq)
+		text = fmt.Sprintf("%d records, unbroken from the snapshot that replaces the first %d",
+			r.Head.Seq, r.From.Seq)
 		if text += fmt.Sprintf("; %d of those are kept for the audit", r.Kept); r.TailLost {
 			text += " (a repair has given them up)"
 		}
@@ -160,7 +178,12 @@ func journalShowCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&kinds, "kind", nil, "only records of this kind, such as decision, order, outcome, action, restart, recovery, fence; may be repeated")
+	c.Flags().StringArrayVar(
+		&kinds,
+		"kind",
+		nil,
+		"only records of this kind, such as decision, order, outcome, action, restart, recovery, fence; may be repeated",
+	)
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document a line")
 	return c
 }
@@ -170,7 +193,8 @@ func journalShowCommand() *cobra.Command {
 func sayAbsent(w io.Writer, kinds []string, found map[string]bool) {
 	for _, k := range kinds {
 		if !found[k] {
-			fmt.Fprintf(w, "falcon: no record of kind %q; there are %s\n", k, clean.String(strings.Join(slices.Sorted(maps.Keys(found)), ", ")))
+			fmt.Fprintf(w, "falcon: no record of kind %q; there are %s\n",
+				k, clean.String(strings.Join(slices.Sorted(maps.Keys(found)), ", ")))
 		}
 	}
 }

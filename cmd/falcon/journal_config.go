@@ -17,8 +17,10 @@ import (
 // journalConfig says how much of the past the journal keeps, and where copies
 // of it go while the engine runs. Zero values are the defaults.
 type journalConfig struct {
-	SnapshotMB   int           `yaml:"snapshot_mb"`   // of records since the newest snapshot, before the next takes their place
-	AuditDays    int           `yaml:"audit_days"`    // how long decisions, policies, fences and audit lines stay
+	// of records since the newest snapshot, before the next takes their place
+	SnapshotMB int `yaml:"snapshot_mb"`
+	// how long decisions, policies, fences and audit lines stay
+	AuditDays    int           `yaml:"audit_days"`
 	AuditRecords int           `yaml:"audit_records"` // and how many of them at most
 	BackupDir    string        `yaml:"backup_dir"`    // "" = no copies
 	BackupEvery  time.Duration `yaml:"backup_every"`
@@ -41,19 +43,30 @@ func (c journalConfig) validate() error {
 	for _, v := range []struct {
 		key         string
 		value, most int
-	}{{"snapshot_mb", c.SnapshotMB, snapshotMost}, {"audit_days", c.AuditDays, auditDaysMost}, {"audit_records", c.AuditRecords, auditRecordsMost}, {"backups", c.Backups, 10_000}} {
+	}{
+		{"snapshot_mb", c.SnapshotMB, snapshotMost},
+		{"audit_days", c.AuditDays, auditDaysMost},
+		{"audit_records", c.AuditRecords, auditRecordsMost},
+		{"backups", c.Backups, 10_000},
+	} {
 		if v.value < 0 || v.value > v.most {
-			return fmt.Errorf("%w: journal.%s is %d; give 1 to %d, 0 = the default", errUsage, v.key, v.value, v.most)
+			return fmt.Errorf("%w: journal.%s is %d; give 1 to %d, 0 = the default",
+				errUsage, v.key, v.value, v.most)
 		}
 	}
 	if c.BackupEvery != 0 && c.BackupEvery < backupLeast {
-		return fmt.Errorf("%w: journal.backup_every is %s; give %s or more, 0s = the default", errUsage, c.BackupEvery, backupLeast)
+		return fmt.Errorf("%w: journal.backup_every is %s; give %s or more, 0s = the default",
+			errUsage, c.BackupEvery, backupLeast)
 	}
 	return nil
 }
 
 func (c journalConfig) retention() engine.Retention {
-	return engine.Retention{SnapshotBytes: int64(c.SnapshotMB) << 20, AuditAge: time.Duration(c.AuditDays) * 24 * time.Hour, AuditRecords: c.AuditRecords}
+	return engine.Retention{
+		SnapshotBytes: int64(c.SnapshotMB) << 20,
+		AuditAge:      time.Duration(c.AuditDays) * 24 * time.Hour,
+		AuditRecords:  c.AuditRecords,
+	}
 }
 
 // keepCopies writes a copy now and then until ctx ends; note takes what came of each.

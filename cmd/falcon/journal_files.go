@@ -23,7 +23,10 @@ func journalBackupCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := journal.Copy(from, args[0])
 			if errors.Is(err, journal.ErrLocked) {
-				return fmt.Errorf("%w; or have the running engine write copies by itself: journal.backup_dir of falcon.yaml", err)
+				return fmt.Errorf(
+					"%w; or have the running engine write copies by itself: journal.backup_dir of falcon.yaml",
+					err,
+				)
 			}
 			if err != nil {
 				return err
@@ -50,15 +53,21 @@ func journalRestoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := engine.MarkLoss(to, time.Now(), fmt.Sprintf("the journal was restored from a backup that ends at record %d: what happened after that is not in it", r.Head.Seq)); err != nil {
+			if err := engine.MarkLoss(to, time.Now(), fmt.Sprintf(
+				"the journal was restored from a backup that ends at record %d: what happened after that is not in it",
+				r.Head.Seq,
+			)); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: restored, %s%s\nFences, decisions and policies after record %d are not in it: look which nodes must stay out before you start the engine.\nAt its next start the engine hears the nodes first, for up to a minute, and acts on nobody meanwhile: it goes on above the generation and epoch that they have seen, with the job as they describe it.\n", to, reportText(r), asideText(aside), r.Head.Seq)
+			_, err = fmt.Fprintf(c.OutOrStdout(),
+				"%s: restored, %s%s\nFences, decisions and policies after record %d are not in it: look which nodes must stay out before you start the engine.\nAt its next start the engine hears the nodes first, for up to a minute, and acts on nobody meanwhile: it goes on above the generation and epoch that they have seen, with the job as they describe it.\n",
+				to, reportText(r), asideText(aside), r.Head.Seq)
 			return err
 		},
 	}
 	journalFlag(c, &to)
-	c.Flags().BoolVar(&force, "force", false, "replace a journal that is there (it is kept beside the new one)")
+	c.Flags().BoolVar(&force, "force", false,
+		"replace a journal that is there (it is kept beside the new one)")
 	return c
 }
 
@@ -77,7 +86,10 @@ func journalRepairCommand() *cobra.Command {
 				return err
 			}
 			if out.Lost > 0 || out.Aside != "" {
-				err = engine.MarkLoss(path, time.Now(), fmt.Sprintf("the journal was repaired and ends at record %d: %s", out.Head.Seq, lossText(out)))
+				err = engine.MarkLoss(path, time.Now(), fmt.Sprintf(
+					"the journal was repaired and ends at record %d: %s",
+					out.Head.Seq, lossText(out),
+				))
 			}
 			if err != nil {
 				return err
@@ -99,12 +111,18 @@ func passOver(w io.Writer, path string, accept bool) error {
 		return err
 	}
 	if !accept {
-		return fmt.Errorf("%w: %s, and %d more; restore a backup with falcon journal restore, or have them passed over with --accept-loss: look first which nodes must stay out", engine.ErrJournal, refused[0], len(refused)-1)
+		return fmt.Errorf(
+			"%w: %s, and %d more; restore a backup with falcon journal restore, or have them passed over with --accept-loss: look first which nodes must stay out",
+			engine.ErrJournal, refused[0], len(refused)-1,
+		)
 	}
 	if err := engine.PassOver(path, time.Now(), refused); err != nil {
 		return err
 	}
-	return writeString(w, fmt.Sprintf("%s: %d records that can't be read are passed over from now on; fences and decisions in them are not known\n", path, len(refused)))
+	return writeString(w, fmt.Sprintf(
+		"%s: %d records that can't be read are passed over from now on; fences and decisions in them are not known\n",
+		path, len(refused),
+	))
 }
 
 func journalFlag(c *cobra.Command, path *string) {
@@ -138,5 +156,8 @@ func repairedText(r journal.Repaired) string {
 	if r.Lost == 0 && r.Aside == "" {
 		return fmt.Sprintf("%s: it is written again for %d records; nothing is lost", r.Why, r.Head.Seq)
 	}
-	return fmt.Sprintf("%s: %s, %d records are kept%s; look which nodes must stay out before you start the engine", r.Why, lossText(r), r.Head.Seq, asideText(r.Aside))
+	return fmt.Sprintf(
+		"%s: %s, %d records are kept%s; look which nodes must stay out before you start the engine",
+		r.Why, lossText(r), r.Head.Seq, asideText(r.Aside),
+	)
 }

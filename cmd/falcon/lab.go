@@ -22,7 +22,13 @@ func labCommand() *cobra.Command {
 		Long:    "A training cluster without GPUs on this machine: real processes, shared memory, agents and gRPC; emulated are the pace of GPUs and links, CPU contention, and what the counters of GPUs and network ports say.",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
 	}
-	c.AddCommand(labRunCommand(), labSwarmCommand(), namesLab(labInjectCommand()), namesLab(labStatusCommand()), namesLab(labStopCommand()))
+	c.AddCommand(
+		labRunCommand(),
+		labSwarmCommand(),
+		namesLab(labInjectCommand()),
+		namesLab(labStatusCommand()),
+		namesLab(labStopCommand()),
+	)
 	return c
 }
 
@@ -59,19 +65,28 @@ type labOptions struct {
 func labRunCommand() *cobra.Command {
 	o := labOptions{}
 	c := &cobra.Command{
-		Use:     "run",
-		Short:   "Play a scenario: a console on a terminal, plain lines without one",
-		Long:    "Play a scenario: a console on a terminal, plain lines without one.\nShipped scenarios: " + strings.Join(lab.Names(), ", ") + ".",
+		Use:   "run",
+		Short: "Play a scenario: a console on a terminal, plain lines without one",
+		Long: "Play a scenario: a console on a terminal, plain lines without one.\nShipped scenarios: " + strings.Join(
+			lab.Names(),
+			", ",
+		) + ".",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := signal.NotifyContext(
+				c.Context(),
+				os.Interrupt,
+				syscall.SIGTERM,
+				syscall.SIGHUP,
+			)
 			defer stop()
 			var err error
 			if o.lines, err = o.reader.readerWanted(o.prefs); err != nil {
 				return err
 			}
-			if done, err := guarded(hasScreen() && !o.headless && !o.lines, "lab", "its nodes and ranks ended with it"); done {
+			if done, err := guarded(hasScreen() && !o.headless && !o.lines, "lab",
+				"its nodes and ranks ended with it"); done {
 				return err
 			}
 			return runScenario(ctx, c, o)
@@ -85,24 +100,48 @@ func labRunCommand() *cobra.Command {
 	f.IntVar(&o.nodes, "nodes", 0, "nodes (0 = the scenario's)")
 	f.IntVar(&o.spares, "spares", -1, "nodes without ranks, for restarts (-1 = the scenario's)")
 	f.IntVar(&o.iterations, "iterations", 0, "iterations (0 = the scenario's)")
-	f.BoolVar(&o.hold, "hold", true, "with a console: a shipped scenario's faults last until an action is decided, the job until you leave; not with --iterations or --report")
+	f.BoolVar(
+		&o.hold,
+		"hold",
+		true,
+		"with a console: a shipped scenario's faults last until an action is decided, the job until you leave; not with --iterations or --report",
+	)
 	f.BoolVar(&o.headless, "headless", false, "no console, also on a terminal")
-	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: the scenario's policy, else never on a terminal, s2 without)")
+	f.StringVar(
+		&o.approve,
+		"approve",
+		"",
+		"what acts without a person: never, s2, s3 or all (default: the scenario's policy, else never on a terminal, s2 without)",
+	)
 	f.StringVar(&o.report, "report", "", "write the report to this file (JSON)")
-	f.StringVar(&o.journal, "journal", "", "without a console: copy the engine's journal to this file at the end")
+	f.StringVar(&o.journal, "journal", "",
+		"without a console: copy the engine's journal to this file at the end")
 	f.StringVar(&o.record, "record", "", "record what a console receives to this file, for falcon replay")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
-	f.StringVar(&o.hook, "hook", "on", "on; plugin to watch the job by NCCL's profiler plug-in instead, which can't hold it; or off")
+	f.StringVar(&o.hook, "hook", "on",
+		"on; plugin to watch the job by NCCL's profiler plug-in instead, which can't hold it; or off")
 	f.StringVar(&o.marks, "marks", "on", "on, or off to let the agents infer iterations from the calls alone")
-	f.StringVar(&o.adapter, "adapter", "on", "on, or off for a job that reports nothing and obeys no orders: recoveries then restart it whole")
+	f.StringVar(&o.adapter, "adapter", "on",
+		"on, or off for a job that reports nothing and obeys no orders: recoveries then restart it whole")
 	f.BoolVar(&o.unpaced, "unpaced", false, "no modelled time: as fast as this machine goes")
 	f.StringVar(&o.theme, "theme", "", "console theme")
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
 	o.reader.declareFlag(f)
 	prefsFlag(c, &o.prefs)
-	f.StringVar(&o.train, "train", "", "the command line of a rank in place of the lab's trainer, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute control data alone")
-	f.StringVar(&o.trainPython, "train-python", "", "with --train: the interpreter whose PyTorch the command runs (default: the one that the line or its script names, else python3)")
-	f.Float64Var(&o.gflops, "gpu-gflops", defaultGflops, "with --train: operations per second of an emulated GPU, in 10^9")
+	f.StringVar(
+		&o.train,
+		"train",
+		"",
+		"the command line of a rank in place of the lab's trainer, such as 'python3 train.py', on emulated GPUs: real PyTorch, and kernels that take their time and compute control data alone",
+	)
+	f.StringVar(
+		&o.trainPython,
+		"train-python",
+		"",
+		"with --train: the interpreter whose PyTorch the command runs (default: the one that the line or its script names, else python3)",
+	)
+	f.Float64Var(&o.gflops, "gpu-gflops", defaultGflops,
+		"with --train: operations per second of an emulated GPU, in 10^9")
 	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
 	return c
 }
@@ -112,14 +151,24 @@ func loadScenario(o labOptions) (lab.Scenario, error) {
 	sc, err := lab.Load(o.scenario)
 	if err != nil {
 		if errors.Is(err, lab.ErrScenario) {
-			return sc, didYouMean(fmt.Errorf("%w: %w", errUsage, err), o.scenario, lab.Names())
+			return sc, didYouMean(
+				fmt.Errorf("%w: %w", errUsage, err),
+				o.scenario,
+				lab.Names(),
+			)
 		}
 		return sc, err
 	}
 	for _, set := range []struct {
 		from int
 		to   *int
-	}{{o.tp, &sc.Layout.TP}, {o.dp, &sc.Layout.DP}, {o.pp, &sc.Layout.PP}, {o.nodes, &sc.Nodes}, {o.iterations, &sc.Iterations}} {
+	}{
+		{o.tp, &sc.Layout.TP},
+		{o.dp, &sc.Layout.DP},
+		{o.pp, &sc.Layout.PP},
+		{o.nodes, &sc.Nodes},
+		{o.iterations, &sc.Iterations},
+	} {
 		if set.from != 0 {
 			*set.to = set.from
 		}
@@ -140,15 +189,50 @@ func labInjectCommand() *cobra.Command {
 		Example: "  falcon lab inject gpu n1.g0 --clock 0.5 --for 60s",
 	}
 	c.AddCommand(
-		injectFault("gpu NODE.GPU", "Slow one GPU for heat", "clock", "  falcon lab inject gpu n1.g0 --clock 0.5 --for 60s",
-			func(target string, v float64) lab.Event { return lab.Event{GPU: target, Clock: v} }),
-		injectFault("link A-B", "Narrow the link between two nodes", "bandwidth", "  falcon lab inject link n1-n2 --bandwidth 0.2",
-			func(target string, v float64) lab.Event { return lab.Event{Link: target, Bandwidth: v} }),
-		injectFault("cpu NODE", "Starve the ranks of a node of CPU", "share", "  falcon lab inject cpu n2 --share 0.1",
-			func(target string, v float64) lab.Event { return lab.Event{CPU: target, Share: v} }),
-		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", oneTarget),
-		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", takesNothing),
-		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
+		injectFault(
+			"gpu NODE.GPU",
+			"Slow one GPU for heat",
+			"clock",
+			"  falcon lab inject gpu n1.g0 --clock 0.5 --for 60s",
+			func(target string, v float64) lab.Event {
+				return lab.Event{GPU: target, Clock: v}
+			},
+		),
+		injectFault(
+			"link A-B",
+			"Narrow the link between two nodes",
+			"bandwidth",
+			"  falcon lab inject link n1-n2 --bandwidth 0.2",
+			func(target string, v float64) lab.Event {
+				return lab.Event{Link: target, Bandwidth: v}
+			},
+		),
+		injectFault(
+			"cpu NODE",
+			"Starve the ranks of a node of CPU",
+			"share",
+			"  falcon lab inject cpu n2 --share 0.1",
+			func(target string, v float64) lab.Event {
+				return lab.Event{CPU: target, Share: v}
+			},
+		),
+		injectWork(
+			"stage STAGE",
+			"Change the job's own work on one pipeline stage; no hardware is at fault",
+			"  falcon lab inject stage 1 --load 2 --for 60s",
+			oneTarget,
+		),
+		injectWork(
+			"work",
+			"Change the job's own work on all ranks; no hardware is at fault",
+			"  falcon lab inject work --load 2",
+			takesNothing,
+		),
+		injectSignal(
+			"kill RANK|NODE|console|agent NODE",
+			"Kill a rank, a whole node, the engine or a node's agent",
+			"kill",
+		),
 		injectFreeze(),
 		injectStall(),
 		injectClock(),
@@ -160,10 +244,14 @@ func injectFault(use, short, flag, example string, event func(string, float64) l
 	var value float64
 	var when timing
 	c := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: oneTarget,
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    oneTarget,
 		RunE: func(c *cobra.Command, args []string) error {
 			if !(value > 0 && value < 1) {
-				return fmt.Errorf("%w: --%s is %v, it must lie between 0 and 1, such as 0.5", errUsage, flag, value)
+				return fmt.Errorf("%w: --%s is %v, it must lie between 0 and 1, such as 0.5",
+					errUsage, flag, value)
 			}
 			return when.injectEvent(c, event(args[0], value))
 		},
@@ -178,7 +266,10 @@ func injectWork(use, short, example string, args cobra.PositionalArgs) *cobra.Co
 	var load float64
 	var when timing
 	c := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: args,
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    args,
 		RunE: func(c *cobra.Command, args []string) error {
 			if !(load >= 0.1 && load <= 10) {
 				return fmt.Errorf("%w: --load is %v, it must be 0.1 to 10", errUsage, load)
@@ -207,7 +298,8 @@ type timing struct {
 
 func (w *timing) declareFlags(c *cobra.Command) {
 	c.Flags().DurationVar(&w.span, "for", 0, "take it back after this long (0 = never)")
-	c.Flags().StringVar(&w.onAction, "on-action", "", "S2 or S3: only while the next action of this rung holds, as a mitigation that makes things worse")
+	c.Flags().StringVar(&w.onAction, "on-action", "",
+		"S2 or S3: only while the next action of this rung holds, as a mitigation that makes things worse")
 }
 
 func (w *timing) injectEvent(c *cobra.Command, e lab.Event) error {
@@ -217,7 +309,9 @@ func (w *timing) injectEvent(c *cobra.Command, e lab.Event) error {
 
 func injectSignal(use, short, op string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Example: "  falcon lab inject " + op + " 5",
+		Use:     use,
+		Short:   short,
+		Example: "  falcon lab inject " + op + " 5",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 2 && args[0] == "agent" && op == "kill" {
 				return nil
@@ -225,7 +319,10 @@ func injectSignal(use, short, op string) *cobra.Command {
 			return oneTarget(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return requestLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
+			return requestLab(c, lab.Request{
+				Op:     op,
+				Target: strings.Join(args, " "),
+			})
 		},
 	}
 }
@@ -245,10 +342,16 @@ func injectFreeze() *cobra.Command {
 func injectStall() *cobra.Command {
 	var span time.Duration
 	c := &cobra.Command{
-		Use: "stall RANK", Short: "Have a rank stay in its own code, while its peers wait for it", Example: "  falcon lab inject stall 5 --for 30s",
-		Args: oneTarget,
+		Use:     "stall RANK",
+		Short:   "Have a rank stay in its own code, while its peers wait for it",
+		Example: "  falcon lab inject stall 5 --for 30s",
+		Args:    oneTarget,
 		RunE: func(c *cobra.Command, args []string) error {
-			return requestLab(c, lab.Request{Op: "stall", Target: args[0], For: span})
+			return requestLab(c, lab.Request{
+				Op:     "stall",
+				Target: args[0],
+				For:    span,
+			})
 		},
 	}
 	c.Flags().DurationVar(&span, "for", 30*time.Second, "how long")
@@ -259,8 +362,10 @@ func injectStall() *cobra.Command {
 func injectClock() *cobra.Command {
 	var step time.Duration
 	c := &cobra.Command{
-		Use: "clock", Short: "Step the wall clock that the engine sees, as when a machine's date is set", Example: "  falcon lab inject clock --step -30s",
-		Args: takesNothing,
+		Use:     "clock",
+		Short:   "Step the wall clock that the engine sees, as when a machine's date is set",
+		Example: "  falcon lab inject clock --step -30s",
+		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if step == 0 {
 				return fmt.Errorf("%w: give --step, such as -30s or 87600h", errUsage)
@@ -279,7 +384,8 @@ const labFlag = "lab"
 
 // namesLab adds the flag for a lab's folder to a command and those below it.
 func namesLab(c *cobra.Command) *cobra.Command {
-	c.PersistentFlags().String(labFlag, "", "folder of the lab, as its status shows it; needed where several are running")
+	c.PersistentFlags().String(labFlag, "",
+		"folder of the lab, as its status shows it; needed where several are running")
 	return c
 }
 
@@ -309,7 +415,10 @@ func requestLab(c *cobra.Command, req lab.Request) error {
 
 func labStatusCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: takesNothing,
+		Use:     "status",
+		Short:   "Show the running lab as JSON",
+		Example: "  falcon lab status",
+		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			reply, err := askLab(c, lab.Request{Op: "status"})
 			if err != nil {
@@ -322,7 +431,12 @@ func labStatusCommand() *cobra.Command {
 
 func labStopCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "stop", Short: "End the running lab", Example: "  falcon lab stop", Args: takesNothing,
-		RunE: func(c *cobra.Command, _ []string) error { return requestLab(c, lab.Request{Op: "stop"}) },
+		Use:     "stop",
+		Short:   "End the running lab",
+		Example: "  falcon lab stop",
+		Args:    takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return requestLab(c, lab.Request{Op: "stop"})
+		},
 	}
 }

@@ -53,8 +53,16 @@ func figures() []figure {
 
 func scenario(name string, dp, pp, nodes, micro int, forwardMs, linkMBs float64) lab.Scenario {
 	return lab.Scenario{
-		Name: name, About: "Generated for the paper's figures.", Layout: lab.Shape{TP: 1, DP: dp, PP: pp}, Nodes: nodes,
-		Iterations: figureLast, MicroBatches: micro, ForwardMs: forwardMs, WarmUp: 10, LinkMBs: linkMBs, NICs: 1,
+		Name:         name,
+		About:        "Generated for the paper's figures.",
+		Layout:       lab.Shape{TP: 1, DP: dp, PP: pp},
+		Nodes:        nodes,
+		Iterations:   figureLast,
+		MicroBatches: micro,
+		ForwardMs:    forwardMs,
+		WarmUp:       10,
+		LinkMBs:      linkMBs,
+		NICs:         1,
 	}
 }
 
@@ -63,7 +71,11 @@ func slowGPUs(gpus ...int) func(float64) []lab.Event {
 	return func(clock float64) []lab.Event {
 		var out []lab.Event
 		for _, g := range gpus {
-			out = append(out, lab.Event{AtIteration: faultAt, GPU: "n0.g" + itoa(g), Clock: clock})
+			out = append(out, lab.Event{
+				AtIteration: faultAt,
+				GPU:         "n0.g" + itoa(g),
+				Clock:       clock,
+			})
 		}
 		return out
 	}
@@ -74,7 +86,11 @@ func slowLinks(links ...string) func(float64) []lab.Event {
 	return func(bandwidth float64) []lab.Event {
 		var out []lab.Event
 		for _, l := range links {
-			out = append(out, lab.Event{AtIteration: faultAt, Link: l, Bandwidth: bandwidth})
+			out = append(out, lab.Event{
+				AtIteration: faultAt,
+				Link:        l,
+				Bandwidth:   bandwidth,
+			})
 		}
 		return out
 	}
@@ -90,8 +106,15 @@ func figure13() []figure {
 			sc := scenario(name, dp, 8/dp, 1, 16, splitForwardMs, 1000)
 			sc.Events = calibrated(sc, s.target, slowGPUs(1))
 			out = append(out, figure{
-				name: name, figure: "13", setting: fmt.Sprintf("%d replicas, %s", dp, s.name), rung: falcon.RungS2,
-				sc: sc, events: sc.Events, target: s.target, room: true, paper: paper[dp] + " (mean of three)",
+				name:    name,
+				figure:  "13",
+				setting: fmt.Sprintf("%d replicas, %s", dp, s.name),
+				rung:    falcon.RungS2,
+				sc:      sc,
+				events:  sc.Events,
+				target:  s.target,
+				room:    true,
+				paper:   paper[dp] + " (mean of three)",
 			})
 		}
 	}
@@ -108,7 +131,14 @@ func figure14() []figure {
 	for k := range 5 {
 		sc := one
 		sc.Name = fmt.Sprintf("fig14-%d-slow", k)
-		c := figure{name: sc.Name, figure: "14", setting: fmt.Sprintf("%d of 4 replicas slow", k), rung: falcon.RungS2, sc: sc, room: k > 0 && k < 4}
+		c := figure{
+			name:    sc.Name,
+			figure:  "14",
+			setting: fmt.Sprintf("%d of 4 replicas slow", k),
+			rung:    falcon.RungS2,
+			sc:      sc,
+			room:    k > 0 && k < 4,
+		}
 		var gpus []int
 		for g := range k {
 			gpus = append(gpus, g)
@@ -141,8 +171,16 @@ func figure15() []figure {
 			}
 			sc.Events = calibrated(sc, s.target, slowLinks(link))
 			out = append(out, figure{
-				name: name, figure: "15", setting: fmt.Sprintf("%d stages, %s", pp, s.name), rung: falcon.RungS3,
-				sc: sc, events: sc.Events, target: s.target, room: true, paper: paper[pp], least: least[pp],
+				name:    name,
+				figure:  "15",
+				setting: fmt.Sprintf("%d stages, %s", pp, s.name),
+				rung:    falcon.RungS3,
+				sc:      sc,
+				events:  sc.Events,
+				target:  s.target,
+				room:    true,
+				paper:   paper[pp],
+				least:   least[pp],
 			})
 		}
 	}
@@ -173,8 +211,16 @@ func figure16() []figure {
 		sc := scenario(name, 4, 4, 16, 8, 4, 20)
 		sc.Events = calibrated(sc, c.target, slowLinks(c.links...))
 		out = append(out, figure{
-			name: name, figure: "16", setting: what, rung: falcon.RungS3,
-			sc: sc, events: sc.Events, target: c.target, room: c.links[0] != "all", paper: c.paper, least: c.least,
+			name:    name,
+			figure:  "16",
+			setting: what,
+			rung:    falcon.RungS3,
+			sc:      sc,
+			events:  sc.Events,
+			target:  c.target,
+			room:    c.links[0] != "all",
+			paper:   c.paper,
+			least:   c.least,
 		})
 	}
 	return out

@@ -11,14 +11,21 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 )
 
-var clockSteps = flag.Int("lab-clock-steps", 0, "play so many steps of the engine's clock; 0 = the short ones of make check")
+var clockSteps = flag.Int("lab-clock-steps", 0,
+	"play so many steps of the engine's clock; 0 = the short ones of make check")
 
 // stepIterations is the length of a job whose engine's clock steps.
 const stepIterations = 260
 
 // stepSizes are by how much clocks step, each way.
 var stepSizes = []time.Duration{
-	3 * time.Second, 30 * time.Second, 10 * time.Second, 10 * 365 * 24 * time.Hour, 10 * time.Minute, 24 * time.Hour, 365 * 24 * time.Hour,
+	3 * time.Second,
+	30 * time.Second,
+	10 * time.Second,
+	10 * 365 * 24 * time.Hour,
+	10 * time.Minute,
+	24 * time.Hour,
+	365 * 24 * time.Hour,
 }
 
 // clockStep is a step of the engine's wall clock in a step of a recovery.
@@ -28,7 +35,9 @@ type clockStep struct {
 }
 
 // String is the step in a few words.
-func (s clockStep) String() string { return fmt.Sprintf("%s at %s", s.by, s.step) }
+func (s clockStep) String() string {
+	return fmt.Sprintf("%s at %s", s.by, s.step)
+}
 
 // kind groups steps in the table.
 func (s clockStep) kind() string {
@@ -40,7 +49,10 @@ func (s clockStep) kind() string {
 
 // steppedAt is the ith play: all sizes each way, at the steps of a recovery in turn.
 func steppedAt(i int) clockStep {
-	s := clockStep{by: -stepSizes[i/2%len(stepSizes)], step: pauseSteps[1+i%(len(pauseSteps)-1)]}
+	s := clockStep{
+		by:   -stepSizes[i/2%len(stepSizes)],
+		step: pauseSteps[1+i%(len(pauseSteps)-1)],
+	}
 	if i%2 == 1 {
 		s.by = -s.by
 	}
@@ -48,7 +60,10 @@ func steppedAt(i int) clockStep {
 }
 
 // shortSteps are played in make check.
-var shortSteps = []clockStep{{-30 * time.Second, falcon.RecoveryReplace}, {10 * 365 * 24 * time.Hour, falcon.RecoverySuspend}}
+var shortSteps = []clockStep{
+	{-30 * time.Second, falcon.RecoveryReplace},
+	{10 * 365 * 24 * time.Hour, falcon.RecoverySuspend},
+}
 
 // TestClockSteps steps the engine's clock while it recovers a rank: that recovery and the next
 // must come to their end with times that can be, and the engine must start from its journal again.
@@ -133,7 +148,8 @@ func TestJudgeStepTimes(t *testing.T) {
 	}
 	for _, ms := range []float64{-30_000, 1e9} {
 		two := lab.RecoveryReport{ID: "REC-0002", PhasesMs: map[string]float64{"replace": ms}}
-		if bad := judgeStepTimes(lab.Report{Recoveries: []lab.RecoveryReport{one, two}}); len(bad) != 1 {
+		bad := judgeStepTimes(lab.Report{Recoveries: []lab.RecoveryReport{one, two}})
+		if len(bad) != 1 {
 			t.Errorf("%.0f ms: %v", ms, bad)
 		}
 	}

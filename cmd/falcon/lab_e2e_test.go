@@ -35,7 +35,9 @@ func binFalcon(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{"falcon", "falcon-agent", "falcon-trainer", "lib/libfalcon_hook.so", "lib/libnccl.so.2"} {
+	for _, f := range []string{
+		"falcon", "falcon-agent", "falcon-trainer", "lib/libfalcon_hook.so", "lib/libnccl.so.2",
+	} {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(path), f)); err != nil {
 			t.Skipf("%s is not built: run `make build`", f)
 		}
@@ -53,12 +55,21 @@ func playLab(t testing.TB, report string, args ...string) (lab.Report, string, e
 }
 
 // playLabFor is playLab for a run that may take so long.
-func playLabFor(t testing.TB, within time.Duration, report string, args ...string) (lab.Report, string, error) {
+func playLabFor(
+	t testing.TB,
+	within time.Duration,
+	report string,
+	args ...string,
+) (lab.Report, string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	_ = os.Remove(report) // of a play before: reports are not written over
-	cmd := exec.CommandContext(ctx, binFalcon(t), append([]string{"lab", "run", "--headless", "--report", report}, args...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		binFalcon(t),
+		append([]string{"lab", "run", "--headless", "--report", report}, args...)...,
+	)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	var out bytes.Buffer
@@ -89,7 +100,8 @@ var plays = []struct {
 	{"gpu-throttle", "gpu-throttle", nil, judgeS2(0.6)},
 	{"two-stragglers-s3", "two-stragglers", []string{"--approve", "s3", "--iterations", "190"}, judgeS3(0.6)},
 	{"all-slow", "all-slow", nil, judgeNotHardware},
-	{"cpu-contention", "cpu-contention", nil, judgeS2(0.3)}, // a node's whole CPU: two replicas are slow, less can be moved
+	// a node's whole CPU: two replicas are slow, less can be moved
+	{"cpu-contention", "cpu-contention", nil, judgeS2(0.3)},
 	{"link-congestion", "link-congestion", nil, judgeLinks},
 	{"compound", "compound", nil, judgeTruth},
 	{"two-stragglers", "two-stragglers", nil, judgeLinks},
@@ -98,10 +110,21 @@ var plays = []struct {
 	{"lengths", "lengths", nil, judgeReason(falcon.ReasonLengths)},
 	// Iterations inferred from the NCCL calls alone, without the job's marks.
 	{"gpu-throttle-by-calls", "gpu-throttle", []string{"--marks", "off"}, judgeS2(0.6)},
-	// Of a job without an adapter the calls alone are known, and its layout by inference: work is not moved by it.
-	{"late-throttle-no-adapter", "testdata/late-throttle.yaml", []string{"--adapter", "off", "--approve", "never"}, judgeTruth},
+	// Of a job without an adapter the calls alone are known, and its layout by inference:
+	// work is not moved by it.
+	{
+		"late-throttle-no-adapter",
+		"testdata/late-throttle.yaml",
+		[]string{"--adapter", "off", "--approve", "never"},
+		judgeTruth,
+	},
 	// Watched by NCCL's profiler plug-in, without the hook: found and located, and nothing done.
-	{"gpu-throttle-by-plugin", "gpu-throttle", []string{"--hook", "plugin", "--approve", "never"}, judgeTruth},
+	{
+		"gpu-throttle-by-plugin",
+		"gpu-throttle",
+		[]string{"--hook", "plugin", "--approve", "never"},
+		judgeTruth,
+	},
 }
 
 // playsInTest is how many of them a plain `go test` plays.
@@ -135,7 +158,8 @@ func TestLabScenarios(t *testing.T) {
 	for _, p := range chosen {
 		scores[p.name] = &score{}
 	}
-	for seed := 1; seed <= max(1, *labSeeds); seed++ { // scenario by scenario, so that an interrupted table has something of each
+	// scenario by scenario, so that an interrupted table has something of each
+	for seed := 1; seed <= max(1, *labSeeds); seed++ {
 		for _, p := range chosen {
 			wait.Add(1)
 			slots <- struct{}{}
@@ -143,8 +167,17 @@ func TestLabScenarios(t *testing.T) {
 				defer wait.Done()
 				defer func() { <-slots }()
 				file := filepath.Join(dir, fmt.Sprintf("%s-%d.json", p.name, seed))
-				args := append([]string{"--scenario", p.scenario, "--approve", "s2", "--seed", strconv.Itoa(seed)}, p.args...)
-				build, bad, judged := judgeRun(t, fmt.Sprintf("%s seed %d", p.name, seed), file, args, p.judge)
+				args := append(
+					[]string{"--scenario", p.scenario, "--approve", "s2", "--seed", strconv.Itoa(seed)},
+					p.args...,
+				)
+				build, bad, judged := judgeRun(
+					t,
+					fmt.Sprintf("%s seed %d", p.name, seed),
+					file,
+					args,
+					p.judge,
+				)
 				mu.Lock()
 				defer mu.Unlock()
 				if judged {
@@ -186,7 +219,8 @@ func scoreTable(scores map[string]*score, builds map[string]int) string {
 		fmt.Fprintf(&b, "%d reports of build %s\n", n, build)
 	}
 	again, _ := filepath.Glob(filepath.Join(*labOut, "*.disturbed.*")) // the pattern is well-formed
-	fmt.Fprintf(&b, "%d disturbed runs that were judged wrong, played again (more than %g %% of the CPU time stolen, or undisturbed iterations that scatter by more than %g)\n",
+	fmt.Fprintf(&b,
+		"%d disturbed runs that were judged wrong, played again (more than %g %% of the CPU time stolen, or undisturbed iterations that scatter by more than %g)\n",
 		len(again), 100*stealMost, scatterMost)
 	return b.String()
 }
@@ -209,19 +243,30 @@ const unplayed = "unknown"
 // that is judged wrong while others took the machine's CPUs is played again: its
 // report goes to FILE.disturbed.TRY. After the last try it counts as wrong where
 // reports are kept, and is not judged elsewhere, as in CI.
-func judgeRun(t *testing.T, what, file string, args []string, judge func(lab.Report) []string) (build, bad string, judged bool) {
+func judgeRun(
+	t *testing.T,
+	what, file string,
+	args []string,
+	judge func(lab.Report) []string,
+) (build, bad string, judged bool) {
 	for try := 1; ; try++ {
 		steal := stealMeter()
 		r, out, bad := judgeOnce(t, file, args, judge)
 		if bad == "" {
 			t.Logf("%s: healthy %s slow %s mitigated %s ms, removed %s of bound %s", what,
-				showMs(r.HealthyMs), showMs(r.SlowMs), showMs(r.MitigatedMs), showMs(r.SlowdownRemoved), showMs(r.SlowdownBound))
+				showMs(r.HealthyMs), showMs(r.SlowMs), showMs(r.MitigatedMs),
+				showMs(r.SlowdownRemoved), showMs(r.SlowdownBound))
 			return r.Build, "", true
 		}
 		share := steal()
-		noise := fmt.Sprintf("%.1f %% of the CPU time was taken by others, undisturbed iterations scatter by %.2f", 100*share, scatter(r))
+		noise := fmt.Sprintf(
+			"%.1f %% of the CPU time was taken by others, undisturbed iterations scatter by %.2f",
+			100*share, scatter(r),
+		)
 		switch {
-		case r.Build == unplayed || !disturbed(r, share) || (try == runTries && *labOut != ""):
+		case r.Build == unplayed ||
+			!disturbed(r, share) ||
+			(try == runTries && *labOut != ""):
 			t.Errorf("%s: %s (%s)\n%s", what, bad, noise, out)
 			return r.Build, bad, true
 		case try == runTries:
@@ -235,7 +280,12 @@ func judgeRun(t *testing.T, what, file string, args []string, judge func(lab.Rep
 	}
 }
 
-func judgeOnce(t *testing.T, file string, args []string, judge func(lab.Report) []string) (r lab.Report, out, bad string) {
+func judgeOnce(
+	t *testing.T,
+	file string,
+	args []string,
+	judge func(lab.Report) []string,
+) (r lab.Report, out, bad string) {
 	r, err := readReport(file)
 	if err != nil {
 		r, out, err = playLab(t, file, args...)

@@ -28,13 +28,19 @@ func TestLabFence(t *testing.T) {
 	sc.Policy["variants"] = []string{string(falcon.VariantReplace)}
 	sc.Iterations = 100
 	whole, out := playReport(t, sc)
-	if bad := append(judgeSums(whole), judgeOrder(whole)...); len(bad) > 0 || len(whole.Restarts) != 1 || len(whole.Recoveries) != 0 {
+	if bad := append(judgeSums(whole), judgeOrder(whole)...); len(bad) > 0 ||
+		len(whole.Restarts) != 1 ||
+		len(whole.Recoveries) != 0 {
 		t.Fatalf("%v, %d restarts\n%s", bad, len(whole.Restarts), out)
 	}
 	f, w := fenced.Recoveries[0], whole.Restarts[0]
-	t.Logf("a fence: %.0f ms without training, %d iterations run again, %s; a restart of the whole job: %.0f ms", f.DownMs, f.LostIterations, phasesText(f.PhasesMs), w.DownMs)
+	t.Logf(
+		"a fence: %.0f ms without training, %d iterations run again, %s; a restart of the whole job: %.0f ms",
+		f.DownMs, f.LostIterations, phasesText(f.PhasesMs), w.DownMs,
+	)
 	if f.DownMs >= w.DownMs {
-		t.Errorf("the fence kept the job from training for %.0f ms, the restart of the whole job for %.0f ms", f.DownMs, w.DownMs)
+		t.Errorf("the fence kept the job from training for %.0f ms, the restart of the whole job for %.0f ms",
+			f.DownMs, w.DownMs)
 	}
 }
 
@@ -43,7 +49,8 @@ func TestLabFence(t *testing.T) {
 func judgeFence(r lab.Report) []string {
 	bad := append(judgeSums(r), judgeOrder(r)...)
 	if len(r.Recoveries) != 1 || len(r.Restarts) != 0 || len(r.Incidents) != 1 {
-		return append(bad, fmt.Sprintf("%d recoveries, %d restarts, %d incidents; want one, none, one", len(r.Recoveries), len(r.Restarts), len(r.Incidents)))
+		return append(bad, fmt.Sprintf("%d recoveries, %d restarts, %d incidents; want one, none, one",
+			len(r.Recoveries), len(r.Restarts), len(r.Incidents)))
 	}
 	v := r.Recoveries[0]
 	bad = append(bad, judgeOne(v, []int{2, 3})...)
@@ -55,7 +62,10 @@ func judgeFence(r lab.Report) []string {
 		return append(bad, fmt.Sprintf("the incident is %s after %d actions", in.State, len(in.Actions)))
 	}
 	a := in.Actions[0]
-	if a.Variant != string(falcon.VariantFence) || a.State != string(falcon.ActionKept) || !(a.MeasuredMs < 1.1*a.PredictedMs) || !(a.OverheadMs > 0) {
+	if a.Variant != string(falcon.VariantFence) ||
+		a.State != string(falcon.ActionKept) ||
+		!(a.MeasuredMs < 1.1*a.PredictedMs) ||
+		!(a.OverheadMs > 0) {
 		bad = append(bad, fmt.Sprintf("action %+v", a))
 	}
 	return bad

@@ -19,8 +19,10 @@ import (
 )
 
 var (
-	labFigures = flag.String("lab-figures", "", "play the paper's figures and write their tables to this file")
-	labFigure  = flag.String("lab-figure", "", "only figures whose name matches this expression; tables are made of the reports that are there")
+	labFigures = flag.String("lab-figures", "",
+		"play the paper's figures and write their tables to this file")
+	labFigure = flag.String("lab-figure", "",
+		"only figures whose name matches this expression; tables are made of the reports that are there")
 )
 
 // optimumShare is how much of what the cost model holds possible a cell of S2
@@ -40,7 +42,8 @@ func TestFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slots, wait := make(chan struct{}, *labParallel), sync.WaitGroup{}
+	slots := make(chan struct{}, *labParallel)
+	wait := sync.WaitGroup{}
 	for _, r := range figureRuns() {
 		if !only.MatchString(r.sc.Name) {
 			continue
@@ -88,12 +91,18 @@ func (r figureRun) play(t *testing.T, dir string) {
 // figureSeed is the seed of all figures' runs.
 const figureSeed = 1
 
-func reportFile(dir, name string) string { return filepath.Join(dir, name+".json") }
+func reportFile(dir, name string) string {
+	return filepath.Join(dir, name+".json")
+}
 
 func figureRuns() []figureRun {
 	var out []figureRun
 	for _, c := range figures() {
-		out = append(out, figureRun{sc: c.sc, approve: strings.ToLower(string(c.rung)), judge: c.judge})
+		out = append(out, figureRun{
+			sc:      c.sc,
+			approve: strings.ToLower(string(c.rung)),
+			judge:   c.judge,
+		})
 	}
 	return append(out, widerRuns()...)
 }
@@ -104,7 +113,8 @@ func (c figure) judge(r lab.Report) []string {
 	bad := judgeSums(r)
 	if !c.room {
 		for _, a := range actionsOf(r) {
-			bad = append(bad, fmt.Sprintf("%s was applied at %s, there is no room", a.ID, show(a.AppliedIteration)))
+			bad = append(bad, fmt.Sprintf("%s was applied at %s, there is no room",
+				a.ID, show(a.AppliedIteration)))
 		}
 		return bad
 	}
@@ -117,7 +127,8 @@ func (c figure) judge(r lab.Report) []string {
 		want = c.least
 	}
 	if r.SlowdownRemoved == nil || *r.SlowdownRemoved < want {
-		bad = append(bad, fmt.Sprintf("removed %s of the slowdown, not %.3f (the model's optimum: %.3f)", showMs(r.SlowdownRemoved), want, b.removed()))
+		bad = append(bad, fmt.Sprintf("removed %s of the slowdown, not %.3f (the model's optimum: %.3f)",
+			showMs(r.SlowdownRemoved), want, b.removed()))
 	}
 	return bad
 }
@@ -141,7 +152,9 @@ func actionsOf(r lab.Report) []lab.ActionReport {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b lab.ActionReport) int { return int(*a.AppliedIteration - *b.AppliedIteration) })
+	slices.SortFunc(out, func(a, b lab.ActionReport) int {
+		return int(*a.AppliedIteration - *b.AppliedIteration)
+	})
 	return out
 }
 
@@ -168,15 +181,23 @@ func (c figure) row(dir string) []string {
 		optimum = "no fault"
 	}
 	return []string{
-		c.setting, millis(r.HealthyMs), millis(r.SlowMs) + ofHealthy(r.SlowMs, r.HealthyMs), millis(r.MitigatedMs) + ofHealthy(r.MitigatedMs, r.HealthyMs),
-		removed, c.paper, optimum, predictionError(r), sums(r),
+		c.setting,
+		millis(r.HealthyMs),
+		millis(r.SlowMs) + ofHealthy(r.SlowMs, r.HealthyMs),
+		millis(r.MitigatedMs) + ofHealthy(r.MitigatedMs, r.HealthyMs),
+		removed,
+		c.paper,
+		optimum,
+		predictionError(r),
+		sums(r),
 	}
 }
 
 // sums says how the loss and the weights compare with the reference's.
 func sums(r lab.Report) string {
 	loss := "loss differs"
-	if d := math.Abs(r.FinalLoss-r.ReferenceLoss) / math.Abs(r.ReferenceLoss); d <= 1e-4 {
+	d := math.Abs(r.FinalLoss-r.ReferenceLoss) / math.Abs(r.ReferenceLoss)
+	if d <= 1e-4 {
 		loss = fmt.Sprintf("loss within %.0e", max(d, 1e-12))
 	}
 	if r.WeightsSha != "" && r.WeightsSha == r.ReferenceSha {
@@ -220,7 +241,9 @@ func ofHealthy(v, healthy *float64) string {
 // mdTable is a table in Markdown.
 func mdTable(head []string, rows [][]string) string {
 	var b strings.Builder
-	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line := func(cells []string) {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+	}
 	line(head)
 	line(slices.Repeat([]string{"---"}, len(head)))
 	for _, r := range rows {
@@ -239,7 +262,10 @@ func figureTables(dir string) string {
 		{"15", "Figure 15: S3, one congested link, by stages and severity"},
 		{"16", "Figure 16: S3, congested links in several stages of 4 × 4"},
 	}
-	head := []string{"setting", "healthy ms", "slow ms", "mitigated ms", "removed", "paper", "optimum of the cost model", "measured over predicted", "against the reference run"}
+	head := []string{
+		"setting", "healthy ms", "slow ms", "mitigated ms", "removed", "paper",
+		"optimum of the cost model", "measured over predicted", "against the reference run",
+	}
 	for _, w := range titles {
 		var rows [][]string
 		for _, c := range figures() {
@@ -292,5 +318,7 @@ with the faults known exactly (the best split for S2; the best placement with
 the best split for S3). Where S3 ran alone the weights must be the reference
 run's to the bit; an uneven split sums in another order, and the loss must agree
 within 1e-4.
-`, "`make figures`", machine(), strings.Join(names, ", "), figureSeed, stamp, faultAt, severities[0].target, severities[1].target, severities[2].target)
+`,
+		"`make figures`", machine(), strings.Join(names, ", "), figureSeed, stamp, faultAt,
+		severities[0].target, severities[1].target, severities[2].target)
 }

@@ -23,11 +23,17 @@ func TestSingleRanksChangePlaces(t *testing.T) {
 		t.Fatalf("%v\n%s", bad, out)
 	}
 	all := actionsOf(r)
-	if len(all) != 2 || all[1].Rung != string(falcon.RungS3) || all[1].State != string(falcon.ActionKept) || all[1].Preview == nil || len(all[1].Preview.Groups) == 0 || len(r.Swaps) != 1 {
+	if len(all) != 2 ||
+		all[1].Rung != string(falcon.RungS3) ||
+		all[1].State != string(falcon.ActionKept) ||
+		all[1].Preview == nil ||
+		len(all[1].Preview.Groups) == 0 ||
+		len(r.Swaps) != 1 {
 		t.Fatalf("%s, %d swaps\n%s", actionStates(r), len(r.Swaps), out)
 	}
 	s2, s3 := all[0], all[1]
-	t.Logf("%.0f ms, %.0f by S2, %.0f by S3 (%v)", s2.BeforeMs, s2.MeasuredMs, s3.MeasuredMs, s3.Preview.Groups)
+	t.Logf("%.0f ms, %.0f by S2, %.0f by S3 (%v)",
+		s2.BeforeMs, s2.MeasuredMs, s3.MeasuredMs, s3.Preview.Groups)
 	if s3.MeasuredMs > 0.95*s2.MeasuredMs || s3.MeasuredMs > 1.1*s3.PredictedMs {
 		t.Errorf("S2 left %.1f ms, S3 %.1f, predicted %.1f", s2.MeasuredMs, s3.MeasuredMs, s3.PredictedMs)
 	}

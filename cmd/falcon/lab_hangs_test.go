@@ -46,12 +46,22 @@ func TestFreshHangs(t *testing.T) {
 	}
 	scores := map[string]*hangScore{}
 	total := hangScore{}
-	for backend, count := range map[string]int{"nccl": *hangCount - 2**hangCount/5, "gloo": 2 * *hangCount / 5} {
+	for backend, count := range map[string]int{
+		"nccl": *hangCount - 2**hangCount/5,
+		"gloo": 2 * *hangCount / 5,
+	} {
 		dir := filepath.Join(out, backend)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		c := exec.Command(env[0], "testdata/torch/hangs.py", dir, fmt.Sprint(count), fmt.Sprint(*hangSeed), backend)
+		c := exec.Command(
+			env[0],
+			"testdata/torch/hangs.py",
+			dir,
+			fmt.Sprint(count),
+			fmt.Sprint(*hangSeed),
+			backend,
+		)
 		c.Env = append(os.Environ(), env[1:]...)
 		if text, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", backend, err, text)
@@ -83,14 +93,24 @@ func hollowEnvironment(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, names, err := hollow.Build(strings.TrimSpace(string(text)), lib, t.TempDir())
+	folder, names, err := hollow.Build(
+		strings.TrimSpace(string(text)),
+		lib,
+		t.TempDir(),
+	)
 	if err != nil {
 		if errors.Is(err, hollow.ErrTorch) {
 			t.Skip(err)
 		}
 		t.Fatal(err)
 	}
-	return []string{python, "LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + hollow.Preload(folder, names), "FALCON_LAB_HOLLOW=1", "PYTHONDONTWRITEBYTECODE=1"}
+	return []string{
+		python,
+		"LD_LIBRARY_PATH=" + folder + ":" + lib,
+		"LD_PRELOAD=" + hollow.Preload(folder, names),
+		"FALCON_LAB_HOLLOW=1",
+		"PYTHONDONTWRITEBYTECODE=1",
+	}
 }
 
 func judgeHang(t *testing.T, path, backend string, scores map[string]*hangScore, total *hangScore) {
@@ -137,6 +157,7 @@ func hangsTable(scores map[string]*hangScore, total hangScore) string {
 		s := scores[k]
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", k, s.played, s.right, s.unsure, s.wrong)
 	}
-	fmt.Fprintf(&b, "| all | | %d | %d | %d | %d |\n", total.played, total.right, total.unsure, total.wrong)
+	fmt.Fprintf(&b, "| all | | %d | %d | %d | %d |\n",
+		total.played, total.right, total.unsure, total.wrong)
 	return b.String()
 }

@@ -22,7 +22,11 @@ import (
 )
 
 var (
-	labHarm     = flag.Int("lab-harm", 0, "disturb the agents of a training lab so often, at random, and cut the engine's network half as often; nothing may come of it")
+	labHarm = flag.Int(
+		"lab-harm",
+		0,
+		"disturb the agents of a training lab so often, at random, and cut the engine's network half as often; nothing may come of it",
+	)
 	labHarmSeed = flag.Uint64("lab-harm-seed", 1, "seed of the disturbances")
 )
 
@@ -58,9 +62,21 @@ func startLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *live
 func openLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveLab {
 	t.Helper()
 	l := &liveLab{
-		t: t, rng: rand.New(rand.NewPCG(*labHarmSeed, 7)), netns: netns, report: filepath.Join(t.TempDir(), "report.json"), ended: make(chan error, 1),
+		t:      t,
+		rng:    rand.New(rand.NewPCG(*labHarmSeed, 7)),
+		netns:  netns,
+		report: filepath.Join(t.TempDir(), "report.json"),
+		ended:  make(chan error, 1),
 	}
-	args := []string{binFalcon(t), "lab", "run", "--headless", "--no-reference", "--report", l.report, "--scenario", scenarioFile(t, sc)}
+	args := []string{
+		binFalcon(t),
+		"lab",
+		"run",
+		"--headless",
+		"--no-reference",
+		"--report", l.report,
+		"--scenario", scenarioFile(t, sc),
+	}
 	args = append(args, more...)
 	if netns != "" {
 		args = append([]string{"ip", "netns", "exec", netns}, args...)
@@ -87,7 +103,8 @@ func openLab(t *testing.T, sc lab.Scenario, netns string, more ...string) *liveL
 func (l *liveLab) findDirectory(temp string) {
 	l.t.Helper()
 	for end := time.Now().Add(time.Minute); l.dir == ""; time.Sleep(100 * time.Millisecond) {
-		if found, _ := filepath.Glob(filepath.Join(temp, "falcon-lab-*", "run-*", "control.sock")); len(found) == 1 {
+		found, _ := filepath.Glob(filepath.Join(temp, "falcon-lab-*", "run-*", "control.sock"))
+		if len(found) == 1 {
 			l.dir = filepath.Dir(found[0])
 		}
 		if time.Now().After(end) {
@@ -169,7 +186,8 @@ func (l *liveLab) signal(nodes []string, sig syscall.Signal) {
 
 // disturb does one thing to some agents and takes it back.
 func (l *liveLab) disturb() string {
-	nodes, d := l.some(), l.span()
+	nodes := l.some()
+	d := l.span()
 	kind := []string{"term", "kill", "stop", "upgrade", "reset"}[l.rng.IntN(5)]
 	l.apply(kind, nodes, d)
 	return fmt.Sprintf("%s of %s for %.1f s", kind, strings.Join(nodes, ", "), d.Seconds())
@@ -226,7 +244,10 @@ func (l *liveLab) cut(reject bool, d time.Duration) {
 
 func (l *liveLab) iptables(args []string) {
 	l.t.Helper()
-	if out, err := exec.Command("ip", append([]string{"netns", "exec", l.netns, "iptables", "-w"}, args...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(
+		"ip",
+		append([]string{"netns", "exec", l.netns, "iptables", "-w"}, args...)...,
+	).CombinedOutput(); err != nil {
 		l.t.Fatalf("iptables %v: %v: %s", args, err, out)
 	}
 }
@@ -252,7 +273,11 @@ func (l *liveLab) port() string {
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("falcon-harm-%d", os.Getpid())
-	for _, args := range [][]string{{"ip", "netns", "add", name}, {"ip", "-n", name, "link", "set", "lo", "up"}, {"ip", "netns", "exec", name, "iptables", "-w", "-L"}} {
+	for _, args := range [][]string{
+		{"ip", "netns", "add", name},
+		{"ip", "-n", name, "link", "set", "lo", "up"},
+		{"ip", "netns", "exec", name, "iptables", "-w", "-L"},
+	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Skipf("no network namespace with iptables can be made here: %v: %s", err, out)
 		}
@@ -283,7 +308,8 @@ func TestHarmless(t *testing.T) {
 	}
 	l.quiet("agents")
 	for i := range *labHarm / 2 {
-		d, reject := l.span(), i%2 == 0
+		d := l.span()
+		reject := i%2 == 0
 		l.cut(reject, d)
 		t.Logf("%3d the engine's network is cut for %.1f s (refused: %t)", i+1, d.Seconds(), reject)
 		time.Sleep(time.Duration(l.rng.Int64N(int64(8 * time.Second))))
@@ -318,7 +344,14 @@ func (l *liveLab) recoveries() int {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, binFalcon(l.t), "recovery", "list", "--connect", l.status().Socket, "--json").CombinedOutput()
+	out, err := exec.CommandContext(
+		ctx,
+		binFalcon(l.t),
+		"recovery",
+		"list",
+		"--connect", l.status().Socket,
+		"--json",
+	).CombinedOutput()
 	if err != nil {
 		l.t.Fatalf("recovery list: %v: %s", err, out)
 	}
@@ -333,7 +366,9 @@ func (l *liveLab) losses() int {
 	for i, kind := range kinds {
 		at := l.status().Iteration
 		victim := fmt.Sprintf("n%d", i) // from n4 on those that were spares
-		others := slices.DeleteFunc([]string{"n0", "n1", "n2", "n3", "n4", "n5"}, func(n string) bool { return n == victim || slices.Contains(gone, n) })[:2]
+		others := slices.DeleteFunc([]string{"n0", "n1", "n2", "n3", "n4", "n5"}, func(n string) bool {
+			return n == victim || slices.Contains(gone, n)
+		})[:2]
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -352,7 +387,8 @@ func (l *liveLab) losses() int {
 		began := time.Now()
 		<-done
 		l.await(at+60, 3*time.Minute)
-		l.t.Logf("node %s lost in the midst of %s: iteration %d was done %.1f s after", victim, kind, at+60, time.Since(began).Seconds())
+		l.t.Logf("node %s lost in the midst of %s: iteration %d was done %.1f s after",
+			victim, kind, at+60, time.Since(began).Seconds())
 	}
 	return len(kinds)
 }

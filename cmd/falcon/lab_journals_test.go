@@ -13,7 +13,8 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 )
 
-var labJournals = flag.Int("lab-journals", 0, "play the loss of journals so often each; 0 = the short ones of make check")
+var labJournals = flag.Int("lab-journals", 0,
+	"play the loss of journals so often each; 0 = the short ones of make check")
 
 // journalLoss is how the engine comes to a journal that knows less than its agents and ranks.
 type journalLoss struct {
@@ -49,14 +50,21 @@ func TestJournalsOfBefore(t *testing.T) {
 	binFalcon(t)
 	list, times := shortLosses, 1
 	if *labJournals > 0 {
-		list, times = journalLosses, *labJournals
+		list = journalLosses
+		times = *labJournals
 	}
 	var c tally
 	for i := range times {
 		for _, j := range list {
 			began := time.Now()
 			bad := j.play(t)
-			c.add(t, j.String(), fmt.Sprintf("%d: %s", i+1, j), bad, time.Since(began))
+			c.add(
+				t,
+				j.String(),
+				fmt.Sprintf("%d: %s", i+1, j),
+				bad,
+				time.Since(began),
+			)
 		}
 	}
 	c.report(t)
@@ -64,10 +72,12 @@ func TestJournalsOfBefore(t *testing.T) {
 
 // play plays one loss and says what was wrong.
 func (j journalLoss) play(t *testing.T) []string {
-	iterations := 150 + 2*int(engineGone/playIteration) + (j.age+2)*journalPerKill // it trains on without the engine
+	// it trains on without the engine
+	iterations := 150 + 2*int(engineGone/playIteration) + (j.age+2)*journalPerKill
 	ref := playReference(t, iterations)
 	l := startPlay(t, playScenario4("journal", 1, iterations))
-	if err := j.disturb(l, t.TempDir()); err != nil && !errors.Is(err, errPlayEnded) {
+	err := j.disturb(l, t.TempDir())
+	if err != nil && !errors.Is(err, errPlayEnded) {
 		return append([]string{err.Error(), l.standing()}, l.finish(ref, 0)...)
 	}
 	return l.finish(ref, 3*playEndsWithin, "n2")
@@ -76,7 +86,9 @@ func (j journalLoss) play(t *testing.T) []string {
 // disturb copies the journal, has the job recover so often, brings the copy back, and kills a rank
 // and a node.
 func (j journalLoss) disturb(l *livePlay, dir string) error {
-	if err := l.withoutEngine(engineGone, func(state string) error { return j.keep(l, state, dir) }); err != nil {
+	if err := l.withoutEngine(engineGone, func(state string) error {
+		return j.keep(l, state, dir)
+	}); err != nil {
 		return err
 	}
 	for i := range j.age {
@@ -84,7 +96,9 @@ func (j journalLoss) disturb(l *livePlay, dir string) error {
 			return fmt.Errorf("kill %d before the loss: %w", i+1, err)
 		}
 	}
-	if err := l.withoutEngine(engineGone, func(state string) error { return j.lose(l, state, dir) }); err != nil {
+	if err := l.withoutEngine(engineGone, func(state string) error {
+		return j.lose(l, state, dir)
+	}); err != nil {
 		return err
 	}
 	if err := l.killAndGoOn("rank 1"); err != nil {
@@ -137,7 +151,12 @@ var journalFiles = []string{journalName, "journal.head"}
 // keep makes the copy that is brought back later.
 func (j journalLoss) keep(l *livePlay, state, dir string) error {
 	if j.how == "restored" {
-		return l.runFalcon("journal", "backup", filepath.Join(dir, "copy.db"), "--journal", filepath.Join(state, journalName))
+		return l.runFalcon(
+			"journal",
+			"backup",
+			filepath.Join(dir, "copy.db"),
+			"--journal", filepath.Join(state, journalName),
+		)
 	}
 	return copyFiles(state, dir)
 }
@@ -146,7 +165,12 @@ func (j journalLoss) keep(l *livePlay, state, dir string) error {
 func (j journalLoss) lose(l *livePlay, state, dir string) error {
 	switch j.how {
 	case "restored":
-		return l.runFalcon("journal", "restore", "--force", filepath.Join(dir, "copy.db"), "--journal", filepath.Join(state, journalName))
+		return l.runFalcon(
+			"journal",
+			"restore",
+			"--force", filepath.Join(dir, "copy.db"),
+			"--journal", filepath.Join(state, journalName),
+		)
 	case "rolled back":
 		return copyFiles(dir, state)
 	}

@@ -23,18 +23,31 @@ type wantedIncident struct {
 
 // causes says what an injected kind must be taken for.
 var causes = map[string]falcon.Cause{
-	"gpu": falcon.CauseGPU, "cpu": falcon.CauseCPU, "link": falcon.CauseNetwork, "work": falcon.CauseNotHardware,
-	"data": falcon.CauseNotHardware, "lengths": falcon.CauseNotHardware,
+	"gpu":     falcon.CauseGPU,
+	"cpu":     falcon.CauseCPU,
+	"link":    falcon.CauseNetwork,
+	"work":    falcon.CauseNotHardware,
+	"data":    falcon.CauseNotHardware,
+	"lengths": falcon.CauseNotHardware,
 }
 
 // truths folds a report's injected faults into the incidents that it must have.
 func truths(injected []lab.Injected) []wantedIncident {
 	var out []wantedIncident
 	for _, in := range injected {
-		i := slices.IndexFunc(out, func(s wantedIncident) bool { return s.first == in.FirstIteration && s.cause == causes[in.Kind] })
+		i := slices.IndexFunc(out, func(s wantedIncident) bool {
+			return s.first == in.FirstIteration && s.cause == causes[in.Kind]
+		})
 		if i < 0 {
-			during := slices.ContainsFunc(out, func(s wantedIncident) bool { return in.FirstIteration <= s.last })
-			out = append(out, wantedIncident{cause: causes[in.Kind], first: in.FirstIteration, last: in.LastIteration, during: during})
+			during := slices.ContainsFunc(out, func(s wantedIncident) bool {
+				return in.FirstIteration <= s.last
+			})
+			out = append(out, wantedIncident{
+				cause:  causes[in.Kind],
+				first:  in.FirstIteration,
+				last:   in.LastIteration,
+				during: during,
+			})
 			i = len(out) - 1
 		}
 		out[i].devices = append(out[i].devices, in.Devices...)
@@ -77,12 +90,16 @@ func judgeIncident(r lab.Report, w wantedIncident) []string {
 	var told []string
 	for _, in := range r.Incidents {
 		v := in.Verdict
-		if v.Cause == string(w.cause) && slices.Equal(v.Devices, w.devices) && slices.Equal(v.Links, w.links) {
+		if v.Cause == string(w.cause) &&
+			slices.Equal(v.Devices, w.devices) &&
+			slices.Equal(v.Links, w.links) {
 			return append(judgeTimes(in, w), judgeRanks(r, v)...)
 		}
-		told = append(told, fmt.Sprintf("%s %v %v at %d", v.Cause, v.Devices, v.Links, in.OnsetIteration))
+		told = append(told, fmt.Sprintf("%s %v %v at %d",
+			v.Cause, v.Devices, v.Links, in.OnsetIteration))
 	}
-	return []string{fmt.Sprintf("no incident says %s %v %v at %d; told: %s", w.cause, w.devices, w.links, w.first, strings.Join(told, ", "))}
+	return []string{fmt.Sprintf("no incident says %s %v %v at %d; told: %s",
+		w.cause, w.devices, w.links, w.first, strings.Join(told, ", "))}
 }
 
 // judgeRanks: the ranks are those that live on the devices. Links' ranks are
@@ -113,7 +130,9 @@ func judgeTimes(in lab.IncidentReport, w wantedIncident) []string {
 		bad = append(bad, fmt.Sprintf("onset of iteration %d known at %d", w.first, in.DetectedIteration))
 	}
 	cleared := w.last + 1
-	if in.RelievedIteration == nil || *in.RelievedIteration < cleared-hostAhead || *in.RelievedIteration > cleared+reliefLate {
+	if in.RelievedIteration == nil ||
+		*in.RelievedIteration < cleared-hostAhead ||
+		*in.RelievedIteration > cleared+reliefLate {
 		bad = append(bad, fmt.Sprintf("relieved %s, cleared at %d", show(in.RelievedIteration), cleared))
 	}
 	return bad
@@ -142,8 +161,12 @@ func judgeReason(reason falcon.Reason) func(lab.Report) []string {
 			}
 		}
 		for _, in := range r.Incidents {
-			if v := in.Verdict; v.Reason != string(reason) || !slices.Equal(v.Ranks, late) && len(v.Ranks)+len(late) > 0 || len(in.Actions) != 0 {
-				bad = append(bad, fmt.Sprintf("%q, ranks %v, actions %+v, want %q, ranks %v and no action", v.Reason, v.Ranks, in.Actions, reason, late))
+			v := in.Verdict
+			if v.Reason != string(reason) ||
+				!slices.Equal(v.Ranks, late) && len(v.Ranks)+len(late) > 0 ||
+				len(in.Actions) != 0 {
+				bad = append(bad, fmt.Sprintf("%q, ranks %v, actions %+v, want %q, ranks %v and no action",
+					v.Reason, v.Ranks, in.Actions, reason, late))
 			}
 		}
 		return bad
@@ -165,7 +188,8 @@ func judgeLinks(r lab.Report) []string {
 	for _, in := range r.Injected {
 		for _, l := range in.Links {
 			if !named[l] {
-				bad = append(bad, fmt.Sprintf("no finished test shows %s slow; validations: %s", l, showValidations(r)))
+				bad = append(bad, fmt.Sprintf("no finished test shows %s slow; validations: %s",
+					l, showValidations(r)))
 			}
 		}
 	}
@@ -189,8 +213,11 @@ func judgeS2(floor float64) func(lab.Report) []string {
 			return bad
 		}
 		bad = append(bad, judgeAction(r, r.Incidents[0], floor)...)
-		if r.AfterMs == nil || r.HealthyMs == nil || math.Abs(*r.AfterMs-*r.HealthyMs) > 0.03**r.HealthyMs {
-			bad = append(bad, fmt.Sprintf("after %s ms, healthy %s ms", showMs(r.AfterMs), showMs(r.HealthyMs)))
+		if r.AfterMs == nil ||
+			r.HealthyMs == nil ||
+			math.Abs(*r.AfterMs-*r.HealthyMs) > 0.03**r.HealthyMs {
+			bad = append(bad, fmt.Sprintf("after %s ms, healthy %s ms",
+				showMs(r.AfterMs), showMs(r.HealthyMs)))
 		}
 		return bad
 	}
@@ -199,7 +226,8 @@ func judgeS2(floor float64) func(lab.Report) []string {
 func judgeAction(r lab.Report, in lab.IncidentReport, floor float64) []string {
 	for i, a := range in.Actions {
 		// A dearer rung may be worth proposing after S2; without an approval nothing comes of it.
-		if i == 0 && (a.Rung != "S2" || a.AppliedIteration == nil || a.Outcome != "kept") || i > 0 && (a.DecidedBy != "" || a.AppliedIteration != nil || a.Outcome != "expired") {
+		if i == 0 && (a.Rung != "S2" || a.AppliedIteration == nil || a.Outcome != "kept") ||
+			i > 0 && (a.DecidedBy != "" || a.AppliedIteration != nil || a.Outcome != "expired") {
 			return []string{fmt.Sprintf("actions %+v, want one S2, kept, and proposals at most", in.Actions)}
 		}
 	}
@@ -224,15 +252,22 @@ func judgeS3(floor float64) func(lab.Report) []string {
 	return func(r lab.Report) []string {
 		bad := append(judgeLinks(r), judgeSums(r)...)
 		all := actionsOf(r)
-		if len(all) != 1 || all[0].Rung != "S3" || all[0].Outcome != "kept" || all[0].State != string(falcon.ActionRetained) && all[0].RevertedIteration == nil {
-			return append(bad, fmt.Sprintf("actions %+v, want one S3, kept, and retained or undone at the end", all))
+		if len(all) != 1 ||
+			all[0].Rung != "S3" ||
+			all[0].Outcome != "kept" ||
+			all[0].State != string(falcon.ActionRetained) && all[0].RevertedIteration == nil {
+			return append(bad, fmt.Sprintf(
+				"actions %+v, want one S3, kept, and retained or undone at the end",
+				all,
+			))
 		}
 		if r.SlowdownRemoved == nil || *r.SlowdownRemoved < floor {
 			bad = append(bad, fmt.Sprintf("slowdown removed %s, want %v", showMs(r.SlowdownRemoved), floor))
 		}
 		for _, s := range r.Swaps {
 			if len(s.Applied) != r.Ranks || s.ControlMs > 1000 {
-				bad = append(bad, fmt.Sprintf("swap %+v, want all %d ranks and at most 1 s beyond copies", s, r.Ranks))
+				bad = append(bad, fmt.Sprintf("swap %+v, want all %d ranks and at most 1 s beyond copies",
+					s, r.Ranks))
 			}
 		}
 		return bad
@@ -240,7 +275,8 @@ func judgeS3(floor float64) func(lab.Report) []string {
 }
 
 func judgeLoss(r lab.Report) []string {
-	if d := math.Abs(r.FinalLoss - r.ReferenceLoss); !(d <= 1e-4*math.Abs(r.ReferenceLoss)) {
+	d := math.Abs(r.FinalLoss - r.ReferenceLoss)
+	if !(d <= 1e-4*math.Abs(r.ReferenceLoss)) {
 		return []string{fmt.Sprintf("loss %v, reference %v", r.FinalLoss, r.ReferenceLoss)}
 	}
 	return nil
@@ -271,8 +307,24 @@ func TestJudge(t *testing.T) {
 				{Kind: "gpu", Devices: []string{"n6.g0"}, FirstIteration: 95, LastIteration: 149},
 			},
 			Incidents: []lab.IncidentReport{
-				{DetectedIteration: 43, RelievedIteration: &relieved, Verdict: lab.VerdictReport{Cause: "network_congestion", Links: []string{"n1-n2"}, Ranks: []int32{0, 1}}},
-				{DetectedIteration: 101, RelievedIteration: &relieved, Verdict: lab.VerdictReport{Cause: "gpu_degradation", Devices: []string{"n6.g0"}, Ranks: []int32{6}}},
+				{
+					DetectedIteration: 43,
+					RelievedIteration: &relieved,
+					Verdict: lab.VerdictReport{
+						Cause: "network_congestion",
+						Links: []string{"n1-n2"},
+						Ranks: []int32{0, 1},
+					},
+				},
+				{
+					DetectedIteration: 101,
+					RelievedIteration: &relieved,
+					Verdict: lab.VerdictReport{
+						Cause:   "gpu_degradation",
+						Devices: []string{"n6.g0"},
+						Ranks:   []int32{6},
+					},
+				},
 			},
 		}
 	}
@@ -280,13 +332,23 @@ func TestJudge(t *testing.T) {
 		t.Errorf("a right report: %v", bad)
 	}
 	for want, spoil := range map[string]func(*lab.Report){
-		"1 incidents, want 2":                      func(r *lab.Report) { r.Incidents = r.Incidents[:1] },
-		"no incident says gpu_degradation [n6.g0]": func(r *lab.Report) { r.Incidents[1].Verdict.Devices = []string{"n5.g0"} },
-		"no incident says network_congestion":      func(r *lab.Report) { r.Incidents[0].Verdict.Links = []string{"n1-n2", "n2-n3"} },
-		"known at 60":                              func(r *lab.Report) { r.Incidents[0].DetectedIteration = 60 },
-		"relieved never":                           func(r *lab.Report) { r.Incidents[1].RelievedIteration = nil },
-		"ranks [5], want [6]":                      func(r *lab.Report) { r.Incidents[1].Verdict.Ranks = []int32{5} },
-		"loss 2, reference 0":                      func(r *lab.Report) { r.FinalLoss = 2 },
+		"1 incidents, want 2": func(r *lab.Report) { r.Incidents = r.Incidents[:1] },
+		"no incident says gpu_degradation [n6.g0]": func(r *lab.Report) {
+			r.Incidents[1].Verdict.Devices = []string{"n5.g0"}
+		},
+		"no incident says network_congestion": func(r *lab.Report) {
+			r.Incidents[0].Verdict.Links = []string{"n1-n2", "n2-n3"}
+		},
+		"known at 60": func(r *lab.Report) {
+			r.Incidents[0].DetectedIteration = 60
+		},
+		"relieved never": func(r *lab.Report) {
+			r.Incidents[1].RelievedIteration = nil
+		},
+		"ranks [5], want [6]": func(r *lab.Report) {
+			r.Incidents[1].Verdict.Ranks = []int32{5}
+		},
+		"loss 2, reference 0": func(r *lab.Report) { r.FinalLoss = 2 },
 	} {
 		r := good()
 		spoil(&r)
@@ -297,22 +359,38 @@ func TestJudge(t *testing.T) {
 	rank := 2
 	stalled := func(reason string, ranks ...int32) lab.Report {
 		return lab.Report{
-			Injected: []lab.Injected{{Kind: "data", Rank: &rank, FirstIteration: 40, LastIteration: 149}},
+			Injected: []lab.Injected{{
+				Kind:           "data",
+				Rank:           &rank,
+				FirstIteration: 40,
+				LastIteration:  149,
+			}},
 			Incidents: []lab.IncidentReport{{
-				DetectedIteration: 43, RelievedIteration: &relieved,
-				Verdict: lab.VerdictReport{Cause: "not_hardware", Reason: reason, Ranks: ranks},
+				DetectedIteration: 43,
+				RelievedIteration: &relieved,
+				Verdict: lab.VerdictReport{
+					Cause:  "not_hardware",
+					Reason: reason,
+					Ranks:  ranks,
+				},
 			}},
 		}
 	}
 	if bad := judgeReason(falcon.ReasonData)(stalled("data_stall", 2)); bad != nil {
 		t.Errorf("a right reason: %v", bad)
 	}
-	for _, r := range []lab.Report{stalled("data_stall", 3), stalled("", 2), stalled("garbage_collection", 2), stalled("data_stall")} {
+	for _, r := range []lab.Report{
+		stalled("data_stall", 3),
+		stalled("", 2),
+		stalled("garbage_collection", 2),
+		stalled("data_stall"),
+	} {
 		if bad := judgeReason(falcon.ReasonData)(r); bad == nil {
 			t.Errorf("passes: %+v", r.Incidents[0].Verdict)
 		}
 	}
-	if bad := judgeLinks(good()); len(bad) != 1 || !strings.Contains(bad[0], "no finished test shows n1-n2 slow") {
+	if bad := judgeLinks(good()); len(bad) != 1 ||
+		!strings.Contains(bad[0], "no finished test shows n1-n2 slow") {
 		t.Errorf("without a validation: %v", bad)
 	}
 }

@@ -46,31 +46,46 @@ func TestLabLinkTests(t *testing.T) {
 			}
 			done++
 			sum.check(t, v, code, slow)
-			t.Logf("%3d slow %v, %v: %s, exit code %d, held %.0f ms", done, slow, args[1:], v.Outcome(), code, v.PausedMs)
+			t.Logf("%3d slow %v, %v: %s, exit code %d, held %.0f ms",
+				done, slow, args[1:], v.Outcome(), code, v.PausedMs)
 		}
 		if done == *linkTests {
 			break
 		}
-		waitFor(t, 2*linkFaultFor, "the end of the faults", func() bool { st, err := c.tryStatus(); return err == nil && len(st.Faults) == 0 })
+		waitFor(t, 2*linkFaultFor, "the end of the faults", func() bool {
+			st, err := c.tryStatus()
+			return err == nil && len(st.Faults) == 0
+		})
 	}
-	t.Logf("%d tests: %d healthy directions, %d called slow; %d slow ones, %d found, %d not judged, %d called fine",
-		*linkTests, sum.healthy, sum.called, sum.slow, sum.found, sum.left, sum.missed)
+	t.Logf(
+		"%d tests: %d healthy directions, %d called slow; %d slow ones, %d found, %d not judged, %d called fine",
+		*linkTests, sum.healthy, sum.called, sum.slow, sum.found, sum.left, sum.missed,
+	)
 }
 
 // slowLinks has some links slow for a while; the value is the share of their bandwidth.
 func (c *cluster) slowLinks(rng *rand.Rand) map[string]float64 {
 	c.t.Helper()
 	links := []string{"n0-n1", "n0-n2", "n0-n3", "n1-n2", "n1-n3", "n2-n3"}
-	rng.Shuffle(len(links), func(i, j int) { links[i], links[j] = links[j], links[i] })
+	rng.Shuffle(len(links), func(i, j int) {
+		links[i], links[j] = links[j], links[i]
+	})
 	slow := map[string]float64{}
 	dir := c.status().Dir
 	for _, l := range links[:rng.IntN(4)] {
 		slow[l] = float64(10+rng.IntN(50)) / 100
-		if _, err := lab.Ask(dir, lab.Request{Op: "inject", Event: &lab.Event{Link: l, Bandwidth: slow[l]}, For: linkFaultFor}); err != nil {
+		if _, err := lab.Ask(dir, lab.Request{
+			Op:    "inject",
+			Event: &lab.Event{Link: l, Bandwidth: slow[l]},
+			For:   linkFaultFor,
+		}); err != nil {
 			c.t.Fatal(err)
 		}
 	}
-	waitFor(c.t, linkFaultFor/2, "the faults", func() bool { st, err := c.tryStatus(); return err == nil && len(st.Faults) == len(slow) })
+	waitFor(c.t, linkFaultFor/2, "the faults", func() bool {
+		st, err := c.tryStatus()
+		return err == nil && len(st.Faults) == len(slow)
+	})
 	return slow
 }
 
@@ -113,7 +128,10 @@ func (c *cluster) testLinks(args []string) (falcon.Validation, int) {
 	code, said := 0, ""
 	waitFor(c.t, time.Minute, "a test that is not refused", func() bool {
 		var out, errs bytes.Buffer
-		cmd := exec.Command(binFalcon(c.t), append(args, "--json", "--yes", "--connect", c.status().Socket)...)
+		cmd := exec.Command(
+			binFalcon(c.t),
+			append(args, "--json", "--yes", "--connect", c.status().Socket)...,
+		)
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		err := cmd.Run()
 		var exit *exec.ExitError
@@ -141,22 +159,31 @@ func (x *linkTally) check(t *testing.T, v falcon.Validation, code int, slow map[
 		asked = asked || isSlow && !l.Reference
 		switch {
 		case isSlow && l.Slow:
-			x.slow, x.found = x.slow+1, x.found+1
+			x.slow++
+			x.found++
 		case isSlow && l.Unjudged+l.Err != "":
-			x.slow, x.left = x.slow+1, x.left+1
+			x.slow++
+			x.left++
 		case isSlow:
-			x.slow, x.missed, wrong = x.slow+1, x.missed+1, true
+			x.slow++
+			x.missed++
+			wrong = true
 		default:
 			x.healthy++
 			if l.Slow {
-				x.called, wrong = x.called+1, true
+				x.called++
+				wrong = true
 			}
 		}
 	}
 	for _, g := range v.GEMM {
 		wrong = wrong || g.Slow
 	}
-	want := map[falcon.TestOutcome]int{falcon.TestsFine: 0, falcon.TestsSlow: exitSlow, falcon.TestsNotJudged: exitNotJudged}[v.Outcome()]
+	want := map[falcon.TestOutcome]int{
+		falcon.TestsFine:      0,
+		falcon.TestsSlow:      exitSlow,
+		falcon.TestsNotJudged: exitNotJudged,
+	}[v.Outcome()]
 	if wrong || code != want || asked && code == 0 {
 		var text bytes.Buffer
 		_ = writeValidation(&text, v)

@@ -12,7 +12,9 @@ import (
 
 // machine is where and when figures were measured, for their pages.
 func machine() string {
-	return fmt.Sprintf("Machine: %d cores of %s, shared and noisy. Date: %s.%s", runtime.NumCPU(), tabletest.Processor(), time.Now().UTC().Format(time.DateOnly), commitText())
+	return fmt.Sprintf("Machine: %d cores of %s, shared and noisy. Date: %s.%s",
+		runtime.NumCPU(), tabletest.Processor(), time.Now().UTC().Format(time.DateOnly),
+		commitText())
 }
 
 // commitText is empty outside of a checkout.

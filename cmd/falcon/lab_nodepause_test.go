@@ -13,7 +13,8 @@ import (
 )
 
 var (
-	nodePauses    = flag.Int("lab-node-pauses", 0, "play so many pauses of whole nodes; 0 = the short ones of make check")
+	nodePauses = flag.Int("lab-node-pauses", 0,
+		"play so many pauses of whole nodes; 0 = the short ones of make check")
 	nodePauseSeed = flag.Uint64("lab-node-pause-seed", 1, "seed of the pauses")
 )
 
@@ -38,7 +39,8 @@ func (p nodePause) String() string {
 	if p.step != "" {
 		at = fmt.Sprintf(" at %s of a recovery", p.step)
 	}
-	return fmt.Sprintf("%s for %.1f s%s, %d spares", strings.Join(p.nodes, " "), p.span.Seconds(), at, p.spares)
+	return fmt.Sprintf("%s for %.1f s%s, %d spares",
+		strings.Join(p.nodes, " "), p.span.Seconds(), at, p.spares)
 }
 
 // kind groups pauses in the table.
@@ -53,7 +55,8 @@ func (p nodePause) kind() string {
 
 // pauseSteps are the moments at which pauses begin.
 var pauseSteps = []falcon.RecoveryState{
-	"", falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect, falcon.RecoveryRejoin, falcon.RecoveryResumed,
+	"", falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable,
+	falcon.RecoveryCollect, falcon.RecoveryRejoin, falcon.RecoveryResumed,
 }
 
 // randomPause draws a pause of 1 to 60 s, each length with the same chance by its logarithm. The
@@ -134,7 +137,8 @@ func (p nodePause) play(t *testing.T) []string {
 	case p.spares == 0:
 		return l.finish(ref, p.span+playEndsWithin)
 	}
-	return l.finish(ref, p.span+playEndsWithin, p.replaceable()...) // the job ends before a minute has lifted a fence
+	// the job ends before a minute has lifted a fence
+	return l.finish(ref, p.span+playEndsWithin, p.replaceable()...)
 }
 
 // replaceable are the nodes whose ranks a spare may have taken over meanwhile.

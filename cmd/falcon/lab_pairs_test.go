@@ -14,7 +14,8 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 )
 
-var labPairs = flag.Int("lab-pairs", 0, "pairs of runs with the hook on and off; 0 = skip, it measures and judges nothing")
+var labPairs = flag.Int("lab-pairs", 0,
+	"pairs of runs with the hook on and off; 0 = skip, it measures and judges nothing")
 
 // calmScenario has no faults: only the hook differs within a pair.
 const calmScenario = `about: No faults, to measure the hook's cost.
@@ -48,10 +49,16 @@ func TestHookPairs(t *testing.T) {
 				off := pairRun(t, dir, scenario, k, "off", mode.args)
 				cpu = append(cpu, on.RankCPUMs/off.RankCPUMs)
 				ms = append(ms, *on.HealthyMs / *off.HealthyMs)
-				t.Logf("pair %d: rank CPU %.3f against %.3f core-ms per iteration, iteration %.3f against %.3f ms", k+1, on.RankCPUMs, off.RankCPUMs, *on.HealthyMs, *off.HealthyMs)
+				t.Logf(
+					"pair %d: rank CPU %.3f against %.3f core-ms per iteration, iteration %.3f against %.3f ms",
+					k+1, on.RankCPUMs, off.RankCPUMs, *on.HealthyMs, *off.HealthyMs,
+				)
 			}
-			t.Logf("%s, hook on over off: rank CPU median %.4f (%.4f to %.4f), iteration time median %.4f (%.4f to %.4f), %d pairs",
-				mode.name, middle(cpu), slices.Min(cpu), slices.Max(cpu), middle(ms), slices.Min(ms), slices.Max(ms), len(cpu))
+			t.Logf(
+				"%s, hook on over off: rank CPU median %.4f (%.4f to %.4f), iteration time median %.4f (%.4f to %.4f), %d pairs",
+				mode.name, middle(cpu), slices.Min(cpu), slices.Max(cpu), middle(ms),
+				slices.Min(ms), slices.Max(ms), len(cpu),
+			)
 		})
 	}
 }
@@ -82,13 +89,25 @@ func TestHookAlone(t *testing.T) {
 		}
 		ratios = append(ratios, used["LD_PRELOAD="+hook]/used["LD_PRELOAD="])
 	}
-	t.Logf("unpaced, hook alone, on over off: rank 0's CPU per iteration median %.4f (%.4f to %.4f), %d pairs", middle(ratios), slices.Min(ratios), slices.Max(ratios), len(ratios))
+	t.Logf(
+		"unpaced, hook alone, on over off: rank 0's CPU per iteration median %.4f (%.4f to %.4f), %d pairs",
+		middle(ratios), slices.Min(ratios), slices.Max(ratios), len(ratios),
+	)
 }
 
 // rankCPU is rank 0's CPU per iteration in ms, without the first iterations.
 func rankCPU(t *testing.T, trainer string, env ...string) float64 {
 	t.Helper()
-	cmd := exec.Command(trainer, "local", "--tp", "1", "--dp", "4", "--pp", "2", "--micro-batches", "8", "--iterations", "300", "--seed", "1")
+	cmd := exec.Command(
+		trainer,
+		"local",
+		"--tp", "1",
+		"--dp", "4",
+		"--pp", "2",
+		"--micro-batches", "8",
+		"--iterations", "300",
+		"--seed", "1",
+	)
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if err != nil {
@@ -113,8 +132,14 @@ func rankCPU(t *testing.T, trainer string, env ...string) float64 {
 
 func pairRun(t *testing.T, dir, scenario string, k int, hook string, args []string) lab.Report {
 	t.Helper()
-	r, out, err := playLab(t, filepath.Join(dir, fmt.Sprintf("%s-%d.json", hook, k)),
-		append([]string{"--scenario", scenario, "--no-reference", "--approve", "never", "--hook", hook}, args...)...)
+	r, out, err := playLab(
+		t,
+		filepath.Join(dir, fmt.Sprintf("%s-%d.json", hook, k)),
+		append(
+			[]string{"--scenario", scenario, "--no-reference", "--approve", "never", "--hook", hook},
+			args...,
+		)...,
+	)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

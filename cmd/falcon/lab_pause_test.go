@@ -28,7 +28,8 @@ import (
 var (
 	pauseCount = flag.Int("lab-pauses", 10, "pauses at random moments of one 16-rank job")
 	pauseSeed  = flag.Uint64("lab-pause-seed", 1, "seed of the moments")
-	ringCount  = flag.Int("lab-rings", 0, "validations of each ring of 4, 8 and 16 ranks; 0 = skip, it measures and judges only the passes")
+	ringCount  = flag.Int("lab-rings", 0,
+		"validations of each ring of 4, 8 and 16 ranks; 0 = skip, it measures and judges only the passes")
 )
 
 // pauseScenario has no faults; %d are the layout, nodes, bandwidth and iterations.
@@ -67,11 +68,30 @@ func newCluster(t *testing.T, l falcon.Layout, nodes, iterations int, args ...st
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
-	c := &cluster{t: t, tmp: tmp, report: filepath.Join(tmp, "report.json"), ended: make(chan error, 1)}
+	c := &cluster{
+		t:      t,
+		tmp:    tmp,
+		report: filepath.Join(tmp, "report.json"),
+		ended:  make(chan error, 1),
+	}
 	scenario := filepath.Join(tmp, "calm.yaml")
-	writeFile(t, scenario, fmt.Sprintf(pauseScenario, l.TP, l.DP, l.PP, nodes, linkMBs, iterations))
+	writeFile(
+		t,
+		scenario,
+		fmt.Sprintf(pauseScenario, l.TP, l.DP, l.PP, nodes, linkMBs, iterations),
+	)
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, bin, append([]string{"lab", "run", "--headless", "--approve", "never", "--scenario", scenario, "--report", c.report}, args...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		bin,
+		append(
+			[]string{
+				"lab", "run", "--headless", "--approve", "never", "--scenario", scenario,
+				"--report", c.report,
+			},
+			args...,
+		)...,
+	)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
@@ -80,8 +100,14 @@ func newCluster(t *testing.T, l falcon.Layout, nodes, iterations int, args ...st
 		t.Fatal(err)
 	}
 	gone := make(chan struct{})
-	go func() { defer close(gone); c.ended <- cmd.Wait() }()
-	t.Cleanup(func() { cancel(); <-gone })
+	go func() {
+		defer close(gone)
+		c.ended <- cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-gone
+	})
 	c.awaitIteration(25) // past the engine's warm-up and the profile behind it
 	conn, err := feed.Dial(c.status().Socket)
 	if err != nil {
@@ -150,7 +176,10 @@ func (c *cluster) begin(q *falconv1.ValidateRequest) *falconv1.Validation {
 	defer cancel()
 	r, err := c.client.Validate(ctx, q)
 	if status.Code(err) == codes.FailedPrecondition {
-		return &falconv1.Validation{State: string(falcon.ValidationRefused), Reason: status.Convert(err).Message()}
+		return &falconv1.Validation{
+			State:  string(falcon.ValidationRefused),
+			Reason: status.Convert(err).Message(),
+		}
 	}
 	if err != nil {
 		c.t.Fatalf("Validate: %v", err)
@@ -192,7 +221,9 @@ func (c *cluster) insist(q *falconv1.ValidateRequest, refused map[string]int) *f
 	return v
 }
 
-func over(v *falconv1.Validation) bool { return falcon.ValidationState(v.GetState()).Over() }
+func over(v *falconv1.Validation) bool {
+	return falcon.ValidationState(v.GetState()).Over()
+}
 
 // validate runs one validation to its end.
 func (c *cluster) validate(q *falconv1.ValidateRequest) *falconv1.Validation {
@@ -213,12 +244,19 @@ func TestPausesAtRandomMoments(t *testing.T) {
 	var quiet, held []float64
 	refused := map[string]int{}
 	for k := range *pauseCount {
-		time.Sleep(time.Duration(rng.Int64N(int64(300 * time.Millisecond)))) // the random moment: two to three iterations
-		q := &falconv1.ValidateRequest{Ranks: []int32{rng.Int32N(16)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"}
+		// the random moment: two to three iterations
+		time.Sleep(time.Duration(rng.Int64N(int64(300 * time.Millisecond))))
+		q := &falconv1.ValidateRequest{
+			Ranks:  []int32{rng.Int32N(16)},
+			Gemm:   true,
+			GemmN:  16,
+			Reason: "a pause at a random moment",
+		}
 		v := c.follow(c.insist(q, refused), over)
 		switch falcon.ValidationState(v.GetState()) {
 		case falcon.ValidationDone:
-			quiet, held = append(quiet, v.GetQuietMs()), append(held, v.GetPausedMs())
+			quiet = append(quiet, v.GetQuietMs())
+			held = append(held, v.GetPausedMs())
 		case falcon.ValidationRefused:
 			refused[v.GetReason()]++
 		default:
@@ -237,8 +275,11 @@ func TestPausesAtRandomMoments(t *testing.T) {
 	if refused[""] > 0 || len(held) < *pauseCount*9/10 {
 		t.Errorf("%d of %d pauses succeeded; refused: %v", len(held), *pauseCount, refused)
 	}
-	t.Logf("%d pauses: %d done, refused, by reason: %v; held for %.1f ms (%.1f to %.1f), quiet after %.1f ms (to %.1f)", *pauseCount, len(held), refused,
-		middle(held), slices.Min(held), slices.Max(held), middle(quiet), slices.Max(quiet))
+	t.Logf(
+		"%d pauses: %d done, refused, by reason: %v; held for %.1f ms (%.1f to %.1f), quiet after %.1f ms (to %.1f)",
+		*pauseCount, len(held), refused,
+		middle(held), slices.Min(held), slices.Max(held), middle(quiet), slices.Max(quiet),
+	)
 }
 
 // judgePauses: all iterations ran, with the reference's weights, and those that
@@ -269,13 +310,18 @@ func judgePauses(t *testing.T, r lab.Report, pauses int) {
 	if ratio > 1+noise || ratio < 1-noise {
 		t.Errorf("held iterations take %.1f ms without the hold, others %.1f", middle(paused), middle(free))
 	}
-	t.Logf("own time of held iterations %.1f ms, of others %.1f ms: ratio %.3f", middle(paused), middle(free), ratio)
+	t.Logf("own time of held iterations %.1f ms, of others %.1f ms: ratio %.3f",
+		middle(paused), middle(free), ratio)
 }
 
 // longTest keeps the job held for seconds: the emulated GPU takes about half a
 // second for a product of this side.
 func longTest() *falconv1.ValidateRequest {
-	return &falconv1.ValidateRequest{Gemm: true, GemmN: 320, Reason: "a long test"}
+	return &falconv1.ValidateRequest{
+		Gemm:   true,
+		GemmN:  320,
+		Reason: "a long test",
+	}
 }
 
 // held starts the long test and returns once the ranks are held.
@@ -294,8 +340,11 @@ func (c *cluster) held() *falconv1.Validation {
 func (c *cluster) goesOn(what string, pids map[string]int) {
 	c.t.Helper()
 	const life, margin = 10 * time.Second, 5 * time.Second
-	from, began := c.status().Iteration, time.Now()
-	waitFor(c.t, life+margin, "the job to go on after "+what, func() bool { return c.status().Iteration >= from+3 })
+	from := c.status().Iteration
+	began := time.Now()
+	waitFor(c.t, life+margin, "the job to go on after "+what, func() bool {
+		return c.status().Iteration >= from+3
+	})
 	if now := c.status().RankPids; fmt.Sprint(now) != fmt.Sprint(pids) {
 		c.t.Errorf("%s: ranks were replaced: %v, before %v", what, now, pids)
 	}
@@ -339,7 +388,11 @@ func (c *cluster) recovered(what string) {
 	c.t.Helper()
 	var last *falconv1.Validation
 	waitFor(c.t, 30*time.Second, "a pause that succeeds after "+what, func() bool {
-		last = c.validate(&falconv1.ValidateRequest{Ranks: []int32{0}, Gemm: true, GemmN: 16})
+		last = c.validate(&falconv1.ValidateRequest{
+			Ranks: []int32{0},
+			Gemm:  true,
+			GemmN: 16,
+		})
 		if last.GetState() == string(falcon.ValidationFailed) {
 			c.t.Logf("after %s: %s", what, last.GetReason())
 		}
@@ -351,7 +404,13 @@ func (c *cluster) recovered(what string) {
 // hold, in one sentence that names the rank; nothing hangs.
 func TestKilledRankWhileHeld(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 10_000, "--no-reference")
+	c := newCluster(
+		t,
+		falcon.Layout{TP: 1, DP: 4, PP: 4},
+		4,
+		10_000,
+		"--no-reference",
+	)
 	c.held()
 	if err := syscall.Kill(c.status().RankPids["5"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -374,28 +433,51 @@ func TestRingPauses(t *testing.T) {
 		t.Skip("a measurement: run with -lab-rings N")
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "\n%5s %6s %10s %28s %28s\n", "ring", "passes", "pauses", "paused ms, median (range)", "quiet ms, median (range)")
+	fmt.Fprintf(&table, "\n%5s %6s %10s %28s %28s\n",
+		"ring", "passes", "pauses", "paused ms, median (range)", "quiet ms, median (range)")
 	for _, n := range []int{4, 8, 16} {
-		passes, times := 2, 2*n
+		passes := 2
+		times := 2 * n
 		if n == 4 {
 			passes, times = 3, 12
 		}
-		c := newCluster(t, falcon.Layout{TP: 1, DP: n, PP: 1}, n, 60+25**ringCount, "--no-reference")
+		c := newCluster(
+			t,
+			falcon.Layout{TP: 1, DP: n, PP: 1},
+			n,
+			60+25**ringCount,
+			"--no-reference",
+		)
 		var paused, quiet []float64
 		for range *ringCount {
-			v := c.follow(c.insist(&falconv1.ValidateRequest{LinkTest: true, MessageBytes: 1 << 20, Reason: "what a ring costs"}, map[string]int{}), over)
+			v := c.follow(
+				c.insist(
+					&falconv1.ValidateRequest{
+						LinkTest:     true,
+						MessageBytes: 1 << 20,
+						Reason:       "what a ring costs",
+					},
+					map[string]int{},
+				),
+				over,
+			)
 			if v.GetState() != string(falcon.ValidationDone) {
 				t.Errorf("ring of %d: %s: %s", n, v.GetState(), v.GetReason())
 				continue
 			}
-			if int(v.GetPasses()) != passes || v.GetExtraPasses() != 0 || len(v.GetLinks()) != times {
-				t.Errorf("ring of %d: %d passes, %d of them extra, %d times; want %d, 0, %d", n, v.GetPasses(), v.GetExtraPasses(), len(v.GetLinks()), passes, times)
+			if int(v.GetPasses()) != passes ||
+				v.GetExtraPasses() != 0 ||
+				len(v.GetLinks()) != times {
+				t.Errorf("ring of %d: %d passes, %d of them extra, %d times; want %d, 0, %d",
+					n, v.GetPasses(), v.GetExtraPasses(), len(v.GetLinks()), passes, times)
 			}
-			paused, quiet = append(paused, v.GetPausedMs()), append(quiet, v.GetQuietMs())
+			paused = append(paused, v.GetPausedMs())
+			quiet = append(quiet, v.GetQuietMs())
 		}
 		c.finish()
 		if len(paused) > 0 {
-			fmt.Fprintf(&table, "%5d %6d %10d %28s %28s\n", n, passes, len(paused), spread(paused), spread(quiet))
+			fmt.Fprintf(&table, "%5d %6d %10d %28s %28s\n",
+				n, passes, len(paused), spread(paused), spread(quiet))
 		}
 	}
 	t.Log(table.String())

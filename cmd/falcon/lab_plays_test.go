@@ -36,7 +36,10 @@ const (
 func playScenario4(name string, spares, iterations int) lab.Scenario {
 	sc := recoverScenario(name, lab.Shape{TP: 1, DP: playNodes, PP: 1}, spares)
 	sc.Iterations = iterations
-	sc.Policy = map[string]any{"recovery": map[string]any{"in_place": 100, "per_hour": 1000}}
+	sc.Policy = map[string]any{"recovery": map[string]any{
+		"in_place": 100,
+		"per_hour": 1000,
+	}}
 	return sc
 }
 
@@ -52,7 +55,11 @@ type livePlay struct {
 func startPlay(t *testing.T, sc lab.Scenario) *livePlay {
 	t.Helper()
 	journal := filepath.Join(t.TempDir(), "journal.db")
-	p := &livePlay{liveLab: startLab(t, sc, "", "--journal", journal), sc: sc, journal: journal}
+	p := &livePlay{
+		liveLab: startLab(t, sc, "", "--journal", journal),
+		sc:      sc,
+		journal: journal,
+	}
 	conn, err := feed.Dial(p.status().Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -80,13 +87,16 @@ func (p *livePlay) reach(iteration int64, most time.Duration) error {
 		case len(p.ended) > 0:
 			return errPlayEnded
 		case time.Now().After(end):
-			return fmt.Errorf("iteration %d did not come within %s: the job stands at %d", iteration, most, s.Iteration)
+			return fmt.Errorf("iteration %d did not come within %s: the job stands at %d",
+				iteration, most, s.Iteration)
 		}
 	}
 }
 
 // goesOn waits until the job has trained on for a while.
-func (p *livePlay) goesOn() error { return p.reach(p.status().Iteration+playGoesOn, playEndsWithin) }
+func (p *livePlay) goesOn() error {
+	return p.reach(p.status().Iteration+playGoesOn, playEndsWithin)
+}
 
 // newest is the newest recovery; empty where there is none, or the engine does not answer.
 func (p *livePlay) newest() *falconv1.Recovery {
@@ -111,7 +121,8 @@ func (p *livePlay) finish(ref lab.Reference, most time.Duration, dead ...falcon.
 	select {
 	case err := <-p.ended:
 		if err != nil {
-			return []string{fmt.Sprintf("the lab ended with %v: %s", err, lastLines(p.out.String(), 30))}
+			return []string{fmt.Sprintf("the lab ended with %v: %s",
+				err, lastLines(p.out.String(), 30))}
 		}
 	case <-time.After(most):
 		bad := fmt.Sprintf("the job stood at iteration %d of %d %s after the last disturbance; %s",
@@ -150,7 +161,14 @@ func judgePlay(r lab.Report, sc lab.Scenario, ref lab.Reference) []string {
 
 // leftFenced names nodes that the job's end found fenced although nobody killed them.
 func (p *livePlay) leftFenced(dead []falcon.Node) []string {
-	out, err := exec.Command(binFalcon(p.t), "journal", "show", "--json", "--kind", "fence", p.journal).Output()
+	out, err := exec.Command(
+		binFalcon(p.t),
+		"journal",
+		"show",
+		"--json",
+		"--kind", "fence",
+		p.journal,
+	).Output()
 	if err != nil {
 		return []string{fmt.Sprintf("journal show: %v", err)}
 	}
@@ -217,7 +235,11 @@ func playReference(t *testing.T, iterations int) lab.Reference {
 		return r
 	}
 	opt := lab.Options{Bin: filepath.Dir(binFalcon(t)), Seed: 1}
-	r, err := lab.RunReference(t.Context(), playScenario4("reference", 0, iterations), opt)
+	r, err := lab.RunReference(
+		t.Context(),
+		playScenario4("reference", 0, iterations),
+		opt,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +260,8 @@ type tally struct {
 func (c *tally) add(t *testing.T, kind, what string, bad []string, took time.Duration) {
 	t.Helper()
 	if c.count == nil {
-		c.right, c.count = map[string]int{}, map[string]int{}
+		c.right = map[string]int{}
+		c.count = map[string]int{}
 	}
 	if c.count[kind] == 0 {
 		c.kinds = append(c.kinds, kind)
@@ -259,7 +282,8 @@ func (c *tally) report(t *testing.T) {
 	right, count := 0, 0
 	for _, k := range c.kinds {
 		fmt.Fprintf(&b, "%-24s %3d of %3d right\n", k, c.right[k], c.count[k])
-		right, count = right+c.right[k], count+c.count[k]
+		right += c.right[k]
+		count += c.count[k]
 	}
 	t.Logf("%d of %d plays right\n%s", right, count, b.String())
 }
@@ -279,8 +303,12 @@ func TestFencedAtEnd(t *testing.T) {
 
 // The judge says what is wrong, one thing at a time.
 func TestJudgePlay(t *testing.T) {
-	sc, ref := playScenario4("judged", 0, 2), lab.Reference{Sha: "a"}
-	good := lab.Report{Iterations: make([]lab.Iteration, 2), Training: lab.Training{WeightsSha: "a"}}
+	sc := playScenario4("judged", 0, 2)
+	ref := lab.Reference{Sha: "a"}
+	good := lab.Report{
+		Iterations: make([]lab.Iteration, 2),
+		Training:   lab.Training{WeightsSha: "a"},
+	}
 	if bad := judgePlay(good, sc, ref); bad != nil {
 		t.Errorf("a right report: %v", bad)
 	}

@@ -32,8 +32,18 @@ var recoverLayouts = []struct {
 // recoverScenario is a job of 8 ranks on 4 nodes with spares, and deaths.
 func recoverScenario(name string, shape lab.Shape, spares int, deaths ...lab.Event) lab.Scenario {
 	return lab.Scenario{
-		Name: name, About: "Generated: faults that stop a part of the job.", Layout: shape, Nodes: 4, Spares: spares,
-		Iterations: pointLast, MicroBatches: pointMicro, ForwardMs: pointForward, WarmUp: 10, LinkMBs: 1000, NICs: 1, Events: deaths,
+		Name:         name,
+		About:        "Generated: faults that stop a part of the job.",
+		Layout:       shape,
+		Nodes:        4,
+		Spares:       spares,
+		Iterations:   pointLast,
+		MicroBatches: pointMicro,
+		ForwardMs:    pointForward,
+		WarmUp:       10,
+		LinkMBs:      1000,
+		NICs:         1,
+		Events:       deaths,
 	}
 }
 
@@ -47,10 +57,20 @@ func recoverMatrix() []recoverRun {
 				r := recoverRun{want: recoveryWants{replaced: ranksOf(victim), kills: 1}}
 				deaths := []lab.Event{{AtIteration: pointAt, Kill: victim, Point: point}}
 				if i >= slices.Index(lab.Points, "park") {
-					deaths = append(deaths, lab.Event{AtIteration: pointAt, Kill: "rank 1", Point: "forward"})
-					r.want.replaced, r.want.kills = append([]int{1}, r.want.replaced...), 2
+					deaths = append(deaths, lab.Event{
+						AtIteration: pointAt,
+						Kill:        "rank 1",
+						Point:       "forward",
+					})
+					r.want.replaced = append([]int{1}, r.want.replaced...)
+					r.want.kills = 2
 				}
-				r.sc = recoverScenario(fmt.Sprintf("%s-%s-%s", l.name, victim[:4], point), l.shape, 2, deaths...)
+				r.sc = recoverScenario(
+					fmt.Sprintf("%s-%s-%s", l.name, victim[:4], point),
+					l.shape,
+					2,
+					deaths...,
+				)
 				out = append(out, r)
 			}
 		}
@@ -69,7 +89,8 @@ func recoverConsole() []recoverRun {
 			{AtIteration: pointAt, Kill: "rank 5", Point: "forward"},
 		}
 		out = append(out, recoverRun{
-			sc: recoverScenario(fmt.Sprintf("console-%.0f", ms), l.shape, 1, deaths...), want: recoveryWants{replaced: []int{5}, kills: 2},
+			sc:   recoverScenario(fmt.Sprintf("console-%.0f", ms), l.shape, 1, deaths...),
+			want: recoveryWants{replaced: []int{5}, kills: 2},
 		})
 	}
 	return out
@@ -98,9 +119,14 @@ func randomRecoveries(seeds int) []recoverRun {
 			victim = fmt.Sprintf("node n%d", rng.IntN(4))
 		}
 		l := recoverLayouts[rng.IntN(len(recoverLayouts))]
-		death := lab.Event{AtIteration: 15 + rng.Int64N(20), Kill: victim, AfterMs: 1 + rng.Float64()*pointIterates}
+		death := lab.Event{
+			AtIteration: 15 + rng.Int64N(20),
+			Kill:        victim,
+			AfterMs:     1 + rng.Float64()*pointIterates,
+		}
 		out = append(out, recoverRun{
-			sc: recoverScenario(fmt.Sprintf("moment-%d", seed), l.shape, 1, death), seed: int64(seed),
+			sc:   recoverScenario(fmt.Sprintf("moment-%d", seed), l.shape, 1, death),
+			seed: int64(seed),
 			want: recoveryWants{replaced: ranksOf(victim), kills: 1},
 		})
 	}
@@ -109,7 +135,9 @@ func randomRecoveries(seeds int) []recoverRun {
 
 // pointTable is one line for each point, of the reports that are there.
 func pointTable(dir string, cells []recoverRun, bad map[string]string) string {
-	head := []string{"layout", "dies", "at", "right", "run again", "known after ms", "down ms", "restored from"}
+	head := []string{
+		"layout", "dies", "at", "right", "run again", "known after ms", "down ms", "restored from",
+	}
 	var rows [][]string
 	for _, c := range cells {
 		r, err := readReport(reportFile(dir, c.sc.Name))
@@ -119,7 +147,16 @@ func pointTable(dir string, cells []recoverRun, bad map[string]string) string {
 			at = fmt.Sprintf("%.0f ms into the iteration in which rank 5 dies", e.AfterMs)
 		}
 		if err != nil || len(r.Recoveries) == 0 {
-			rows = append(rows, []string{shapeName(c.sc.Layout), e.Kill, at, "no: " + bad[c.sc.Name], "", "", "", ""})
+			rows = append(rows, []string{
+				shapeName(c.sc.Layout),
+				e.Kill,
+				at,
+				"no: " + bad[c.sc.Name],
+				"",
+				"",
+				"",
+				"",
+			})
 			continue
 		}
 		s := r.Recoveries[0]
@@ -128,7 +165,8 @@ func pointTable(dir string, cells []recoverRun, bad map[string]string) string {
 			fmt.Sprintf("%.0f", s.DetectedMs), fmt.Sprintf("%.0f", s.DownMs), sourcesText(s.RestoredFrom),
 		})
 	}
-	return fmt.Sprintf("## Every fault point\n\nBy `make recoveries`. %s\n\n%s\n%s", machine(), pointsAbout, mdTable(head, rows))
+	return fmt.Sprintf("## Every fault point\n\nBy `make recoveries`. %s\n\n%s\n%s",
+		machine(), pointsAbout, mdTable(head, rows))
 }
 
 const pointsAbout = `Jobs of 8 ranks on 4 nodes with 2 spares in the lab: GPUs and links are
@@ -147,23 +185,30 @@ func momentTable(dir string, runs []recoverRun, bad map[string]string) string {
 	if len(runs) == 0 {
 		return ""
 	}
-	right, redone := 0, map[int64]int{}
+	right := 0
+	redone := map[int64]int{}
 	var known, down []float64
 	text := ""
 	for _, run := range runs {
 		if why := bad[run.sc.Name]; why != "" {
-			text += fmt.Sprintf("- %s (%s at iteration %d): %s\n", run.sc.Name, run.sc.Events[0].Kill, run.sc.Events[0].AtIteration, why)
+			text += fmt.Sprintf("- %s (%s at iteration %d): %s\n",
+				run.sc.Name, run.sc.Events[0].Kill, run.sc.Events[0].AtIteration, why)
 			continue
 		}
 		right++
 		if r, err := readReport(reportFile(dir, run.sc.Name)); err == nil {
 			s := r.Recoveries[0]
 			redone[s.LostIterations]++
-			known, down = append(known, s.DetectedMs), append(down, s.DownMs)
+			known = append(known, s.DetectedMs)
+			down = append(down, s.DownMs)
 		}
 	}
-	return fmt.Sprintf("## Faults at random moments\n\nBy `make recoveries RECOVER_SEEDS=%d`: ranks and nodes killed from outside at drawn moments. Right: %d of %d; one iteration run again in %d, none in %d.\n\n%s\n%s",
-		len(runs), right, len(runs), redone[1], redone[0], mdTable(quantileHead, [][]string{quantiles("known after", known), quantiles("down", down)}), text)
+	return fmt.Sprintf(
+		"## Faults at random moments\n\nBy `make recoveries RECOVER_SEEDS=%d`: ranks and nodes killed from outside at drawn moments. Right: %d of %d; one iteration run again in %d, none in %d.\n\n%s\n%s",
+		len(runs), right, len(runs), redone[1], redone[0],
+		mdTable(quantileHead, [][]string{quantiles("known after", known), quantiles("down", down)}),
+		text,
+	)
 }
 
 func shapeName(s lab.Shape) string {

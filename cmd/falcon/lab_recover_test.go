@@ -15,7 +15,8 @@ import (
 )
 
 var (
-	labRecoveries   = flag.String("lab-recoveries", "", "play every fault point and write its part of this page")
+	labRecoveries = flag.String("lab-recoveries", "",
+		"play every fault point and write its part of this page")
 	labRecoverSeeds = flag.Int("lab-recover-seeds", 0, "moreover as many faults at random moments")
 )
 
@@ -49,8 +50,10 @@ func judgeNoSlowdown(r lab.Report) []string {
 	for _, in := range r.Incidents {
 		for _, k := range r.Kills {
 			at := in.OnsetIteration >= k.Iteration-1 && in.OnsetIteration <= resume+1
-			if at && !slower(rowsMs(r, resume+1, in.DetectedIteration+1), rowsMs(r, 10, k.Iteration)) {
-				bad = append(bad, fmt.Sprintf("%s is taken for a slowdown since iteration %d", k, in.OnsetIteration))
+			if at &&
+				!slower(rowsMs(r, resume+1, in.DetectedIteration+1), rowsMs(r, 10, k.Iteration)) {
+				bad = append(bad, fmt.Sprintf("%s is taken for a slowdown since iteration %d",
+					k, in.OnsetIteration))
 			}
 		}
 	}
@@ -90,7 +93,8 @@ func judgeOne(s lab.RecoveryReport, replaced []int) []string {
 		bad = append(bad, "a survivor is another process than before")
 	}
 	if s.LostIterations > 1 || s.Checkpoint {
-		bad = append(bad, fmt.Sprintf("%d iterations were run again, from storage: %v; %s", s.LostIterations, s.Checkpoint, s.Reason))
+		bad = append(bad, fmt.Sprintf("%d iterations were run again, from storage: %v; %s",
+			s.LostIterations, s.Checkpoint, s.Reason))
 	}
 	for _, rank := range replaced {
 		if from, ok := s.RestoredFrom[falcon.Rank(rank)]; !ok || from < 0 {
@@ -192,7 +196,12 @@ func (r recoverRun) play(t *testing.T, dir string) string {
 	rep, err := readReport(file)
 	out := ""
 	if err != nil {
-		if out, err = playScenario(t, r.sc, file, "--seed", strconv.FormatInt(max(1, r.seed), 10)); err == nil {
+		if out, err = playScenario(
+			t,
+			r.sc,
+			file,
+			"--seed", strconv.FormatInt(max(1, r.seed), 10),
+		); err == nil {
 			rep, err = readReport(file)
 		}
 	}
@@ -206,7 +215,9 @@ func (r recoverRun) play(t *testing.T, dir string) string {
 		return bad
 	}
 	s := rep.Recoveries[0]
-	t.Logf("%s: %s; known after %.0f ms, resumed at iteration %d with %d run again, %.0f ms down; %s", r.sc.Name, s.Fault, s.DetectedMs, s.ResumeIteration, s.LostIterations, s.DownMs, phasesText(s.PhasesMs))
+	t.Logf("%s: %s; known after %.0f ms, resumed at iteration %d with %d run again, %.0f ms down; %s",
+		r.sc.Name, s.Fault, s.DetectedMs, s.ResumeIteration, s.LostIterations, s.DownMs,
+		phasesText(s.PhasesMs))
 	return ""
 }
 
@@ -226,11 +237,21 @@ func TestJudgeRecovery(t *testing.T) {
 	ms := 40.0
 	good := func() lab.Report {
 		return lab.Report{
-			Training: lab.Training{SamplesNote: lab.SamplesEqual, WeightsNote: "must be equal", WeightsSha: "a", ReferenceSha: "a"},
-			Kills:    []lab.Kill{{Target: "rank 5", Iteration: 30, DetectedMs: &ms}},
+			Training: lab.Training{
+				SamplesNote:  lab.SamplesEqual,
+				WeightsNote:  "must be equal",
+				WeightsSha:   "a",
+				ReferenceSha: "a",
+			},
+			Kills: []lab.Kill{{Target: "rank 5", Iteration: 30, DetectedMs: &ms}},
 			Recoveries: []lab.RecoveryReport{{
-				ID: "REC-0001", State: "resumed", Replaced: map[falcon.Rank]falcon.Device{5: "n2.g1"}, RestoredFrom: map[falcon.Rank]falcon.Rank{5: 1},
-				SurvivorPidsKept: true, LostIterations: 1, ResumeIteration: 30,
+				ID:               "REC-0001",
+				State:            "resumed",
+				Replaced:         map[falcon.Rank]falcon.Device{5: "n2.g1"},
+				RestoredFrom:     map[falcon.Rank]falcon.Rank{5: 1},
+				SurvivorPidsKept: true,
+				LostIterations:   1,
+				ResumeIteration:  30,
 			}},
 		}
 	}
@@ -239,19 +260,33 @@ func TestJudgeRecovery(t *testing.T) {
 		t.Errorf("a right report: %v", bad)
 	}
 	for want, spoil := range map[string]func(*lab.Report){
-		"weights b, reference a":                func(r *lab.Report) { r.WeightsSha = "b" },
-		"iteration 9 began with":                func(r *lab.Report) { r.SamplesNote = "iteration 9 began with sample 3" },
-		"2 deaths were dealt":                   func(r *lab.Report) { r.Kills = append(r.Kills, r.Kills[0]) },
-		"never named by a recovery":             func(r *lab.Report) { r.Kills[0].DetectedMs = nil },
-		"rank 5 killed is taken for a slowdown": func(r *lab.Report) { r.Incidents = []lab.IncidentReport{{OnsetIteration: 30}} },
-		"0 recoveries":                          func(r *lab.Report) { r.Recoveries = nil },
-		"is failed: no spare":                   func(r *lab.Report) { r.Recoveries[0].State, r.Recoveries[0].Reason = "failed", "no spare" },
-		"ranks [4] were replaced":               func(r *lab.Report) { r.Recoveries[0].Replaced = map[falcon.Rank]falcon.Device{4: "n4.g0"} },
-		"a survivor is another process":         func(r *lab.Report) { r.Recoveries[0].SurvivorPidsKept = false },
-		"2 iterations were run again":           func(r *lab.Report) { r.Recoveries[0].LostIterations = 2 },
-		"from storage: true":                    func(r *lab.Report) { r.Recoveries[0].Checkpoint = true },
-		"rank 5 got its state from -2":          func(r *lab.Report) { r.Recoveries[0].RestoredFrom[5] = -2 },
-		"loss 2, reference 0":                   func(r *lab.Report) { r.FinalLoss = 2 },
+		"weights b, reference a": func(r *lab.Report) { r.WeightsSha = "b" },
+		"iteration 9 began with": func(r *lab.Report) {
+			r.SamplesNote = "iteration 9 began with sample 3"
+		},
+		"2 deaths were dealt": func(r *lab.Report) {
+			r.Kills = append(r.Kills, r.Kills[0])
+		},
+		"never named by a recovery": func(r *lab.Report) { r.Kills[0].DetectedMs = nil },
+		"rank 5 killed is taken for a slowdown": func(r *lab.Report) {
+			r.Incidents = []lab.IncidentReport{{OnsetIteration: 30}}
+		},
+		"0 recoveries": func(r *lab.Report) { r.Recoveries = nil },
+		"is failed: no spare": func(r *lab.Report) {
+			r.Recoveries[0].State, r.Recoveries[0].Reason = "failed", "no spare"
+		},
+		"ranks [4] were replaced": func(r *lab.Report) {
+			r.Recoveries[0].Replaced = map[falcon.Rank]falcon.Device{4: "n4.g0"}
+		},
+		"a survivor is another process": func(r *lab.Report) {
+			r.Recoveries[0].SurvivorPidsKept = false
+		},
+		"2 iterations were run again": func(r *lab.Report) { r.Recoveries[0].LostIterations = 2 },
+		"from storage: true":          func(r *lab.Report) { r.Recoveries[0].Checkpoint = true },
+		"rank 5 got its state from -2": func(r *lab.Report) {
+			r.Recoveries[0].RestoredFrom[5] = -2
+		},
+		"loss 2, reference 0": func(r *lab.Report) { r.FinalLoss = 2 },
 	} {
 		r := good()
 		spoil(&r)

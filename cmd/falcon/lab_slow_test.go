@@ -39,7 +39,9 @@ type slowGPU struct {
 	IterationMs float64 `json:"iteration_ms"` // before the fault, the median
 }
 
-func (g slowGPU) right() bool { return strings.Contains(g.Verdict, "GPU degradation on "+g.GPU+" ") }
+func (g slowGPU) right() bool {
+	return strings.Contains(g.Verdict, "GPU degradation on "+g.GPU+" ")
+}
 
 // endsOfIterations are the times at which the device of rank 0 ended its iterations.
 func endsOfIterations(t *testing.T, file string) []time.Time {
@@ -50,7 +52,11 @@ func endsOfIterations(t *testing.T, file string) []time.Time {
 	}
 	var out []time.Time
 	for line := range bytes.Lines(b) {
-		ns, err := strconv.ParseInt(string(bytes.TrimSuffix(line, []byte("\n"))), 10, 64)
+		ns, err := strconv.ParseInt(
+			string(bytes.TrimSuffix(line, []byte("\n"))),
+			10,
+			64,
+		)
 		if err == nil && bytes.HasSuffix(line, []byte("\n")) { // else it is being written
 			out = append(out, time.Unix(0, ns))
 		}
@@ -62,7 +68,9 @@ func endsOfIterations(t *testing.T, file string) []time.Time {
 func awaitIterations(t *testing.T, file string, more int) {
 	t.Helper()
 	last := len(endsOfIterations(t, file)) + more
-	for deadline := time.Now().Add(5 * time.Minute); len(endsOfIterations(t, file)) < last; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(
+		5 * time.Minute,
+	); len(endsOfIterations(t, file)) < last; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d iterations did not end", more)
 		}
@@ -72,7 +80,10 @@ func awaitIterations(t *testing.T, file string, more int) {
 // setClock makes a GPU of the lab slow, or fast again.
 func setClock(t *testing.T, dir, gpu string, clock float64) {
 	t.Helper()
-	if _, err := lab.Ask(dir, lab.Request{Op: "inject", Event: &lab.Event{GPU: gpu, Clock: clock}}); err != nil {
+	if _, err := lab.Ask(dir, lab.Request{
+		Op:    "inject",
+		Event: &lab.Event{GPU: gpu, Clock: clock},
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -84,7 +95,10 @@ func slowDown(t *testing.T, s *storyLines, dir, marks string, seed int) slowGPU 
 	r := rand.New(rand.NewPCG(1, uint64(seed)))
 	rank := r.IntN(*torchSize)
 	perNode := *torchSize / 2
-	g := slowGPU{GPU: fmt.Sprintf("n%d.g%d", rank/perNode, rank%perNode), Clock: float64(40+r.IntN(21)) / 100}
+	g := slowGPU{
+		GPU:   fmt.Sprintf("n%d.g%d", rank/perNode, rank%perNode),
+		Clock: float64(40+r.IntN(21)) / 100,
+	}
 	awaitIterations(t, marks, 3+r.IntN(8))
 	time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond) // a moment of an iteration
 	ends := endsOfIterations(t, marks)
@@ -139,7 +153,10 @@ func TestTorchWithoutAdapter(t *testing.T) {
 		})
 		tableLine(&table, job.name, played)
 	}
-	text := fmt.Sprintf("## Slow GPUs, without an adapter\n\nBy `make torch-lab TORCH_RANKS=%d TORCH_SEEDS=%d`. %s\n\nAn unchanged script (`native/python/examples/plain_ddp.py`) of %d ranks; one GPU after the other falls to 40 to 60 %% of its clock at a random moment. Iterations are those of rank 0 that ended between the fault and its verdict.\n\n| Job | Slow GPUs | Right one named | Within %d iterations | Iterations: median, most | Seconds: median, most | Iteration, ms |\n|---|---|---|---|---|---|---|\n%s", *torchSize, *torchSeeds, machine(), *torchSize, namedWithin, table.String())
+	text := fmt.Sprintf(
+		"## Slow GPUs, without an adapter\n\nBy `make torch-lab TORCH_RANKS=%d TORCH_SEEDS=%d`. %s\n\nAn unchanged script (`native/python/examples/plain_ddp.py`) of %d ranks; one GPU after the other falls to 40 to 60 %% of its clock at a random moment. Iterations are those of rank 0 that ended between the fault and its verdict.\n\n| Job | Slow GPUs | Right one named | Within %d iterations | Iterations: median, most | Seconds: median, most | Iteration, ms |\n|---|---|---|---|---|---|---|\n%s",
+		*torchSize, *torchSeeds, machine(), *torchSize, namedWithin, table.String(),
+	)
 	writePage(t, "torch-lab", text)
 	t.Log(text)
 }
@@ -166,11 +183,16 @@ func playSlowGPUs(t *testing.T, name, arguments string) []slowGPU {
 			continue
 		}
 		if s == nil {
-			s, dir = startTraining(t, marked+" "+marks+" "+example+" "+arguments, lab.Shape{TP: 1, DP: *torchSize, PP: 1})
-			s.awaitLine(fmt.Sprintf("Healthy profile of %d of %d ranks stored", *torchSize, *torchSize), 5*time.Minute)
+			s, dir = startTraining(t, marked+" "+marks+" "+example+" "+
+				arguments, lab.Shape{TP: 1, DP: *torchSize, PP: 1})
+			s.awaitLine(
+				fmt.Sprintf("Healthy profile of %d of %d ranks stored", *torchSize, *torchSize),
+				5*time.Minute,
+			)
 		}
 		g = slowDown(t, s, dir, marks, seed)
-		t.Logf("%s at %.2f: named %v after %d iterations of %.0f ms before, %.1f s: %s", g.GPU, g.Clock, g.right(), g.Iterations, g.IterationMs, g.Seconds, g.Verdict)
+		t.Logf("%s at %.2f: named %v after %d iterations of %.0f ms before, %.1f s: %s",
+			g.GPU, g.Clock, g.right(), g.Iterations, g.IterationMs, g.Seconds, g.Verdict)
 		if !g.right() {
 			t.Log(strings.Join(s.seen, "\n"))
 		}
@@ -186,7 +208,9 @@ func tableLine(b *strings.Builder, name string, played []slowGPU) {
 	var iterations, seconds, lengths []float64
 	right, within := 0, 0
 	for _, g := range played {
-		iterations, seconds, lengths = append(iterations, float64(g.Iterations)), append(seconds, g.Seconds), append(lengths, g.IterationMs)
+		iterations = append(iterations, float64(g.Iterations))
+		seconds = append(seconds, g.Seconds)
+		lengths = append(lengths, g.IterationMs)
 		if g.right() {
 			right++
 			if g.Iterations <= namedWithin {
@@ -198,6 +222,8 @@ func tableLine(b *strings.Builder, name string, played []slowGPU) {
 		fmt.Fprintf(b, "| %s | 0 | | | | | |\n", name)
 		return
 	}
-	fmt.Fprintf(b, "| %s | %d | %d | %d | %.0f, %.0f | %.1f, %.1f | %.0f |\n", name, len(played), right, within,
-		falcon.Median(iterations), slices.Max(iterations), falcon.Median(seconds), slices.Max(seconds), falcon.Median(lengths))
+	fmt.Fprintf(b, "| %s | %d | %d | %d | %.0f, %.0f | %.1f, %.1f | %.0f |\n",
+		name, len(played), right, within,
+		falcon.Median(iterations), slices.Max(iterations), falcon.Median(seconds),
+		slices.Max(seconds), falcon.Median(lengths))
 }

@@ -28,9 +28,12 @@ func TestLabStopped(t *testing.T) {
 			for _, pid := range began {
 				_ = unix.Kill(pid, unix.SIGTERM) // ended meanwhile is as good
 			}
-			list := l.awaitRecoveries(func(list []falcon.Recovery) bool { return len(list) > 0 && list[0].Together != "" })
+			list := l.awaitRecoveries(func(list []falcon.Recovery) bool {
+				return len(list) > 0 && list[0].Together != ""
+			})
 			time.Sleep(5 * time.Second) // in which policy would start it again
-			if now := l.awaitRecoveries(func([]falcon.Recovery) bool { return true }); len(now) != 1 || now[0].State != falcon.RecoveryProposed {
+			now := l.awaitRecoveries(func([]falcon.Recovery) bool { return true })
+			if len(now) != 1 || now[0].State != falcon.RecoveryProposed {
 				t.Errorf("%+v", now)
 			}
 			if list[0].Together == falcon.EndsUnbegun { // how they ended not every kernel tells
@@ -51,7 +54,13 @@ func TestLabStopped(t *testing.T) {
 func (l *liveLab) awaitRecoveries(ok func([]falcon.Recovery) bool) []falcon.Recovery {
 	l.t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
-		out, err := exec.Command(binFalcon(l.t), "recovery", "list", "--connect", l.status().Socket, "--json").Output()
+		out, err := exec.Command(
+			binFalcon(l.t),
+			"recovery",
+			"list",
+			"--connect", l.status().Socket,
+			"--json",
+		).Output()
 		var reply struct {
 			Recoveries []falcon.Recovery `json:"recoveries"`
 		}

@@ -18,7 +18,9 @@ func TestLabStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc.Name, sc.Strangers, sc.Iterations = "strangers", true, 45
+	sc.Name = "strangers"
+	sc.Strangers = true
+	sc.Iterations = 45
 	run := recoverRun{sc: sc, want: recoveryWants{[]int{4, 5}, 1}}
 	run.play(t, t.TempDir())
 }

@@ -22,7 +22,9 @@ var labKills = flag.Bool("lab-kills", false, "kill the console, an agent and a r
 // the swap to last.
 func swapScenario(name string, more ...lab.Event) lab.Scenario {
 	sc := scenario(name, 4, 4, 16, 8, 4, 20)
-	sc.Iterations, sc.StateMB, sc.CopyGBs = 100, 3, 0.0125
+	sc.Iterations = 100
+	sc.StateMB = 3
+	sc.CopyGBs = 0.0125
 	sc.Park = new(bool) // a job that ends with a rank, and says which side of the swap it ended on
 	sc.Events = append(calibrated(sc, 1.7, slowLinks("n5-n6")), more...)
 	return sc
@@ -50,7 +52,8 @@ func TestDeathsInASwap(t *testing.T) {
 	}
 	binFalcon(t)
 	dir := reportDir(t)
-	slots, wait := make(chan struct{}, *labParallel), sync.WaitGroup{}
+	slots := make(chan struct{}, *labParallel)
+	wait := sync.WaitGroup{}
 	for _, d := range deaths() {
 		wait.Add(1)
 		slots <- struct{}{}
@@ -68,7 +71,8 @@ func (d death) String() string { return d.who + " at " + d.step }
 func (d death) play(t *testing.T, dir string) {
 	name := "kill-" + strings.ReplaceAll(d.who, " ", "") + "-" + d.step
 	sc := swapScenario(name, lab.Event{Kill: d.who, OnStep: d.step})
-	report, journal := reportFile(dir, name), filepath.Join(dir, name+".db")
+	report := reportFile(dir, name)
+	journal := filepath.Join(dir, name+".db")
 	out, err := playScenario(t, sc, report, "--approve", "s3", "--journal", journal)
 	r, readErr := readReport(report)
 	if readErr != nil {
@@ -81,7 +85,8 @@ func (d death) play(t *testing.T, dir string) {
 		return
 	}
 	s := r.Swaps[0]
-	t.Logf("%s: %d ranks swapped, %d not; last step %s; actions %s", d, len(s.Applied), len(s.Refused), s.LastStep, actionStates(r))
+	t.Logf("%s: %d ranks swapped, %d not; last step %s; actions %s",
+		d, len(s.Applied), len(s.Refused), s.LastStep, actionStates(r))
 }
 
 // judge: the death was dealt in its step, no rank stands elsewhere than the
@@ -157,8 +162,19 @@ func playScenario(t *testing.T, sc lab.Scenario, report string, args ...string) 
 }
 
 // playScenarioFor is playScenario for a run that may take so long.
-func playScenarioFor(t *testing.T, within time.Duration, sc lab.Scenario, report string, args ...string) (string, error) {
-	_, out, err := playLabFor(t, within, report, append([]string{"--scenario", scenarioFile(t, sc)}, args...)...)
+func playScenarioFor(
+	t *testing.T,
+	within time.Duration,
+	sc lab.Scenario,
+	report string,
+	args ...string,
+) (string, error) {
+	_, out, err := playLabFor(
+		t,
+		within,
+		report,
+		append([]string{"--scenario", scenarioFile(t, sc)}, args...)...,
+	)
 	return out, err
 }
 
@@ -202,12 +218,16 @@ var worse = []struct {
 }{
 	{"worse-s2", "s2", func() lab.Scenario {
 		sc := scenario("worse-s2", 4, 2, 1, 16, 3, 1000)
-		sc.Events = append(calibrated(sc, 1.6, slowGPUs(1)), lab.Event{OnAction: "S2", All: 1.8})
+		sc.Events = append(calibrated(sc, 1.6, slowGPUs(1)),
+			lab.Event{OnAction: "S2", All: 1.8},
+		)
 		return sc
 	}},
 	{"worse-s3", "s3", func() lab.Scenario {
 		sc := scenario("worse-s3", 4, 4, 16, 8, 4, 20)
-		sc.Events = append(calibrated(sc, 1.6, slowLinks("n5-n6")), lab.Event{OnAction: "S3", All: 1.8})
+		sc.Events = append(calibrated(sc, 1.6, slowLinks("n5-n6")),
+			lab.Event{OnAction: "S3", All: 1.8},
+		)
 		return sc
 	}},
 }
@@ -238,7 +258,9 @@ func TestWorseIsReverted(t *testing.T) {
 			continue
 		}
 		a := actionsOf(r)[0]
-		t.Logf("%s: %s applied at %d, measured %.1f ms against %.1f before, undone at %d: %s", w.name, a.ID, *a.AppliedIteration, a.MeasuredMs, a.BeforeMs, *a.RevertedIteration, a.RevertReason)
+		t.Logf("%s: %s applied at %d, measured %.1f ms against %.1f before, undone at %d: %s",
+			w.name, a.ID, *a.AppliedIteration, a.MeasuredMs, a.BeforeMs, *a.RevertedIteration,
+			a.RevertReason)
 	}
 }
 
@@ -252,7 +274,8 @@ func judgeWorse(r lab.Report) []string {
 		return []string{a.ID + " was not undone"}
 	}
 	if after := *a.RevertedIteration - *a.AppliedIteration; after > worseWithin {
-		return []string{fmt.Sprintf("%s was undone after %d iterations, want at most %d", a.ID, after, worseWithin)}
+		return []string{fmt.Sprintf("%s was undone after %d iterations, want at most %d",
+			a.ID, after, worseWithin)}
 	}
 	return judgeLoss(r)
 }

@@ -22,7 +22,8 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 )
 
-var labThrottle = flag.Int("lab-throttle", 0, "so many labs in which a CPU quota throttles the ranks of a node in truth")
+var labThrottle = flag.Int("lab-throttle", 0,
+	"so many labs in which a CPU quota throttles the ranks of a node in truth")
 
 // A few hundredths of a CPU are the node's: two hogs use them up at the begin of each
 // period, and ranks and hogs wait for the next one. The plays take turns between the
@@ -48,7 +49,9 @@ func newQuotas(t *testing.T, nodes int) quotas {
 		t.Skip("cgroups need root")
 	}
 	name := fmt.Sprintf("falcon-test-%d", os.Getpid())
-	q := quotas{roots: []string{filepath.Join(cgroupMount, "cpu", name), filepath.Join(cgroupMount, "unified", name)}}
+	q := quotas{
+		roots: []string{filepath.Join(cgroupMount, "cpu", name), filepath.Join(cgroupMount, "unified", name)},
+	}
 	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
 		q = quotas{roots: []string{filepath.Join(cgroupMount, name)}, unified: true}
 		_ = os.WriteFile(filepath.Join(cgroupMount, "cgroup.subtree_control"), []byte("+cpu"), 0o600)
@@ -82,16 +85,28 @@ func (q quotas) remove(nodes int) {
 func (q quotas) limit(node string, us int) error {
 	dir := filepath.Join(q.roots[0], node)
 	if !q.unified {
-		if err := os.WriteFile(filepath.Join(dir, "cpu.cfs_period_us"), []byte(strconv.Itoa(q.periodUs)), 0o600); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(dir, "cpu.cfs_period_us"),
+			[]byte(strconv.Itoa(q.periodUs)),
+			0o600,
+		); err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dir, "cpu.cfs_quota_us"), []byte(strconv.Itoa(us)), 0o600)
+		return os.WriteFile(
+			filepath.Join(dir, "cpu.cfs_quota_us"),
+			[]byte(strconv.Itoa(us)),
+			0o600,
+		)
 	}
 	most := "max"
 	if us > 0 {
 		most = strconv.Itoa(us)
 	}
-	return os.WriteFile(filepath.Join(dir, "cpu.max"), []byte(most+" "+strconv.Itoa(q.periodUs)), 0o600)
+	return os.WriteFile(
+		filepath.Join(dir, "cpu.max"),
+		[]byte(most+" "+strconv.Itoa(q.periodUs)),
+		0o600,
+	)
 }
 
 // put moves a process into the cgroups of a node. On the older hierarchy its real-time
@@ -101,13 +116,22 @@ func (q quotas) put(node string, pid int) error {
 	for i, root := range q.roots {
 		dir := filepath.Join(root, node)
 		if i > 0 || q.unified {
-			all = append(all, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600))
+			all = append(all, os.WriteFile(
+				filepath.Join(dir, "cgroup.procs"),
+				[]byte(strconv.Itoa(pid)),
+				0o600,
+			))
 			continue
 		}
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		all = append(all, err)
 		for _, tid := range threads {
-			if err := os.WriteFile(filepath.Join(dir, "tasks"), []byte(tid.Name()), 0o600); !errors.Is(err, syscall.EINVAL) {
+			err := os.WriteFile(
+				filepath.Join(dir, "tasks"),
+				[]byte(tid.Name()),
+				0o600,
+			)
+			if !errors.Is(err, syscall.EINVAL) {
 				all = append(all, err)
 			}
 		}
@@ -167,20 +191,37 @@ func TestQuotaIsNamed(t *testing.T) {
 	}
 	for i := range *labThrottle {
 		kind := quotaKinds[i%len(quotaKinds)]
-		t.Run(fmt.Sprintf("%d-period-%d-us", i+1, kind.periodUs), func(t *testing.T) { playQuota(t, kind.periodUs, kind.quotaUs) })
+		t.Run(fmt.Sprintf("%d-period-%d-us", i+1, kind.periodUs), func(t *testing.T) {
+			playQuota(t, kind.periodUs, kind.quotaUs)
+		})
 	}
 }
 
 func playQuota(t *testing.T, periodUs, quotaUs int) {
 	sc := scenario("quota", 4, 2, 4, 8, 5, 1000)
 	sc.Iterations, sc.RealCPU = 150, true
-	w := &throttled{t: t, quota: newQuotas(t, sc.Nodes), quotaUs: quotaUs}
+	w := &throttled{
+		t:       t,
+		quota:   newQuotas(t, sc.Nodes),
+		quotaUs: quotaUs,
+	}
 	w.quota.periodUs = periodUs
 	report := filepath.Join(t.TempDir(), "report.json")
 	ctx, cancel := context.WithTimeout(context.Background(), labWithin)
 	defer cancel()
-	w.cmd = exec.CommandContext(ctx, binFalcon(t), "lab", "run", "--headless", "--approve", "never", "--report", report, "--scenario", scenarioFile(t, sc))
-	w.cmd.Cancel = func() error { return w.cmd.Process.Signal(syscall.SIGTERM) }
+	w.cmd = exec.CommandContext(
+		ctx,
+		binFalcon(t),
+		"lab",
+		"run",
+		"--headless",
+		"--approve", "never",
+		"--report", report,
+		"--scenario", scenarioFile(t, sc),
+	)
+	w.cmd.Cancel = func() error {
+		return w.cmd.Process.Signal(syscall.SIGTERM)
+	}
 	w.cmd.WaitDelay = 20 * time.Second
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {
@@ -214,7 +255,9 @@ func (w *throttled) follow(out io.Reader) {
 		switch {
 		case strings.Contains(line, "Healthy profile of") && w.since.IsZero():
 			w.begin()
-		case strings.Contains(line, "CPU contention") && w.named == 0 && !w.since.IsZero():
+		case strings.Contains(line, "CPU contention") &&
+			w.named == 0 &&
+			!w.since.IsZero():
 			w.named = time.Since(w.since)
 			time.AfterFunc(10*time.Second, func() {
 				_ = w.quota.limit(quotaNode, -1)
@@ -272,13 +315,19 @@ func judgeQuota(r lab.Report) []string {
 	named := false
 	for _, in := range r.Incidents {
 		v := in.Verdict
-		if slices.ContainsFunc(v.Devices, func(d string) bool { return string(falcon.Device(d).Node()) != quotaNode }) || len(v.Links) > 0 {
-			bad = append(bad, fmt.Sprintf("%s: %s on %v %v", in.ID, v.Cause, v.Devices, v.Links))
+		if slices.ContainsFunc(v.Devices, func(d string) bool {
+			return string(falcon.Device(d).Node()) != quotaNode
+		}) ||
+			len(v.Links) > 0 {
+			bad = append(bad, fmt.Sprintf("%s: %s on %v %v",
+				in.ID, v.Cause, v.Devices, v.Links))
 		}
 		proof := func(text string) bool {
 			return strings.Contains(text, quotaNode+": the ranks' CPU quota throttles them")
 		}
-		if !(v.Cause == string(falcon.CauseCPU) && len(v.Devices) > 0 && slices.ContainsFunc(v.Evidence, proof)) {
+		if !(v.Cause == string(falcon.CauseCPU) &&
+			len(v.Devices) > 0 &&
+			slices.ContainsFunc(v.Evidence, proof)) {
 			continue // the machine's own
 		}
 		if named = true; in.RelievedIteration == nil {

@@ -23,14 +23,16 @@ import (
 
 var (
 	labTimes = flag.Int("lab-times", 0, "measure how fast deaths are known, on at least so many of each kind")
-	labSoak  = flag.Float64("lab-soak", 0, "minutes that a job runs beside CPU hogs without a fault; none may be seen")
-	labNice  = flag.Int("lab-nice", 0, "niceness of the CPU hogs")
-	labPage  = flag.String("lab-page", "", "page that gets the tables")
+	labSoak  = flag.Float64("lab-soak", 0,
+		"minutes that a job runs beside CPU hogs without a fault; none may be seen")
+	labNice = flag.Int("lab-nice", 0, "niceness of the CPU hogs")
+	labPage = flag.String("lab-page", "", "page that gets the tables")
 )
 
 // recoveryPhases are the phases of a recovery in their order.
 var recoveryPhases = []string{
-	falcon.PhaseDetect, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace, falcon.PhaseTable, falcon.PhaseCollect,
+	falcon.PhaseDetect, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace,
+	falcon.PhaseTable, falcon.PhaseCollect,
 	falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
 }
 
@@ -42,10 +44,42 @@ var deathKinds = []struct {
 	median      bool
 	event       func(k int) lab.Event // of the k-th of 4 nodes of 2 ranks
 }{
-	{"rank-killed", "a process killed (SIGKILL)", 100, true, func(k int) lab.Event { return lab.Event{Kill: fmt.Sprintf("rank %d", 2*k+1)} }},
-	{"node-killed", "a node killed: its agent and ranks at once", 7000, false, func(k int) lab.Event { return lab.Event{Kill: fmt.Sprintf("node n%d", k)} }},
-	{"node-silent", "a node silent: its agent and ranks stopped (SIGSTOP), nothing is reset", 7000, false, func(k int) lab.Event { return lab.Event{Freeze: fmt.Sprintf("node n%d", k)} }},
-	{"rank-frozen", "a process stopped (SIGSTOP)", 10000, false, func(k int) lab.Event { return lab.Event{Freeze: fmt.Sprintf("rank %d", 2*k+1)} }},
+	{
+		"rank-killed",
+		"a process killed (SIGKILL)",
+		100,
+		true,
+		func(k int) lab.Event {
+			return lab.Event{Kill: fmt.Sprintf("rank %d", 2*k+1)}
+		},
+	},
+	{
+		"node-killed",
+		"a node killed: its agent and ranks at once",
+		7000,
+		false,
+		func(k int) lab.Event {
+			return lab.Event{Kill: fmt.Sprintf("node n%d", k)}
+		},
+	},
+	{
+		"node-silent",
+		"a node silent: its agent and ranks stopped (SIGSTOP), nothing is reset",
+		7000,
+		false,
+		func(k int) lab.Event {
+			return lab.Event{Freeze: fmt.Sprintf("node n%d", k)}
+		},
+	},
+	{
+		"rank-frozen",
+		"a process stopped (SIGSTOP)",
+		10000,
+		false,
+		func(k int) lab.Event {
+			return lab.Event{Freeze: fmt.Sprintf("rank %d", 2*k+1)}
+		},
+	},
 }
 
 // How the runs of the measurement are timed, in iterations: each of the four
@@ -86,7 +120,8 @@ func TestDetectionTimes(t *testing.T) {
 		rows = append(rows, append(row, wantedText(kind.wanted, kind.median, ms)))
 		t.Log(strings.Join(rows[len(rows)-1], " | "))
 	}
-	text := fmt.Sprintf("## How fast deaths are known\n\nBy `make detection-times DEATHS=%d`. %s\n\n%s\n%s", *labTimes, machine(), timesAbout, mdTable(append(quantileHead, "wanted"), rows))
+	text := fmt.Sprintf("## How fast deaths are known\n\nBy `make detection-times DEATHS=%d`. %s\n\n%s\n%s",
+		*labTimes, machine(), timesAbout, mdTable(append(quantileHead, "wanted"), rows))
 	writePage(t, "detection", text)
 }
 
@@ -128,7 +163,9 @@ func quantiles(what string, v []float64) []string {
 		return []string{what, "0", "", "", ""}
 	}
 	w := slices.Sorted(slices.Values(v))
-	at := func(share float64) string { return fmt.Sprintf("%.0f", w[int(share*float64(len(w)-1)+0.5)]) }
+	at := func(share float64) string {
+		return fmt.Sprintf("%.0f", w[int(share*float64(len(w)-1)+0.5)])
+	}
 	return []string{what, itoa(len(w)), fmt.Sprintf("%.0f", middle(w)), at(0.99), at(1)}
 }
 
@@ -136,9 +173,11 @@ func wantedText(wanted float64, median bool, ms []float64) string {
 	if len(ms) == 0 {
 		return "not measured"
 	}
-	what, got := "longest", slices.Max(ms)
+	what := "longest"
+	got := slices.Max(ms)
 	if median {
-		what, got = "median", middle(ms)
+		what = "median"
+		got = middle(ms)
 	}
 	verdict := "met"
 	if got > wanted {
@@ -171,10 +210,16 @@ func TestSoak(t *testing.T) {
 	}
 	took := time.Since(began)
 	if len(r.Recoveries) > 0 || len(r.Iterations) != sc.Iterations {
-		t.Errorf("%d recoveries without a fault, %d of %d iterations\n%s", len(r.Recoveries), len(r.Iterations), sc.Iterations, out)
+		t.Errorf("%d recoveries without a fault, %d of %d iterations\n%s",
+			len(r.Recoveries), len(r.Iterations), sc.Iterations, out)
 	}
-	text := fmt.Sprintf("## A healthy job beside CPU hogs\n\nBy `make soak MINUTES=%s`. %s\n\n%d processes that only use CPU (niceness %d) ran beside a job of 8 ranks for %.0f minutes (%d iterations, median %s ms where %d were modelled): %d recoveries were begun, and none must be; %d slowdowns were told.\n",
-		strconv.FormatFloat(*labSoak, 'g', -1, 64), machine(), runtime.NumCPU(), *labNice, took.Minutes(), len(r.Iterations), millis(r.HealthyMs), pointIterates, len(r.Recoveries), len(r.Incidents))
+	text := fmt.Sprintf(
+		"## A healthy job beside CPU hogs\n\nBy `make soak MINUTES=%s`. %s\n\n%d processes that only use CPU (niceness %d) ran beside a job of 8 ranks for %.0f minutes (%d iterations, median %s ms where %d were modelled): %d recoveries were begun, and none must be; %d slowdowns were told.\n",
+		strconv.FormatFloat(*labSoak, 'g', -1, 64), machine(), runtime.NumCPU(), *labNice,
+		took.Minutes(), len(r.Iterations), millis(r.HealthyMs), pointIterates,
+		len(r.Recoveries),
+		len(r.Incidents),
+	)
 	writePage(t, "soak", text)
 	t.Log(text)
 }
@@ -182,8 +227,17 @@ func TestSoak(t *testing.T) {
 // hog starts a process that uses one CPU until ctx ends, or most is over.
 func hog(t *testing.T, ctx context.Context, most time.Duration) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, "timeout", strconv.Itoa(int(most.Seconds())+1), "nice", "-n", strconv.Itoa(*labNice), "sh", "-c", "while :; do :; done")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // which timeout hands on; SIGKILL would leave the loop behind
+	cmd := exec.CommandContext(
+		ctx,
+		"timeout",
+		strconv.Itoa(int(most.Seconds())+1),
+		"nice",
+		"-n", strconv.Itoa(*labNice),
+		"sh",
+		"-c", "while :; do :; done",
+	)
+	// which timeout hands on; SIGKILL would leave the loop behind
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +288,8 @@ func TestWritePart(t *testing.T) {
 	if err := writePart(path, "soak", "one"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = os.ReadFile(path); err != nil || tabletest.Stamped(string(got)) == "" {
+	got, err = os.ReadFile(path)
+	if err != nil || tabletest.Stamped(string(got)) == "" {
 		t.Errorf("%v, a part of docs/tables.txt does not say what was measured: %q", err, got)
 	}
 }

@@ -60,7 +60,12 @@ func TestTorchPipelineRuns(t *testing.T) {
 	}
 	// A line for a shell, which stays as the parent of the training process.
 	command := "cd " + folder + " && " + python + " " + script + " checkpoint; exit $?"
-	_, out, err := playLab(t, filepath.Join(folder, "report.json"), "--scenario", scenarioFile(t, sc), "--train", command)
+	_, out, err := playLab(
+		t,
+		filepath.Join(folder, "report.json"),
+		"--scenario", scenarioFile(t, sc),
+		"--train", command,
+	)
 	if err != nil || !strings.Contains(out, "all 8 ranks ended with success") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -34,7 +34,9 @@ type deathLine struct {
 }
 
 // trains reports whether the line is of an iteration, or of a checkpoint.
-func (l deathLine) trains() bool { return l.Begun != nil || l.Updated != nil || l.Saved != nil }
+func (l deathLine) trains() bool {
+	return l.Begun != nil || l.Updated != nil || l.Saved != nil
+}
 
 // readDeathLines reads the logs of all processes in the order of time.
 func readDeathLines(dir string) []deathLine {
@@ -53,7 +55,9 @@ func readDeathLines(dir string) []deathLine {
 		}
 		_ = f.Close()
 	}
-	slices.SortStableFunc(out, func(a, b deathLine) int { return cmp.Compare(a.Ns, b.Ns) })
+	slices.SortStableFunc(out, func(a, b deathLine) int {
+		return cmp.Compare(a.Ns, b.Ns)
+	})
 	return out
 }
 
@@ -71,7 +75,12 @@ type deathSeen struct {
 
 // judgeDeath says what of a play is wrong. It asks the engine nothing but how often a person was asked.
 func judgeDeath(p deathPlay, s deathSeen) []string {
-	bad := slices.Concat(judgeAlone(s), judgeSteps(s), judgeSuccession(s), judgeCheckpoints(s))
+	bad := slices.Concat(
+		judgeAlone(s),
+		judgeSteps(s),
+		judgeSuccession(s),
+		judgeCheckpoints(s),
+	)
 	if s.asks > 1 {
 		bad = append(bad, fmt.Sprintf("a person is asked %d times", s.asks))
 	}
@@ -113,9 +122,12 @@ func judgeAlone(s deathSeen) []string {
 		if !l.trains() {
 			continue
 		}
-		whole := len(l.Peers) == deathRanks && !slices.Contains(l.Peers, 0) && l.Peers[l.Rank] == l.Pid
+		whole := len(l.Peers) == deathRanks &&
+			!slices.Contains(l.Peers, 0) &&
+			l.Peers[l.Rank] == l.Pid
 		if !whole {
-			bad = append(bad, fmt.Sprintf("process %d, rank %d, trains outside of the job: beside it are %v", l.Pid, l.Rank, l.Peers))
+			bad = append(bad, fmt.Sprintf("process %d, rank %d, trains outside of the job: beside it are %v",
+				l.Pid, l.Rank, l.Peers))
 		}
 	}
 	return slices.Compact(bad)
@@ -133,7 +145,8 @@ func judgeSteps(s deathSeen) []string {
 		for _, pid := range l.Peers {
 			o, begun := newest[pid]
 			if begun && slices.Equal(o.Peers, l.Peers) && *l.Begun-*o.Begun > 1 {
-				bad = append(bad, fmt.Sprintf("rank %d begins iteration %d while rank %d is in %d", l.Rank, *l.Begun, o.Rank, *o.Begun))
+				bad = append(bad, fmt.Sprintf("rank %d begins iteration %d while rank %d is in %d",
+					l.Rank, *l.Begun, o.Rank, *o.Begun))
 			}
 		}
 	}
@@ -148,10 +161,14 @@ func judgeSuccession(s deathSeen) []string {
 	for _, l := range s.lines {
 		switch {
 		case !l.trains() || slices.Equal(l.Peers, now):
-		case slices.ContainsFunc(past, func(p []int) bool { return slices.Equal(p, l.Peers) }):
-			bad = append(bad, fmt.Sprintf("process %d, rank %d, still trains with %v while %v train", l.Pid, l.Rank, l.Peers, now))
+		case slices.ContainsFunc(past, func(p []int) bool {
+			return slices.Equal(p, l.Peers)
+		}):
+			bad = append(bad, fmt.Sprintf("process %d, rank %d, still trains with %v while %v train",
+				l.Pid, l.Rank, l.Peers, now))
 		default:
-			past, now = append(past, now), l.Peers
+			past = append(past, now)
+			now = l.Peers
 		}
 	}
 	return slices.Compact(bad)
@@ -206,7 +223,8 @@ func lastAttempts(s deathSeen) map[int][]deathLine {
 		if l.Begun == nil {
 			continue
 		}
-		if now := out[*l.Begun]; len(now) > 0 && !slices.Equal(now[0].Peers, l.Peers) {
+		now := out[*l.Begun]
+		if len(now) > 0 && !slices.Equal(now[0].Peers, l.Peers) {
 			out[*l.Begun] = nil
 		}
 		out[*l.Begun] = append(out[*l.Begun], l)
@@ -226,7 +244,9 @@ func judgeLedger(p deathPlay, s deathSeen) []string {
 	attempts := lastAttempts(s)
 	updated := map[int]bool{}
 	for _, l := range s.lines {
-		if l.Updated != nil && len(attempts[*l.Updated]) > 0 && slices.Equal(l.Peers, attempts[*l.Updated][0].Peers) {
+		if l.Updated != nil &&
+			len(attempts[*l.Updated]) > 0 &&
+			slices.Equal(l.Peers, attempts[*l.Updated][0].Peers) {
 			updated[*l.Updated] = true
 		}
 	}
@@ -247,7 +267,8 @@ func judgeLedger(p deathPlay, s deathSeen) []string {
 			exact = exact && count[i*perIteration+k] == each
 		}
 		if !exact {
-			bad = append(bad, fmt.Sprintf("iteration %d: begun by %d ranks, updated: %v, micro-batches %v", i, len(ranks), updated[i], count))
+			bad = append(bad, fmt.Sprintf("iteration %d: begun by %d ranks, updated: %v, micro-batches %v",
+				i, len(ranks), updated[i], count))
 		}
 	}
 	var sums [2]int64
@@ -286,10 +307,16 @@ func judgePids(p deathPlay, s deathSeen, want deathOutcome) []string {
 		case want == restarted && kept:
 			bad = append(bad, fmt.Sprintf("rank %d is still process %d after a whole restart", r, first[r]))
 		case want != restarted && !victim && !kept:
-			bad = append(bad, fmt.Sprintf("survivor %d is process %d, and was %d", r, last[r], first[r]))
+			bad = append(bad, fmt.Sprintf("survivor %d is process %d, and was %d",
+				r, last[r], first[r]))
 		}
 	}
-	most := map[deathOutcome]int{goesOn: 0, inPlace: 1, fromStorage: deathEvery + 1, restarted: deathEvery + 1}[want]
+	most := map[deathOutcome]int{
+		goesOn:      0,
+		inPlace:     1,
+		fromStorage: deathEvery + 1,
+		restarted:   deathEvery + 1,
+	}[want]
 	if n := ranAgain(s); n > most {
 		bad = append(bad, fmt.Sprintf("%d iterations ran again, at most %d may", n, most))
 	}
@@ -315,9 +342,16 @@ func ranAgain(s deathSeen) int {
 
 // goodDeath is what a play of a DDP job looks like whose rank 1 died in iteration 9 and was replaced.
 func goodDeath() (deathPlay, deathSeen) {
-	p := deathPlay{row: deathRow{deathJob{"ddp", "outside"}, kindsOfEnd[0]}, death: scriptDeath{Ranks: []int{1}, Iteration: 9}}
-	s := deathSeen{ended: true, parts: map[string][]int{"checkpoint-4": {0, 1, 2, 3}}}
-	before, after := []int{10, 11, 12, 13}, []int{10, 21, 12, 13}
+	p := deathPlay{
+		row:   deathRow{deathJob{"ddp", "outside"}, kindsOfEnd[0]},
+		death: scriptDeath{Ranks: []int{1}, Iteration: 9},
+	}
+	s := deathSeen{
+		ended: true,
+		parts: map[string][]int{"checkpoint-4": {0, 1, 2, 3}},
+	}
+	before := []int{10, 11, 12, 13}
+	after := []int{10, 21, 12, 13}
 	ns := int64(0)
 	iteration := func(i int, peers []int, whole bool) {
 		for r := range deathRanks {
@@ -326,9 +360,22 @@ func goodDeath() (deathPlay, deathSeen) {
 			for k := range deathMicro {
 				numbers = append(numbers, (i*deathRanks+r)*deathMicro+k)
 			}
-			s.lines = append(s.lines, deathLine{Pid: peers[r], Rank: r, Ns: ns, Begun: &i, Peers: peers, Numbers: numbers})
+			s.lines = append(s.lines, deathLine{
+				Pid:     peers[r],
+				Rank:    r,
+				Ns:      ns,
+				Begun:   &i,
+				Peers:   peers,
+				Numbers: numbers,
+			})
 			if whole {
-				s.lines = append(s.lines, deathLine{Pid: peers[r], Rank: r, Ns: ns + 100, Updated: &i, Peers: peers})
+				s.lines = append(s.lines, deathLine{
+					Pid:     peers[r],
+					Rank:    r,
+					Ns:      ns + 100,
+					Updated: &i,
+					Peers:   peers,
+				})
 			}
 		}
 		ns += 200
@@ -342,9 +389,17 @@ func goodDeath() (deathPlay, deathSeen) {
 	}
 	last := int64(deathIterations * deathRanks * deathMicro)
 	for r := range deathRanks {
-		s.lines = append(s.lines, deathLine{Pid: after[r], Rank: r, Ns: ns, Done: true, Sums: []int64{last * (last - 1) / 2, (last - 1) * last * (2*last - 1) / 6}})
+		s.lines = append(s.lines, deathLine{
+			Pid:  after[r],
+			Rank: r,
+			Ns:   ns,
+			Done: true,
+			Sums: []int64{last * (last - 1) / 2, (last - 1) * last * (2*last - 1) / 6},
+		})
 	}
-	slices.SortStableFunc(s.lines, func(a, b deathLine) int { return cmp.Compare(a.Ns, b.Ns) })
+	slices.SortStableFunc(s.lines, func(a, b deathLine) int {
+		return cmp.Compare(a.Ns, b.Ns)
+	})
 	return p, s
 }
 
@@ -356,30 +411,61 @@ func TestJudgeDeath(t *testing.T) {
 	last := deathIterations - 1
 	for want, spoil := range map[string]func(*deathPlay, *deathSeen){
 		"trains outside of the job": func(_ *deathPlay, s *deathSeen) {
-			s.lines = append(s.lines, deathLine{Pid: 77, Rank: 2, Updated: &last, Peers: []int{0, 0, 77, 0}})
+			s.lines = append(s.lines, deathLine{
+				Pid:     77,
+				Rank:    2,
+				Updated: &last,
+				Peers:   []int{0, 0, 77, 0},
+			})
 		},
 		"still trains with [10 11 12 13]": func(_ *deathPlay, s *deathSeen) {
-			s.lines = append(s.lines, deathLine{Pid: 11, Rank: 1, Saved: &last, Peers: []int{10, 11, 12, 13}})
+			s.lines = append(s.lines, deathLine{
+				Pid:   11,
+				Rank:  1,
+				Saved: &last,
+				Peers: []int{10, 11, 12, 13},
+			})
 		},
 		"rank 3 begins iteration 99 while rank": func(_ *deathPlay, s *deathSeen) {
 			far := 99
-			s.lines = append(s.lines, deathLine{Pid: 13, Rank: 3, Begun: &far, Peers: []int{10, 21, 12, 13}})
+			s.lines = append(s.lines, deathLine{
+				Pid:   13,
+				Rank:  3,
+				Begun: &far,
+				Peers: []int{10, 21, 12, 13},
+			})
 		},
-		"was written by ranks [2] alone": func(_ *deathPlay, s *deathSeen) { s.parts["checkpoint-8"] = []int{2} },
-		"a person is asked 2 times":      func(_ *deathPlay, s *deathSeen) { s.asks = 2 },
-		"a person is asked":              func(_ *deathPlay, s *deathSeen) { s.asks = 1 },
-		"did not come to its last":       func(_ *deathPlay, s *deathSeen) { s.ended = false },
-		"process 99 lives on outside":    func(_ *deathPlay, s *deathSeen) { s.alive = []int{10, 99} },
-		"survivor 1 is process 21":       func(p *deathPlay, _ *deathSeen) { p.death.Ranks = []int{2} },
+		"was written by ranks [2] alone": func(_ *deathPlay, s *deathSeen) {
+			s.parts["checkpoint-8"] = []int{2}
+		},
+		"a person is asked 2 times": func(_ *deathPlay, s *deathSeen) { s.asks = 2 },
+		"a person is asked":         func(_ *deathPlay, s *deathSeen) { s.asks = 1 },
+		"did not come to its last":  func(_ *deathPlay, s *deathSeen) { s.ended = false },
+		"process 99 lives on outside": func(_ *deathPlay, s *deathSeen) {
+			s.alive = []int{10, 99}
+		},
+		"survivor 1 is process 21": func(p *deathPlay, _ *deathSeen) {
+			p.death.Ranks = []int{2}
+		},
 		"still process 10 after a whole": func(p *deathPlay, _ *deathSeen) { p.row.adapter = "none" },
-		"2 iterations ran again":         func(_ *deathPlay, s *deathSeen) { s.lines = append(s.lines, beginning(s, last)) },
-		"the ledger has [1 2]":           func(_ *deathPlay, s *deathSeen) { s.lines[len(s.lines)-1].Sums = []int64{1, 2} },
-		"iteration 29: begun by 3 ranks": func(_ *deathPlay, s *deathSeen) { s.lines = slices.DeleteFunc(s.lines, isBeginning(last, 3)) },
+		"2 iterations ran again": func(_ *deathPlay, s *deathSeen) {
+			s.lines = append(s.lines, beginning(s, last))
+		},
+		"the ledger has [1 2]": func(_ *deathPlay, s *deathSeen) {
+			s.lines[len(s.lines)-1].Sums = []int64{1, 2}
+		},
+		"iteration 29: begun by 3 ranks": func(_ *deathPlay, s *deathSeen) {
+			s.lines = slices.DeleteFunc(s.lines, isBeginning(last, 3))
+		},
 		"iteration 29: begun by 4 ranks": func(_ *deathPlay, s *deathSeen) {
 			s.lines[slices.IndexFunc(s.lines, isBeginning(last, 3))].Numbers = []int{1}
 		},
-		"is started again as process 99":  stopped(func(s *deathSeen) { s.lines[1] = deathLine{Pid: 99, Started: true, Generation: 1} }),
-		"trains on":                       stopped(func(s *deathSeen) { s.lines[1] = beginning(s, 0) }),
+		"is started again as process 99": stopped(func(s *deathSeen) {
+			s.lines[1] = deathLine{Pid: 99, Started: true, Generation: 1}
+		}),
+		"trains on": stopped(func(s *deathSeen) {
+			s.lines[1] = beginning(s, 0)
+		}),
 		"processes [10] are alive":        stopped(func(s *deathSeen) { s.alive = []int{10} }),
 		"a person is asked 0 times, want": stopped(func(s *deathSeen) { s.asks = 0 }),
 		"nothing ended":                   stopped(func(s *deathSeen) { s.lines = nil }),
@@ -396,7 +482,11 @@ func TestJudgeDeath(t *testing.T) {
 func stopped(spoil func(*deathSeen)) func(*deathPlay, *deathSeen) {
 	return func(p *deathPlay, s *deathSeen) {
 		p.row.deathKind.name = "SIGTERM to all"
-		*s = deathSeen{asks: 1, stopNs: 1, lines: []deathLine{{Ns: 1, Reached: "forward"}, {Ns: 2}}}
+		*s = deathSeen{
+			asks:   1,
+			stopNs: 1,
+			lines:  []deathLine{{Ns: 1, Reached: "forward"}, {Ns: 2}},
+		}
 		if bad := judgeDeath(*p, *s); bad != nil {
 			panic(fmt.Sprint("a right stop: ", bad))
 		}
@@ -408,11 +498,18 @@ func stopped(spoil func(*deathSeen)) func(*deathPlay, *deathSeen) {
 func beginning(s *deathSeen, i int) deathLine {
 	peers := []int{10, 21, 12, 13}
 	if n := len(s.lines); n > 0 {
-		return deathLine{Pid: 10, Ns: s.lines[n-1].Ns + 1, Begun: &i, Peers: peers}
+		return deathLine{
+			Pid:   10,
+			Ns:    s.lines[n-1].Ns + 1,
+			Begun: &i,
+			Peers: peers,
+		}
 	}
 	return deathLine{Pid: 10, Begun: &i, Peers: peers}
 }
 
 func isBeginning(i, rank int) func(deathLine) bool {
-	return func(l deathLine) bool { return l.Begun != nil && *l.Begun == i && l.Rank == rank }
+	return func(l deathLine) bool {
+		return l.Begun != nil && *l.Begun == i && l.Rank == rank
+	}
 }

@@ -56,8 +56,20 @@ var kindsOfEnd = []deathKind{
 	{name: "SIGTERM to all", by: "wait", whom: "rank", phases: trainingPhases},
 	{name: "SIGINT to all", by: "wait", whom: "rank", phases: trainingPhases},
 	{name: "the same error on all", by: "raise", whom: "all", phases: trainingPhases},
-	{name: "error on all before the first iteration", by: "raise", whom: "all", phases: []string{"start", "groups"}, before: true},
-	{name: "kill of a rank before the first iteration", by: "kill", whom: "rank", phases: []string{"groups"}, before: true},
+	{
+		name:   "error on all before the first iteration",
+		by:     "raise",
+		whom:   "all",
+		phases: []string{"start", "groups"},
+		before: true,
+	},
+	{
+		name:   "kill of a rank before the first iteration",
+		by:     "kill",
+		whom:   "rank",
+		phases: []string{"groups"},
+		before: true,
+	},
 	{name: "kill of a rank under torchrun, no restart", by: "kill", whom: "rank", phases: trainingPhases},
 	{name: "kill of a rank under torchrun, one restart", by: "kill", whom: "rank", phases: trainingPhases},
 }
@@ -145,7 +157,8 @@ type scriptDeath struct {
 	DelayMs   int    `json:"delay_ms"`
 }
 
-// deathPlays are the plays from first on: each row once before one is played again, in an order that is drawn.
+// deathPlays are the plays from first on: each row once before one is played again, in
+// an order that is drawn.
 func deathPlays(first, count int) []deathPlay {
 	rows := deathRows()
 	order := rand.New(rand.NewPCG(1, 0x646561746873)).Perm(len(rows))
@@ -158,7 +171,12 @@ func deathPlays(first, count int) []deathPlay {
 
 func drawDeath(row deathRow, number int) deathPlay {
 	r := rand.New(rand.NewPCG(uint64(number), 0x706c6179))
-	d := scriptDeath{By: row.by, Ranks: []int{r.IntN(deathRanks)}, Iteration: deathFirst + r.IntN(deathLast-deathFirst), Phase: row.phases[r.IntN(len(row.phases))]}
+	d := scriptDeath{
+		By:        row.by,
+		Ranks:     []int{r.IntN(deathRanks)},
+		Iteration: deathFirst + r.IntN(deathLast-deathFirst),
+		Phase:     row.phases[r.IntN(len(row.phases))],
+	}
 	if row.whom == "all" {
 		d.Ranks = []int{0, 1, 2, 3}
 	}
@@ -193,7 +211,8 @@ func (p deathPlay) victims() []int {
 	if p.row.wants() == goesOn {
 		return nil
 	}
-	if at := p.death.Ranks[0]; p.row.deathKind.name == "kill of a node" || torchrunRestarts[p.row.deathKind.name] != "" {
+	at := p.death.Ranks[0]
+	if p.row.deathKind.name == "kill of a node" || torchrunRestarts[p.row.deathKind.name] != "" {
 		first := at - at%deathPerNode
 		return []int{first, first + 1}
 	}
@@ -201,7 +220,9 @@ func (p deathPlay) victims() []int {
 }
 
 func (p deathPlay) String() string {
-	return fmt.Sprintf("%s %s: %s, rank %d in iteration %d, %s %d, after %d ms", p.row.adapter, p.row.entry, p.row.name(), p.death.Ranks[0], p.death.Iteration, p.death.Phase, p.death.Micro, p.death.DelayMs)
+	return fmt.Sprintf("%s %s: %s, rank %d in iteration %d, %s %d, after %d ms",
+		p.row.adapter, p.row.entry, p.row.name(), p.death.Ranks[0], p.death.Iteration,
+		p.death.Phase, p.death.Micro, p.death.DelayMs)
 }
 
 // Plays cover every row once before one is played again, and are the same each time.
@@ -210,7 +231,8 @@ func TestDeathPlays(t *testing.T) {
 	seen := map[string]int{}
 	for _, p := range deathPlays(1, 2*len(rows)) {
 		seen[p.row.adapter+p.row.entry+p.row.name()]++
-		if again := drawDeath(p.row, p.number); !slices.Equal(again.death.Ranks, p.death.Ranks) || again.String() != p.String() {
+		again := drawDeath(p.row, p.number)
+		if !slices.Equal(again.death.Ranks, p.death.Ranks) || again.String() != p.String() {
 			t.Errorf("%s, and then %s", p, again)
 		}
 	}

@@ -23,14 +23,16 @@ import (
 )
 
 var (
-	torchDeaths     = flag.Int("torch-deaths", 0, "plays of a PyTorch job in which something ends, of every kind, for each adapter")
+	torchDeaths = flag.Int("torch-deaths", 0,
+		"plays of a PyTorch job in which something ends, of every kind, for each adapter")
 	torchDeathFirst = flag.Int("torch-deaths-first", 1, "number of the first such play")
 )
 
 // How long a play may take, and how long nothing may follow where nothing is to follow.
 const (
 	deathWithin = 4 * time.Minute
-	deathCalm   = 10 * time.Second // also that a recovery waits for a person: policy decides within a few seconds
+	// also that a recovery waits for a person: policy decides within a few seconds
+	deathCalm   = 10 * time.Second
 	deathUnseen = 30 * time.Second // the same where Falcon may not know of the job yet
 	deathLeave  = 2 * time.Second  // from the last iteration, for what must end with it
 )
@@ -64,7 +66,12 @@ func TestTorchDeaths(t *testing.T) {
 			file := filepath.Join(dir, fmt.Sprintf("death-%04d.json", p.number))
 			var r deathResult
 			if b, err := os.ReadFile(file); err != nil || json.Unmarshal(b, &r) != nil {
-				r = playDeath(t, command, p, filepath.Join(dir, fmt.Sprintf("death-%04d", p.number)))
+				r = playDeath(
+					t,
+					command,
+					p,
+					filepath.Join(dir, fmt.Sprintf("death-%04d", p.number)),
+				)
 				if b, err = json.MarshalIndent(r, "", "  "); err == nil {
 					err = os.WriteFile(file, b, 0o600)
 				}
@@ -99,7 +106,11 @@ func needOperators(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, _, err := hollow.Build(torch, lib, filepath.Join(cache, "falcon", "hollow"))
+	folder, _, err := hollow.Build(
+		torch,
+		lib,
+		filepath.Join(cache, "falcon", "hollow"),
+	)
 	if err != nil {
 		t.Skip(err)
 	}
@@ -117,8 +128,14 @@ func playDeath(t *testing.T, command string, p deathPlay, kept string) deathResu
 		shape = lab.Shape{TP: 1, DP: deathRanks / 2, PP: 2}
 	}
 	sc := recoverScenario("deaths", shape, 1)
-	sc.Nodes, sc.Iterations = deathRanks/deathPerNode, p.iterations()
-	sc.Policy = map[string]any{"mode": "auto", "cap": "S1", "owner": "lab", "recovery": map[string]any{"per_hour": 1000, "in_place": 1000}}
+	sc.Nodes = deathRanks / deathPerNode
+	sc.Iterations = p.iterations()
+	sc.Policy = map[string]any{
+		"mode":     "auto",
+		"cap":      "S1",
+		"owner":    "lab",
+		"recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
+	}
 	more := []string{"--train", command}
 	if p.row.adapter == "none" {
 		more = append(more, "--adapter", "off")
@@ -130,8 +147,17 @@ func playDeath(t *testing.T, command string, p deathPlay, kept string) deathResu
 	}
 	d.end()
 	r := deathResult{
-		Play: p.String(), Adapter: p.row.adapter, Entry: p.row.entry, Row: p.row.name(), Wants: string(p.row.wants()), Again: ranAgain(seen), Asks: seen.asks,
-		Build: labBuild(t), Said: seen.listing, Bad: judgeDeath(p, seen), Seconds: time.Since(began).Seconds(),
+		Play:    p.String(),
+		Adapter: p.row.adapter,
+		Entry:   p.row.entry,
+		Row:     p.row.name(),
+		Wants:   string(p.row.wants()),
+		Again:   ranAgain(seen),
+		Asks:    seen.asks,
+		Build:   labBuild(t),
+		Said:    seen.listing,
+		Bad:     judgeDeath(p, seen),
+		Seconds: time.Since(began).Seconds(),
 	}
 	if len(r.Bad) > 0 {
 		writeFile(t, filepath.Join(kept, "lab.txt"), d.lab.out.String())
@@ -174,8 +200,14 @@ func (d *deathStage) setEnvironment() {
 		d.t.Fatal(err)
 	}
 	for name, value := range map[string]string{
-		"FOLDER": d.folder, "ADAPTER": d.play.row.adapter, "ENTRY": d.play.row.entry, "DEATH": string(told), "TORCHRUN": torchrunRestarts[d.play.row.deathKind.name],
-		"ITERATIONS": strconv.Itoa(d.play.iterations()), "EVERY": strconv.Itoa(deathEvery), "TORCHRUN_PORT": "0",
+		"FOLDER":        d.folder,
+		"ADAPTER":       d.play.row.adapter,
+		"ENTRY":         d.play.row.entry,
+		"DEATH":         string(told),
+		"TORCHRUN":      torchrunRestarts[d.play.row.deathKind.name],
+		"ITERATIONS":    strconv.Itoa(d.play.iterations()),
+		"EVERY":         strconv.Itoa(deathEvery),
+		"TORCHRUN_PORT": "0",
 	} {
 		d.t.Setenv(name, value)
 	}
@@ -198,7 +230,8 @@ func (d *deathStage) run() deathSeen {
 	var reached, stopped time.Time
 	for now := time.Now(); now.Before(limit); now = time.Now() {
 		time.Sleep(20 * time.Millisecond)
-		if files, _ := filepath.Glob(filepath.Join(d.folder, "reached-*")); len(files) > 0 && reached.IsZero() {
+		files, _ := filepath.Glob(filepath.Join(d.folder, "reached-*"))
+		if len(files) > 0 && reached.IsZero() {
 			reached = now
 		}
 		if !dealt && !reached.IsZero() {
@@ -209,7 +242,8 @@ func (d *deathStage) run() deathSeen {
 			break
 		}
 		if stopped.IsZero() && d.nothingFollows(now, reached) {
-			stopped, s.stopNs = now, monotonicNs()
+			stopped = now
+			s.stopNs = monotonicNs()
 		}
 		if !stopped.IsZero() && now.Sub(stopped) > deathCalm { // in which somebody would train on
 			break
@@ -219,7 +253,8 @@ func (d *deathStage) run() deathSeen {
 		time.Sleep(deathLeave)
 	}
 	s.asks, s.listing = d.countAsks(), d.listing
-	s.lines, s.alive = readDeathLines(d.folder), processesWith("FOLDER="+d.folder)
+	s.lines = readDeathLines(d.folder)
+	s.alive = processesWith("FOLDER=" + d.folder)
 	s.parts = checkpointParts(d.folder)
 	return s
 }
@@ -267,7 +302,11 @@ func (d *deathStage) deal() {
 	case "kill of a node":
 		_, err = lab.Ask(d.lab.dir, lab.Request{Op: "kill", Target: "node " + node})
 	case "kill of an agent":
-		_, err = lab.Ask(d.lab.dir, lab.Request{Op: "kill-agent", Target: node, For: 2 * time.Second})
+		_, err = lab.Ask(d.lab.dir, lab.Request{
+			Op:     "kill-agent",
+			Target: node,
+			For:    2 * time.Second,
+		})
 	case "SIGTERM to all":
 		d.signalAll(unix.SIGTERM)
 	case "SIGINT to all":
@@ -287,7 +326,13 @@ func (d *deathStage) signalAll(sig unix.Signal) {
 
 // countAsks is how many recoveries wait for a person, or were given up: a person has to act.
 func (d *deathStage) countAsks() int {
-	out, err := exec.Command(binFalcon(d.t), "recovery", "list", "--connect", d.lab.status().Socket, "--json").Output()
+	out, err := exec.Command(
+		binFalcon(d.t),
+		"recovery",
+		"list",
+		"--connect", d.lab.status().Socket,
+		"--json",
+	).Output()
 	var reply struct {
 		Recoveries []falcon.Recovery `json:"recoveries"`
 	}
@@ -409,12 +454,18 @@ func deathsTable(all []deathResult) string {
 	for _, build := range slices.Sorted(maps.Keys(builds)) {
 		by = append(by, fmt.Sprintf("%d of %s", builds[build], build))
 	}
-	return fmt.Sprintf("## Deaths of every kind\n\nBy `make torch-deaths TORCH_DEATHS=%d`. %s\n\n%s\n%d of %d plays right; by builds: %s.\n\n%s", *torchDeaths, machine(), deathsAbout, right, len(all), strings.Join(by, ", "), mdTable(head, rows))
+	return fmt.Sprintf(
+		"## Deaths of every kind\n\nBy `make torch-deaths TORCH_DEATHS=%d`. %s\n\n%s\n%d of %d plays right; by builds: %s.\n\n%s",
+		*torchDeaths, machine(), deathsAbout, right, len(all), strings.Join(by, ", "),
+		mdTable(head, rows),
+	)
 }
 
 const deathsAbout = `Jobs of 4 ranks on two nodes with a spare, with a checkpoint every 4 iterations, outside and inside
-of ` + "`falcon_torch.run`" + `; something ends in a random iteration. Right: ` + "`ddp`, and `hsdp` and `pipeline`" + ` inside go on
-in place from replicas with the survivors' processes, at most one iteration runs again; ` + "`fsdp`" + ` inside goes on
+of ` + "`falcon_torch.run`" + `; something ends in a random iteration. Right: ` +
+	"`ddp`, and `hsdp` and `pipeline`" + ` inside go on
+in place from replicas with the survivors' processes, at most one iteration runs again; ` +
+	"`fsdp`" + ` inside goes on
 in the same processes from storage; the others are restarted whole; the end of an agent changes nothing; SIGTERM and
 SIGINT to all, the same error on all and what ends before the first iteration start nothing, and a person is asked once.
 In each play nobody trains or saves outside of the job, every checkpoint that counts was written by all ranks, and

@@ -17,7 +17,8 @@ import (
 )
 
 var (
-	torchEntered = flag.String("torch-entered", "", "folder of the packages megatron and torchtitan: kill ranks of their own training loops")
+	torchEntered = flag.String("torch-entered", "",
+		"folder of the packages megatron and torchtitan: kill ranks of their own training loops")
 	enteredKills = flag.Int("entered-kills", 20, "with -torch-entered: deaths in each job")
 )
 
@@ -29,8 +30,8 @@ const (
 	enteredWithin  = time.Hour
 )
 
-// enteredJob is a framework, how its script is called after the folder that ranks write to, the job's shape, and how
-// many things with a number an iteration trains.
+// enteredJob is a framework, how its script is called after the folder that ranks write to, the
+// job's shape, and how many things with a number an iteration trains.
 type enteredJob struct {
 	name, script, arguments string
 	shape                   lab.Shape
@@ -40,19 +41,40 @@ type enteredJob struct {
 func enteredJobs() []enteredJob {
 	megatron := fmt.Sprintf("--global-batch-size %d", enteredSamples)
 	return []enteredJob{
-		{"Megatron-LM, 4 replicas", "entered/of_megatron.py", megatron, lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSamples},
 		{
-			"Megatron-LM, 2 stages with 2 replicas", "entered/of_megatron.py", megatron + " --pipeline-model-parallel-size 2",
-			lab.Shape{TP: 1, DP: 2, PP: 2}, enteredSamples,
+			"Megatron-LM, 4 replicas",
+			"entered/of_megatron.py",
+			megatron,
+			lab.Shape{TP: 1, DP: 4, PP: 1},
+			enteredSamples,
 		},
-		{"torchtitan, 4 replicas", "entered/of_torchtitan.py", "4 1", lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSteps},
-		{"torchtitan, 2 replicas of 2 shards", "entered/of_torchtitan.py", "2 2", lab.Shape{TP: 1, DP: 4, PP: 1}, enteredSteps},
+		{
+			"Megatron-LM, 2 stages with 2 replicas",
+			"entered/of_megatron.py",
+			megatron + " --pipeline-model-parallel-size 2",
+			lab.Shape{TP: 1, DP: 2, PP: 2},
+			enteredSamples,
+		},
+		{
+			"torchtitan, 4 replicas",
+			"entered/of_torchtitan.py",
+			"4 1",
+			lab.Shape{TP: 1, DP: 4, PP: 1},
+			enteredSteps,
+		},
+		{
+			"torchtitan, 2 replicas of 2 shards",
+			"entered/of_torchtitan.py",
+			"2 2",
+			lab.Shape{TP: 1, DP: 4, PP: 1},
+			enteredSteps,
+		},
 	}
 }
 
-// Ranks of Megatron-LM's pretrain() and of torchtitan's Trainer die at random moments, on emulated GPUs: the others
-// enter the loop again in the same processes, at most one iteration runs again, and what was trained is each number
-// once, by what the ranks themselves write.
+// Ranks of Megatron-LM's pretrain() and of torchtitan's Trainer die at random moments, on emulated
+// GPUs: the others enter the loop again in the same processes, at most one iteration runs again,
+// and what was trained is each number once, by what the ranks themselves write.
 func TestTorchEntered(t *testing.T) {
 	if *torchEntered == "" {
 		t.Skip("give -torch-entered: run make torch-entered")
@@ -62,7 +84,11 @@ func TestTorchEntered(t *testing.T) {
 	var table strings.Builder
 	for k, j := range enteredJobs() {
 		t.Run(j.name, func(t *testing.T) {
-			killsLine(&table, j.name, j.play(t, rand.New(rand.NewPCG(3, uint64(k)))))
+			killsLine(
+				&table,
+				j.name,
+				j.play(t, rand.New(rand.NewPCG(3, uint64(k)))),
+			)
 		})
 	}
 	text := enteredPage(table.String())
@@ -90,18 +116,32 @@ func (j enteredJob) play(t *testing.T, r *rand.Rand) []lab.RecoveryReport {
 	iterations := torchIterations(kills)
 	t.Setenv("ITERATIONS", fmt.Sprint(iterations))
 	sc := recoverScenario("entered", j.shape, 0)
-	sc.Nodes, sc.Iterations, sc.MicroBatches = 2, iterations, 4
+	sc.Nodes = 2
+	sc.Iterations = iterations
+	sc.MicroBatches = 4
 	sc.Policy = map[string]any{
-		"mode": "auto", "cap": "S1", "owner": "lab", "recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
+		"mode":     "auto",
+		"cap":      "S1",
+		"owner":    "lab",
+		"recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
 	}
 	for k := range kills {
 		sc.Events = append(sc.Events, lab.Event{
-			AtIteration: int64(torchBefore * (k + 1)), Kill: fmt.Sprintf("rank %d", r.IntN(enteredRanks)), AfterMs: float64(r.IntN(130)),
+			AtIteration: int64(torchBefore * (k + 1)),
+			Kill:        fmt.Sprintf("rank %d", r.IntN(enteredRanks)),
+			AfterMs:     float64(r.IntN(130)),
 		})
 	}
 	command := trainTorch(t, j.script) + " " + folder + " " + j.arguments
 	report := filepath.Join(t.TempDir(), "report.json")
-	got, out, err := playLabFor(t, enteredWithin, report, "--no-reference", "--scenario", scenarioFile(t, sc), "--train", command)
+	got, out, err := playLabFor(
+		t,
+		enteredWithin,
+		report,
+		"--no-reference",
+		"--scenario", scenarioFile(t, sc),
+		"--train", command,
+	)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -150,8 +190,8 @@ func readEntered(t *testing.T, folder string) (lines []enteredLine) {
 	return lines
 }
 
-// judgeEntered says what is wrong with what ranks have trained: of each iteration the newest line of each rank
-// counts, as an iteration that was cut off is run again.
+// judgeEntered says what is wrong with what ranks have trained: of each iteration the newest line
+// of each rank counts, as an iteration that was cut off is run again.
 func judgeEntered(lines []enteredLine, iterations, numbers int) (bad []string) {
 	newest := map[[2]int]enteredLine{}
 	for _, l := range lines {
@@ -171,7 +211,8 @@ func judgeEntered(lines []enteredLine, iterations, numbers int) (bad []string) {
 			want[k] = i*numbers + k
 		}
 		if !slices.Equal(got, want) {
-			bad = append(bad, fmt.Sprintf("iteration %d trained %v instead of %d to %d", i, got, want[0], want[numbers-1]))
+			bad = append(bad, fmt.Sprintf("iteration %d trained %v instead of %d to %d",
+				i, got, want[0], want[numbers-1]))
 		}
 	}
 	return bad
@@ -189,7 +230,11 @@ func TestEnteredJudge(t *testing.T) {
 		bad   int
 	}{
 		{"right", right, 0},
-		{"an iteration again, dealt otherwise", append(slices.Clone(right), line(3, 1, 0, 6, 7), line(3, 1, 1, 4, 5)), 0},
+		{
+			"an iteration again, dealt otherwise",
+			append(slices.Clone(right), line(3, 1, 0, 6, 7), line(3, 1, 1, 4, 5)),
+			0,
+		},
 		{"a rank's share is missing", right[:3], 1},
 		{"a share twice", append(slices.Clone(right), line(3, 1, 1, 4, 5)), 1},
 	} {

@@ -17,12 +17,15 @@ import (
 )
 
 var (
-	torchPauses = flag.Int("torch-pauses", 0, "pauses at random moments of a PyTorch job of 8 ranks, on each backend, without and with overlap")
+	torchPauses = flag.Int("torch-pauses", 0,
+		"pauses at random moments of a PyTorch job of 8 ranks, on each backend, without and with overlap")
 	torchScreen = flag.Bool("torch-screen", false, "mitigations of a PyTorch job approved on a real terminal")
 )
 
 // torchAlarm is what PyTorch prints when a watchdog or its monitor acts.
-var torchAlarm = regexp.MustCompile(`(?i)watchdog (caught|got stuck|thread terminated)|heartbeat|timed out|caught collective operation timeout`)
+var torchAlarm = regexp.MustCompile(
+	`(?i)watchdog (caught|got stuck|thread terminated)|heartbeat|timed out|caught collective operation timeout`,
+)
 
 // trainTorch is the command of a test's script on PyTorch, for --train.
 func trainTorch(t *testing.T, script string) string {
@@ -47,10 +50,15 @@ func TestTorchPauses(t *testing.T) {
 			t.Setenv("BACKEND", job.backend)
 			t.Setenv("BUCKET_MB", job.bucketMB)
 			held, quiet := holdTorch(t)
-			fmt.Fprintf(&table, "| %s | %d | %.0f, %.0f | %.0f, %.0f |\n", job.name, len(held), middle(held), slices.Max(held), middle(quiet), slices.Max(quiet))
+			fmt.Fprintf(&table, "| %s | %d | %.0f, %.0f | %.0f, %.0f |\n",
+				job.name, len(held), middle(held), slices.Max(held), middle(quiet),
+				slices.Max(quiet))
 		})
 	}
-	text := fmt.Sprintf("## Pauses\n\nBy `make torch-pauses TORCH_PAUSES=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch` is held at random moments for a matrix test of one GPU, and let go. No rank was replaced, PyTorch's watchdogs said nothing, and each micro-batch counted once. In ms, median and most: held, and from the order until all ranks were quiet.\n\n| Job | Pauses | Held | Quiet after |\n|---|---|---|---|\n%s", *torchPauses, machine(), torchRanks, table.String())
+	text := fmt.Sprintf(
+		"## Pauses\n\nBy `make torch-pauses TORCH_PAUSES=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch` is held at random moments for a matrix test of one GPU, and let go. No rank was replaced, PyTorch's watchdogs said nothing, and each micro-batch counted once. In ms, median and most: held, and from the order until all ranks were quiet.\n\n| Job | Pauses | Held | Quiet after |\n|---|---|---|---|\n%s",
+		*torchPauses, machine(), torchRanks, table.String(),
+	)
 	t.Log(text)
 	if !t.Failed() {
 		writePage(t, "torch-pauses", text)
@@ -62,16 +70,35 @@ func holdTorch(t *testing.T) (held, quiet []float64) {
 	logs := t.TempDir()
 	t.Setenv("RANK_LOGS", logs)
 	t.Setenv("ITERATIONS", fmt.Sprint(iterations))
-	c := newCluster(t, falcon.Layout{TP: 1, DP: torchRanks, PP: 1}, 2, iterations, "--train", trainTorch(t, "ddp_kills.py"), "--gpu-gflops", "8")
+	c := newCluster(
+		t,
+		falcon.Layout{TP: 1, DP: torchRanks, PP: 1},
+		2,
+		iterations,
+		"--train", trainTorch(t, "ddp_kills.py"),
+		"--gpu-gflops", "8",
+	)
 	pids := c.status().RankPids
 	r := rand.New(rand.NewPCG(*pauseSeed, 0x746f726368))
 	refused := map[string]int{}
 	for k := 0; len(held) < *torchPauses; k++ {
 		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
-		v := c.follow(c.insist(&falconv1.ValidateRequest{Ranks: []int32{r.Int32N(torchRanks)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"}, refused), over)
+		v := c.follow(
+			c.insist(
+				&falconv1.ValidateRequest{
+					Ranks:  []int32{r.Int32N(torchRanks)},
+					Gemm:   true,
+					GemmN:  16,
+					Reason: "a pause at a random moment",
+				},
+				refused,
+			),
+			over,
+		)
 		switch state := falcon.ValidationState(v.GetState()); {
 		case state == falcon.ValidationDone:
-			held, quiet = append(held, v.GetPausedMs()), append(quiet, v.GetQuietMs())
+			held = append(held, v.GetPausedMs())
+			quiet = append(quiet, v.GetQuietMs())
 		case state != falcon.ValidationRefused || v.GetReason() == "":
 			t.Errorf("pause %d: %s: %s", k, state, v.GetReason())
 		case k-len(held) >= *torchPauses/10: // on a busy machine some are refused, with a reason
@@ -135,8 +162,12 @@ func TestTorchScreen(t *testing.T) {
 		t.Skip("give -torch-screen")
 	}
 	for _, backend := range torchBackends {
-		t.Run(backend+"/S2", func(t *testing.T) { approveTorch(t, backend, torchSlow, "n1.g0", "S2 PROPOSED") })
-		t.Run(backend+"/S3", func(t *testing.T) { approveTorch(t, backend, torchLink, "n1-n2", "S3 PROPOSED") })
+		t.Run(backend+"/S2", func(t *testing.T) {
+			approveTorch(t, backend, torchSlow, "n1.g0", "S2 PROPOSED")
+		})
+		t.Run(backend+"/S3", func(t *testing.T) {
+			approveTorch(t, backend, torchLink, "n1-n2", "S3 PROPOSED")
+		})
 	}
 }
 
@@ -149,7 +180,16 @@ func approveTorch(t *testing.T, backend, scenario, culprit, proposed string) {
 	t.Setenv("ITERATIONS", "400")
 	file := filepath.Join(t.TempDir(), "slow.yaml")
 	writeFile(t, file, scenario)
-	s := newScreen(t, 120, 40, "lab", "run", "--scenario", file, "--train", trainTorch(t, "ddp_kills.py"), "--gpu-gflops", "8")
+	s := newScreen(
+		t,
+		120,
+		40,
+		"lab",
+		"run",
+		"--scenario", file,
+		"--train", trainTorch(t, "ddp_kills.py"),
+		"--gpu-gflops", "8",
+	)
 	s.wait(3*time.Minute, "INC-0001", culprit, proposed)
 	s.keys("a")
 	s.wait(5*time.Second, "Cancel", "Approve")

@@ -20,7 +20,8 @@ func TestTorchOutsideRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a lab runs")
 	}
-	command, saved := trainTorch(t, "fsdp_outside_run.py"), t.TempDir()
+	command := trainTorch(t, "fsdp_outside_run.py")
+	saved := t.TempDir()
 	t.Setenv("SAVED", saved)
 	t.Setenv("ITERATIONS", "100000")
 	sc := recoverScenario("outside-run", lab.Shape{TP: 1, DP: torchRanks, PP: 1}, 0)
@@ -31,11 +32,15 @@ func TestTorchOutsideRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.awaitRecoveries(func(list []falcon.Recovery) bool {
-		return len(list) > 0 && list[0].Whole && list[0].State == falcon.RecoveryProposed
+		return len(list) > 0 &&
+			list[0].Whole &&
+			list[0].State == falcon.RecoveryProposed
 	})
 	time.Sleep(10 * time.Second) // in which replacements would come to train
 	list := l.awaitRecoveries(func([]falcon.Recovery) bool { return true })
-	if len(list) != 1 || list[0].State != falcon.RecoveryProposed || len(list[0].Launched) > 0 {
+	if len(list) != 1 ||
+		list[0].State != falcon.RecoveryProposed ||
+		len(list[0].Launched) > 0 {
 		t.Errorf("%+v", list)
 	}
 	files, _ := filepath.Glob(filepath.Join(saved, "*.pt"))
@@ -67,10 +72,14 @@ func TestTorchSameError(t *testing.T) {
 	l := startLab(t, sc, "", "--train", command)
 	began := l.status().RankPids
 	l.await(55, 3*time.Minute) // iterations of a second each, on two cores
-	l.awaitRecoveries(func(list []falcon.Recovery) bool { return len(list) > 0 && list[0].Together == falcon.EndsAlike })
+	l.awaitRecoveries(func(list []falcon.Recovery) bool {
+		return len(list) > 0 && list[0].Together == falcon.EndsAlike
+	})
 	time.Sleep(5 * time.Second) // in which policy would start it again
 	list := l.awaitRecoveries(func([]falcon.Recovery) bool { return true })
-	if len(list) != 1 || list[0].State != falcon.RecoveryProposed || len(list[0].Launched) > 0 {
+	if len(list) != 1 ||
+		list[0].State != falcon.RecoveryProposed ||
+		len(list[0].Launched) > 0 {
 		t.Fatalf("%+v", list)
 	}
 	if want := "ValueError at fsdp_outside_run.py:"; !strings.Contains(list[0].Reason, want) {

@@ -11,7 +11,8 @@ import (
 	"github.com/failslow/falcon/agent/lab"
 )
 
-var pipelineKills = flag.Int("pipeline-kills", 0, "deaths of stage 0 in its backward pass, in a PyTorch job with two pipeline stages")
+var pipelineKills = flag.Int("pipeline-kills", 0,
+	"deaths of stage 0 in its backward pass, in a PyTorch job with two pipeline stages")
 
 // pipelineSchedules are played one after the other; of the second one a fifth as many deaths.
 var pipelineSchedules = []struct {
@@ -28,8 +29,9 @@ func pipelineDeaths(r *rand.Rand, kills int) string {
 	return strings.Join(out, ",")
 }
 
-// A rank of a pipeline's first stage dies in its last backward pass, when the last stage has all that it needs
-// for its update: no stage has updated, a common step exists, and the job goes on in place from replicas.
+// A rank of a pipeline's first stage dies in its last backward pass, when the last stage has all
+// that it needs for its update: no stage has updated, a common step exists, and the job goes on
+// in place from replicas.
 func TestTorchPipelineKills(t *testing.T) {
 	if testing.Short() || *pipelineKills == 0 {
 		t.Skip("give -pipeline-kills")
@@ -49,7 +51,10 @@ func TestTorchPipelineKills(t *testing.T) {
 		}
 		killsLine(&table, schedule.name, all)
 	}
-	text := fmt.Sprintf("## Deaths in a pipeline\n\nBy `make pipeline-kills PIPELINE_KILLS=%d`. %s\n\nTwo stages of `torch.distributed.pipelining`, each with %d replicas, with `falcon_torch.run`; a rank of stage 0 ends in the backward pass of its last micro-batch, when stage 1 has all gradients, %d to a job. Right: one recovery in place from replicas, none from storage, the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.\n\n| Schedule | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s", *pipelineKills, machine(), torchRanks/2, torchPerJob, table.String())
+	text := fmt.Sprintf(
+		"## Deaths in a pipeline\n\nBy `make pipeline-kills PIPELINE_KILLS=%d`. %s\n\nTwo stages of `torch.distributed.pipelining`, each with %d replicas, with `falcon_torch.run`; a rank of stage 0 ends in the backward pass of its last micro-batch, when stage 1 has all gradients, %d to a job. Right: one recovery in place from replicas, none from storage, the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.\n\n| Schedule | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s",
+		*pipelineKills, machine(), torchRanks/2, torchPerJob, table.String(),
+	)
 	writePage(t, "pipeline-kills", text)
 	t.Log(text)
 }
@@ -59,10 +64,25 @@ func playPipelineKills(t *testing.T, command string, kills, seed int) []lab.Reco
 	iterations := torchIterations(kills)
 	t.Setenv("ITERATIONS", fmt.Sprint(iterations))
 	t.Setenv("DEATHS", pipelineDeaths(rand.New(rand.NewPCG(2, uint64(seed))), kills))
-	sc := recoverScenario("pipeline-kills", lab.Shape{TP: 1, DP: torchRanks / 2, PP: 2}, 0)
+	sc := recoverScenario(
+		"pipeline-kills",
+		lab.Shape{TP: 1, DP: torchRanks / 2, PP: 2},
+		0,
+	)
 	sc.Nodes, sc.Iterations = 2, iterations
-	sc.Policy = map[string]any{"mode": "auto", "cap": "S1", "owner": "lab", "recovery": map[string]any{"per_hour": 1000, "in_place": 1000}}
-	report, out, err := playLab(t, filepath.Join(t.TempDir(), "report.json"), "--no-reference", "--scenario", scenarioFile(t, sc), "--train", command)
+	sc.Policy = map[string]any{
+		"mode":     "auto",
+		"cap":      "S1",
+		"owner":    "lab",
+		"recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
+	}
+	report, out, err := playLab(
+		t,
+		filepath.Join(t.TempDir(), "report.json"),
+		"--no-reference",
+		"--scenario", scenarioFile(t, sc),
+		"--train", command,
+	)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -70,7 +90,8 @@ func playPipelineKills(t *testing.T, command string, kills, seed int) []lab.Reco
 		t.Errorf("%d recoveries of %d deaths\n%s", len(report.Recoveries), kills, out)
 	}
 	for _, s := range report.Recoveries {
-		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v", s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
+		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v",
+			s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
 		if !recoveredRight(s) {
 			t.Errorf("%s: %+v", s.ID, s)
 		}

@@ -15,9 +15,12 @@ import (
 )
 
 var (
-	torchKills  = flag.Int("torch-kills", 0, "deaths of ranks at random moments of a PyTorch job, on each backend")
-	torchStands = flag.Bool("torch-standby", false, "with -torch-kills: a standby takes each dead rank's place")
-	torchPython = flag.String("torch-python", "", "interpreter that has torch; default $FALCON_PYTHON, .tools/torch, python3")
+	torchKills = flag.Int("torch-kills", 0,
+		"deaths of ranks at random moments of a PyTorch job, on each backend")
+	torchStands = flag.Bool("torch-standby", false,
+		"with -torch-kills: a standby takes each dead rank's place")
+	torchPython = flag.String("torch-python", "",
+		"interpreter that has torch; default $FALCON_PYTHON, .tools/torch, python3")
 )
 
 // torchBackends are the process groups over NCCL that PyTorch 2.14 has.
@@ -33,11 +36,17 @@ const (
 // interpreterWithTorch is the first interpreter that has PyTorch; the test is skipped without one.
 func interpreterWithTorch(t *testing.T) string {
 	t.Helper()
-	for _, p := range []string{*torchPython, os.Getenv("FALCON_PYTHON"), "../../.tools/torch/bin/python", "python3"} {
+	for _, p := range []string{
+		*torchPython,
+		os.Getenv("FALCON_PYTHON"),
+		"../../.tools/torch/bin/python",
+		"python3",
+	} {
 		if p == "" {
 			continue
 		}
-		if out, err := exec.Command(p, "-c", findTorch).Output(); err == nil && strings.TrimSpace(string(out)) != "" {
+		out, err := exec.Command(p, "-c", findTorch).Output()
+		if err == nil && strings.TrimSpace(string(out)) != "" {
 			return p
 		}
 	}
@@ -49,10 +58,14 @@ func interpreterWithTorch(t *testing.T) string {
 // moment of one.
 func torchScenario(r *rand.Rand, kills int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "layout: {tp: 1, dp: %d, pp: 1}\nnodes: 2\nmicro_batches: 4\niterations: %d\n", torchRanks, torchIterations(kills))
-	b.WriteString("policy: {mode: auto, cap: S1, owner: lab, recovery: {per_hour: 1000, in_place: 1000}}\nevents:\n")
+	fmt.Fprintf(&b, "layout: {tp: 1, dp: %d, pp: 1}\nnodes: 2\nmicro_batches: 4\niterations: %d\n",
+		torchRanks, torchIterations(kills))
+	b.WriteString(
+		"policy: {mode: auto, cap: S1, owner: lab, recovery: {per_hour: 1000, in_place: 1000}}\nevents:\n",
+	)
 	for k := range kills {
-		fmt.Fprintf(&b, "  - {at_iteration: %d, kill: rank %d, after_ms: %d}\n", torchGap()*(k+1), r.IntN(torchRanks), r.IntN(130))
+		fmt.Fprintf(&b, "  - {at_iteration: %d, kill: rank %d, after_ms: %d}\n",
+			torchGap()*(k+1), r.IntN(torchRanks), r.IntN(130))
 	}
 	return b.String()
 }
@@ -65,7 +78,9 @@ func torchGap() int {
 	return torchBefore
 }
 
-func torchIterations(kills int) int { return torchGap()*(kills+1) + 4 }
+func torchIterations(kills int) int {
+	return torchGap()*(kills+1) + 4
+}
 
 // A rank of a real PyTorch job dies at random moments: the others keep their processes, and every
 // micro-batch counts once, as the job's own ledger shows.
@@ -90,10 +105,17 @@ func TestTorchKills(t *testing.T) {
 	}
 	name, title, how := "torch-kills", "Deaths of ranks", ""
 	if *torchStands {
-		name, title = "torch-standby", "Deaths of ranks, with standbys"
-		how = fmt.Sprintf(" Each node keeps a [standby](recovery.md#standbys), and %d iterations lie between two deaths, so that the next one can import torch; where it was not there in time, an ordinary process was started. Replaced: how often, and how long, by a standby and by an ordinary process, median and most.", torchCalm)
+		name = "torch-standby"
+		title = "Deaths of ranks, with standbys"
+		how = fmt.Sprintf(
+			" Each node keeps a [standby](recovery.md#standbys), and %d iterations lie between two deaths, so that the next one can import torch; where it was not there in time, an ordinary process was started. Replaced: how often, and how long, by a standby and by an ordinary process, median and most.",
+			torchCalm,
+		)
 	}
-	text := fmt.Sprintf("## %s\n\nBy `make %s KILLS=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch`; a random rank is killed at a random moment, %d to a job. Right: one recovery in which the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.%s\n\n| Backend | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s", title, name, *torchKills, machine(), torchRanks, torchPerJob, how, table.String())
+	text := fmt.Sprintf(
+		"## %s\n\nBy `make %s KILLS=%d`. %s\n\nA DDP job of %d ranks with `falcon_torch`; a random rank is killed at a random moment, %d to a job. Right: one recovery in which the survivors keep their processes, at most one iteration runs again, and the job's ledger shows each micro-batch once. Known and down in ms, median and most.%s\n\n| Backend | Deaths | Right | Known | Down |\n|---|---|---|---|---|\n%s",
+		title, name, *torchKills, machine(), torchRanks, torchPerJob, how, table.String(),
+	)
 	writePage(t, name, text)
 	t.Log(text)
 }
@@ -105,20 +127,27 @@ func asStandby(command string) string {
 }
 
 func recoveredRight(s lab.RecoveryReport) bool {
-	return s.State == "resumed" && !s.Checkpoint && s.SurvivorPidsKept && s.LostIterations <= 1 && len(s.Replaced) == 1
+	return s.State == "resumed" &&
+		!s.Checkpoint &&
+		s.SurvivorPidsKept &&
+		s.LostIterations <= 1 &&
+		len(s.Replaced) == 1
 }
 
 func killsLine(b *strings.Builder, backend string, all []lab.RecoveryReport) {
 	var known, down []float64
 	right := 0
 	for _, s := range all {
-		known, down = append(known, s.DetectedMs), append(down, s.DownMs)
+		known = append(known, s.DetectedMs)
+		down = append(down, s.DownMs)
 		if recoveredRight(s) {
 			right++
 		}
 	}
 	if len(all) > 0 {
-		fmt.Fprintf(b, "| %s | %d | %d | %.0f, %.0f | %.0f, %.0f |\n", backend, len(all), right, middle(known), slices.Max(known), middle(down), slices.Max(down))
+		fmt.Fprintf(b, "| %s | %d | %d | %.0f, %.0f | %.0f, %.0f |\n",
+			backend, len(all), right, middle(known), slices.Max(known), middle(down),
+			slices.Max(down))
 	}
 }
 
@@ -127,10 +156,19 @@ func playTorchKills(t *testing.T, command, backend string, kills, seed int) []la
 	t.Setenv("ITERATIONS", fmt.Sprint(torchIterations(kills)))
 	dir := t.TempDir()
 	scenario := filepath.Join(dir, "kills.yaml")
-	if err := os.WriteFile(scenario, []byte(torchScenario(rand.New(rand.NewPCG(1, uint64(seed))), kills)), 0o600); err != nil {
+	if err := os.WriteFile(
+		scenario,
+		[]byte(torchScenario(rand.New(rand.NewPCG(1, uint64(seed))), kills)),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
-	report, out, err := playLab(t, filepath.Join(dir, "report.json"), "--scenario", scenario, "--train", command)
+	report, out, err := playLab(
+		t,
+		filepath.Join(dir, "report.json"),
+		"--scenario", scenario,
+		"--train", command,
+	)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -138,7 +176,8 @@ func playTorchKills(t *testing.T, command, backend string, kills, seed int) []la
 		t.Errorf("%d recoveries of %d deaths\n%s", len(report.Recoveries), kills, out)
 	}
 	for _, s := range report.Recoveries {
-		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v", s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
+		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v",
+			s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
 		if !recoveredRight(s) {
 			t.Errorf("%s: %+v", s.ID, s)
 		}

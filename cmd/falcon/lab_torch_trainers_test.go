@@ -20,7 +20,8 @@ import (
 	"github.com/failslow/falcon/tui/report"
 )
 
-var torchTrainers = flag.String("torch-trainers", "", "folder of the packages transformers, accelerate, lightning and deepspeed: play a job of each")
+var torchTrainers = flag.String("torch-trainers", "",
+	"folder of the packages transformers, accelerate, lightning and deepspeed: play a job of each")
 
 // trainerNames are the frameworks, by their packages.
 var trainerNames = []string{"transformers", "accelerate", "lightning", "deepspeed"}
@@ -41,9 +42,10 @@ type trainerPlay struct {
 	stays          string // why micro-batches stay where they are; empty where they move
 }
 
-// A script of each of four frameworks, as users have them, with one line for Falcon: the GPU that becomes slow is
-// named within five steps; S4 is proposed and approved; the job writes its checkpoint, ends in order, and goes on
-// with a spare node in place of the slow one. No step is lost, and none runs again.
+// A script of each of four frameworks, as users have them, with one line for Falcon: the GPU that
+// becomes slow is named within five steps; S4 is proposed and approved; the job writes its
+// checkpoint, ends in order, and goes on with a spare node in place of the slow one. No step is
+// lost, and none runs again.
 func TestTorchTrainers(t *testing.T) {
 	if *torchTrainers == "" {
 		t.Skip("give -torch-trainers: run make torch-trainers")
@@ -59,7 +61,10 @@ func TestTorchTrainers(t *testing.T) {
 			table.WriteString(p.line())
 		})
 	}
-	text := fmt.Sprintf("## Trainers: a slow GPU, and S4\n\nBy `make torch-trainers`. %s\n\nA script of each framework (`cmd/falcon/testdata/torch/trainers`) of 4 ranks on two nodes with DDP, DeepSpeed with ZeRO 1, and a spare node. After step %d one GPU falls to %.0f %% of its clock. Steps are counted by the script: those that ended between the fault and the verdict that names the GPU, and until S4 (`replace`) was proposed. It is approved at once; the job then writes its checkpoint, ends in order, and is started again with the spare in place of the slow node. Each step was told of once, in order. A death ends such a job, and it is started again whole from its newest checkpoint; S3 and the fence are not offered.\n\n| Framework | Step, ms | Named after | Proposed after | Goes on with step | Steps again | Stood, s | S2 |\n|---|---|---|---|---|---|---|---|\n%s", machine(), trainerSlows, 100*trainerClock, table.String())
+	text := fmt.Sprintf(
+		"## Trainers: a slow GPU, and S4\n\nBy `make torch-trainers`. %s\n\nA script of each framework (`cmd/falcon/testdata/torch/trainers`) of 4 ranks on two nodes with DDP, DeepSpeed with ZeRO 1, and a spare node. After step %d one GPU falls to %.0f %% of its clock. Steps are counted by the script: those that ended between the fault and the verdict that names the GPU, and until S4 (`replace`) was proposed. It is approved at once; the job then writes its checkpoint, ends in order, and is started again with the spare in place of the slow node. Each step was told of once, in order. A death ends such a job, and it is started again whole from its newest checkpoint; S3 and the fence are not offered.\n\n| Framework | Step, ms | Named after | Proposed after | Goes on with step | Steps again | Stood, s | S2 |\n|---|---|---|---|---|---|---|---|\n%s",
+		machine(), trainerSlows, 100*trainerClock, table.String(),
+	)
 	t.Log(text)
 	if !t.Failed() {
 		writePage(t, "torch-trainers", text)
@@ -69,7 +74,11 @@ func TestTorchTrainers(t *testing.T) {
 // versionOf is the version of a package; the test is skipped where it is not installed.
 func versionOf(t *testing.T, name string) string {
 	t.Helper()
-	out, err := exec.Command(interpreterWithTorch(t), "-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))", name).Output()
+	out, err := exec.Command(
+		interpreterWithTorch(t),
+		"-c", "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))",
+		name,
+	).Output()
 	if err != nil {
 		t.Skipf("%s is not installed: run make python-test", name)
 	}
@@ -81,14 +90,24 @@ func trainerScenario(name string) lab.Scenario {
 	sc := recoverScenario("trainer-"+name, lab.Shape{TP: 1, DP: 4, PP: 1}, 1)
 	sc.Nodes, sc.Iterations = 2, trainerSteps
 	never := map[string]any{"approval": "never"}
-	sc.Policy = map[string]any{"mode": "approve", "variants": []string{"replace"}, "rungs": map[string]any{"S2": never, "S3": never}}
+	sc.Policy = map[string]any{
+		"mode":     "approve",
+		"variants": []string{"replace"},
+		"rungs":    map[string]any{"S2": never, "S3": never},
+	}
 	sc.Overheads = map[falcon.Rung]float64{falcon.RungS4: 2000}
 	return sc
 }
 
 func (p *trainerPlay) play(t *testing.T) {
 	folder := t.TempDir()
-	l := openLab(t, trainerScenario(p.name), "", "--gpu-gflops", "4", "--train", trainTorch(t, "trainers/of_"+p.name+".py")+" "+folder)
+	l := openLab(
+		t,
+		trainerScenario(p.name),
+		"",
+		"--gpu-gflops", "4",
+		"--train", trainTorch(t, "trainers/of_"+p.name+".py")+" "+folder,
+	)
 	l.await(trainerSlows, 10*time.Minute)
 	conn, err := feed.Dial(l.status().Socket)
 	if err != nil {
@@ -109,7 +128,14 @@ func (p *trainerPlay) play(t *testing.T) {
 		})
 	})
 	p.offered = stepsSince(t, folder, began)
-	approve := exec.Command(binFalcon(t), "decide", named.ID, "--approve", "--reason", "the GPU is worn out", "--connect", l.status().Socket)
+	approve := exec.Command(
+		binFalcon(t),
+		"decide",
+		named.ID,
+		"--approve",
+		"--reason", "the GPU is worn out",
+		"--connect", l.status().Socket,
+	)
 	if out, err := approve.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s\n%s", err, out, l.out.String())
 	}
@@ -127,7 +153,11 @@ func (p *trainerPlay) play(t *testing.T) {
 }
 
 // awaitIncident waits for the incident that names the slow GPU to be as wanted.
-func (l *liveLab) awaitIncident(client falconv1.ConsoleClient, what string, ok func(report.Incident) bool) (found report.Incident) {
+func (l *liveLab) awaitIncident(
+	client falconv1.ConsoleClient,
+	what string,
+	ok func(report.Incident) bool,
+) (found report.Incident) {
 	l.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), playAsks)
@@ -156,8 +186,10 @@ func stepsOf(t *testing.T, folder string) (ends []time.Time, numbers []int) {
 	for line := range strings.Lines(string(b)) {
 		var ns int64
 		var number int
-		if _, err := fmt.Sscanf(line, "%d %d\n", &ns, &number); err == nil && strings.HasSuffix(line, "\n") {
-			ends, numbers = append(ends, time.Unix(0, ns)), append(numbers, number)
+		_, err := fmt.Sscanf(line, "%d %d\n", &ns, &number)
+		if err == nil && strings.HasSuffix(line, "\n") {
+			ends = append(ends, time.Unix(0, ns))
+			numbers = append(numbers, number)
 		}
 	}
 	return ends, numbers
@@ -199,8 +231,11 @@ func (p *trainerPlay) judge(t *testing.T, r lab.Report, folder string) {
 			t.Fatalf("steps were lost, or ran again: %v", numbers)
 		}
 	}
-	if len(numbers) != trainerSteps || len(r.Iterations) != trainerSteps || p.restart.Redone != 0 {
-		t.Errorf("%d steps told, %d iterations, %d again; want %d, as many and none", len(numbers), len(r.Iterations), p.restart.Redone, trainerSteps)
+	if len(numbers) != trainerSteps ||
+		len(r.Iterations) != trainerSteps ||
+		p.restart.Redone != 0 {
+		t.Errorf("%d steps told, %d iterations, %d again; want %d, as many and none",
+			len(numbers), len(r.Iterations), p.restart.Redone, trainerSteps)
 	}
 	i := slices.IndexFunc(r.Incidents, func(in lab.IncidentReport) bool {
 		return slices.Equal(in.Verdict.Devices, []string{trainerGPU})
@@ -209,10 +244,14 @@ func (p *trainerPlay) judge(t *testing.T, r lab.Report, folder string) {
 		t.Fatalf("incidents %+v", r.Incidents)
 	}
 	a := r.Incidents[i].Actions[0]
-	if a.Rung != string(falcon.RungS4) || a.Variant != string(falcon.VariantReplace) || a.Outcome != "kept" {
+	if a.Rung != string(falcon.RungS4) ||
+		a.Variant != string(falcon.VariantReplace) ||
+		a.Outcome != "kept" {
 		t.Errorf("action %+v", a)
 	}
-	if slices.ContainsFunc(a.Placement, func(d string) bool { return strings.HasPrefix(d, "n1.") }) {
+	if slices.ContainsFunc(a.Placement, func(d string) bool {
+		return strings.HasPrefix(d, "n1.")
+	}) {
 		t.Errorf("the slow node still has a rank: %v", a.Placement)
 	}
 }
@@ -222,6 +261,7 @@ func (p *trainerPlay) line() string {
 	if p.stays != "" {
 		split = "refused: " + p.stays
 	}
-	return fmt.Sprintf("| %s %s | %.0f | %d | %d | %d | %d | %.1f | %s |\n", p.name, p.version, p.stepMs, p.named, p.offered,
+	return fmt.Sprintf("| %s %s | %.0f | %d | %d | %d | %d | %.1f | %s |\n",
+		p.name, p.version, p.stepMs, p.named, p.offered,
 		p.restart.FirstIteration+1, p.restart.Redone, p.restart.DownMs/1000, split)
 }

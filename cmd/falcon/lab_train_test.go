@@ -66,7 +66,16 @@ func startTraining(t *testing.T, script string, layout lab.Shape) (s *storyLines
 		t.Fatal(err)
 	}
 	writeFile(t, file, string(text))
-	cmd := exec.Command(binFalcon(t), "lab", "run", "--headless", "--approve", "never", "--gpu-gflops", "8", "--scenario", file, "--train", *labTorch+" "+script)
+	cmd := exec.Command(
+		binFalcon(t),
+		"lab",
+		"run",
+		"--headless",
+		"--approve", "never",
+		"--gpu-gflops", "8",
+		"--scenario", file,
+		"--train", *labTorch+" "+script,
+	)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "ITERATIONS=100000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := cmd.StdoutPipe()

@@ -30,11 +30,21 @@ func truth(sc lab.Scenario, events ...lab.Event) cost.Model {
 	width := truthFFN / l.TP
 	params := 2*width*truthHidden + width + truthHidden
 	m := cost.Model{
-		Layout: l, Slow: map[falcon.Device]float64{}, PPMB: 4 * truthHidden * truthBatch / 1e6,
-		Links: cost.Links{IntraMBs: truthIntraMBs, InterMBs: sc.LinkMBs, LatencyMs: truthLatencyMs, Ratio: map[falcon.Link]float64{}},
+		Layout: l,
+		Slow:   map[falcon.Device]float64{},
+		PPMB:   4 * truthHidden * truthBatch / 1e6,
+		Links: cost.Links{
+			IntraMBs:  truthIntraMBs,
+			InterMBs:  sc.LinkMBs,
+			LatencyMs: truthLatencyMs,
+			Ratio:     map[falcon.Link]float64{},
+		},
 	}
 	for range l.PP {
-		m.Work = append(m.Work, cost.Stage{ForwardMs: sc.ForwardMs, BackwardMs: backwardOverOnce * sc.ForwardMs})
+		m.Work = append(m.Work, cost.Stage{
+			ForwardMs:  sc.ForwardMs,
+			BackwardMs: backwardOverOnce * sc.ForwardMs,
+		})
 		m.DPMB = append(m.DPMB, float64(4*params)/1e6)
 	}
 	for _, e := range events {
@@ -62,7 +72,9 @@ func slow(m *cost.Model, sc lab.Scenario, e lab.Event) {
 	}
 }
 
-func node(i int) falcon.Node { return falcon.Node("n" + itoa(i)) }
+func node(i int) falcon.Node {
+	return falcon.Node("n" + itoa(i))
+}
 
 // even is the split that jobs start with.
 func even(sc lab.Scenario) []int32 {
@@ -95,7 +107,9 @@ func calibrated(sc lab.Scenario, target float64, set func(share float64) []lab.E
 	return set(round3(low))
 }
 
-func round3(v float64) float64 { return math.Round(v*1000) / 1000 }
+func round3(v float64) float64 {
+	return math.Round(v*1000) / 1000
+}
 
 // best is what the cost model says of the events: the iteration time that is
 // least with what a rung may do, and the share of the slowdown that it removes.
@@ -112,7 +126,8 @@ func (b best) removed() float64 {
 
 // bestBy is the optimum of rungs S2 or S3 (with S2 behind it) for the events.
 func bestBy(sc lab.Scenario, rung falcon.Rung, events ...lab.Event) (best, error) {
-	home, split := sc.Placement(), even(sc)
+	home := sc.Placement()
+	split := even(sc)
 	m := truth(sc, events...)
 	out := best{
 		HealthyMs: truth(sc).Iteration(home, split).IterationMs,
@@ -120,7 +135,11 @@ func bestBy(sc lab.Scenario, rung falcon.Rung, events ...lab.Event) (best, error
 	}
 	out.BestMs = out.SlowMs
 	if rung == falcon.RungS3 {
-		p, err := topology.Search(topology.Problem{Model: m, Now: home, MicroBatches: split})
+		p, err := topology.Search(topology.Problem{
+			Model:        m,
+			Now:          home,
+			MicroBatches: split,
+		})
 		if errors.Is(err, topology.ErrNoGain) {
 			return out, nil
 		}
@@ -149,9 +168,11 @@ func TestCalibration(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if room := b.removed() > 0.01; room != c.room {
-			t.Errorf("%s: the model's optimum removes %.3f, room is said to be %v", c.name, b.removed(), c.room)
+			t.Errorf("%s: the model's optimum removes %.3f, room is said to be %v",
+				c.name, b.removed(), c.room)
 		}
-		t.Logf("%-24s %-60v slowdown %.2f, optimum removes %5.1f %% (%.1f, %.1f, %.1f ms)", c.name, shares(c.events), got, 100*b.removed(), b.HealthyMs, b.SlowMs, b.BestMs)
+		t.Logf("%-24s %-60v slowdown %.2f, optimum removes %5.1f %% (%.1f, %.1f, %.1f ms)",
+			c.name, shares(c.events), got, 100*b.removed(), b.HealthyMs, b.SlowMs, b.BestMs)
 	}
 }
 
@@ -171,11 +192,13 @@ func TestCalibrationOfLongRuns(t *testing.T) {
 		if err := sc.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		sum, healthy := 0.0, truth(sc).Iteration(sc.Placement(), even(sc)).IterationMs
+		sum := 0.0
+		healthy := truth(sc).Iteration(sc.Placement(), even(sc)).IterationMs
 		for i := range int64(sc.Iterations) {
 			sum += truth(sc, slot{events: sc.Events}.at(i)...).Iteration(sc.Placement(), even(sc)).IterationMs
 		}
-		if got := sum / float64(sc.Iterations) / healthy; got < m.slowdown-0.01 || got > m.slowdown+0.01 {
+		got := sum / float64(sc.Iterations) / healthy
+		if got < m.slowdown-0.01 || got > m.slowdown+0.01 {
 			t.Errorf("%s: mean slowdown %.3f, want %.3f", m.name, got, m.slowdown)
 		}
 		t.Logf("%s: %d iterations of %.1f ms, %.0f s without Falcon", m.name, sc.Iterations, healthy, sum/1e3)
@@ -184,9 +207,11 @@ func TestCalibrationOfLongRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link, gpu := slowdownOf(sc, sc.Events[0]), slowdownOf(sc, sc.Events[1])
+	link := slowdownOf(sc, sc.Events[0])
+	gpu := slowdownOf(sc, sc.Events[1])
 	if math.Abs(link-1.7) > 0.03 || math.Abs(gpu-2.6) > 0.05 {
-		t.Errorf("climb: the link %.2f, want 1.7; the GPU %.2f, want 2.6 (1.3 to 0.5 iterations/s)", link, gpu)
+		t.Errorf("climb: the link %.2f, want 1.7; the GPU %.2f, want 2.6 (1.3 to 0.5 iterations/s)",
+			link, gpu)
 	}
 	b, err := bestBy(sc, "S2", sc.Events[1])
 	if err != nil {

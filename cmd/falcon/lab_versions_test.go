@@ -20,7 +20,8 @@ import (
 )
 
 var (
-	labVersions     = flag.String("lab-versions", "", "play this build's programs beside those of this commit, in all pairs and in upgrades")
+	labVersions = flag.String("lab-versions", "",
+		"play this build's programs beside those of this commit, in all pairs and in upgrades")
 	labVersionsBin  = flag.String("lab-versions-bin", "", "keep the build of that commit in this folder")
 	labVersionsMost = flag.Int("lab-versions-most", 0, "play so many pairs and upgrades at most, 0 = all")
 )
@@ -30,7 +31,8 @@ type releaseMix struct{ engine, agent, hook, trainer bool }
 
 func (m releaseMix) String() string {
 	release := map[bool]string{true: "N-1", false: "N"}
-	return fmt.Sprintf("engine and console %s, agents %s, hook %s, adapter %s", release[m.engine], release[m.agent], release[m.hook], release[m.trainer])
+	return fmt.Sprintf("engine and console %s, agents %s, hook %s, adapter %s",
+		release[m.engine], release[m.agent], release[m.hook], release[m.trainer])
 }
 
 // releaseMixes are all of them, whole releases last.
@@ -49,7 +51,9 @@ func (r releases) isBlind(m releaseMix) bool {
 
 // isUndeclared reports whether this release's engine or agents meet processes that have declared nothing:
 // those of the release before said by their questions what they can do.
-func (m releaseMix) isUndeclared() bool { return (m.hook || m.trainer) && (!m.engine || !m.agent) }
+func (m releaseMix) isUndeclared() bool {
+	return (m.hook || m.trainer) && (!m.engine || !m.agent)
+}
 
 // releases are two builds: of the commit before, and this one.
 type releases struct {
@@ -63,7 +67,10 @@ func prepareReleases(t *testing.T) releases {
 	if *labVersions == "" {
 		t.Skip("builds another release: run make version-pairs")
 	}
-	r := releases{now: filepath.Dir(binFalcon(t)), before: filepath.Join(*labVersionsBin, *labVersions, "bin")}
+	r := releases{
+		now:    filepath.Dir(binFalcon(t)),
+		before: filepath.Join(*labVersionsBin, *labVersions, "bin"),
+	}
 	if *labVersionsBin == "" {
 		r.before = filepath.Join(t.TempDir(), "bin")
 	}
@@ -98,8 +105,10 @@ func buildBefore(t *testing.T, bin string) {
 	if err := exec.Command("git", "cat-file", "-e", *labVersions+"^{commit}").Run(); err != nil {
 		t.Skipf("commit %s is not in this clone: fetch it, or name another with -lab-versions", *labVersions)
 	}
-	script := fmt.Sprintf("git -C ../.. archive %s | tar -x -C %s && cd %s && make -s native BIN=%s && CGO_LDFLAGS=-L%s/lib go build -o %s/ ./cmd/...",
-		*labVersions, source, source, bin, bin, bin)
+	script := fmt.Sprintf(
+		"git -C ../.. archive %s | tar -x -C %s && cd %s && make -s native BIN=%s && CGO_LDFLAGS=-L%s/lib go build -o %s/ ./cmd/...",
+		*labVersions, source, source, bin, bin, bin,
+	)
 	if out, err := exec.Command("bash", "-c", "set -o pipefail; "+script).CombinedOutput(); err != nil {
 		t.Fatalf("the release %s can't be built: %v\n%s", *labVersions, err, out)
 	}
@@ -110,7 +119,10 @@ func (r releases) folder(t *testing.T, m releaseMix) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, before := range map[string]bool{
-		"falcon": m.engine, "falcon-agent": m.agent, "falcon-trainer": m.trainer, "lib/libfalcon_hook.so": m.hook,
+		"falcon":                         m.engine,
+		"falcon-agent":                   m.agent,
+		"falcon-trainer":                 m.trainer,
+		"lib/libfalcon_hook.so":          m.hook,
 		"lib/libnccl-profiler-falcon.so": m.hook,
 	} {
 		r.place(t, dir, name, before)
@@ -182,18 +194,39 @@ func startMixed(t *testing.T, bin string, sc lab.Scenario, args ...string) *mixe
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(temp) })
-	l := &mixedLab{bin: bin, temp: temp, report: filepath.Join(temp, "report.json"), recording: filepath.Join(temp, "recording"), ended: make(chan error, 1)}
-	args = append([]string{"lab", "run", "--headless", "--report", l.report, "--record", l.recording, "--scenario", scenarioFile(t, sc)}, args...)
+	l := &mixedLab{
+		bin:       bin,
+		temp:      temp,
+		report:    filepath.Join(temp, "report.json"),
+		recording: filepath.Join(temp, "recording"),
+		ended:     make(chan error, 1),
+	}
+	args = append(
+		[]string{
+			"lab",
+			"run",
+			"--headless",
+			"--report", l.report,
+			"--record", l.recording,
+			"--scenario", scenarioFile(t, sc),
+		},
+		args...,
+	)
 	ctx, cancel := context.WithTimeout(context.Background(), mixedWithin)
 	t.Cleanup(cancel)
 	l.cmd = exec.CommandContext(ctx, filepath.Join(bin, "falcon"), args...)
-	l.cmd.Cancel = func() error { return l.cmd.Process.Signal(syscall.SIGTERM) }
+	l.cmd.Cancel = func() error {
+		return l.cmd.Process.Signal(syscall.SIGTERM)
+	}
 	l.cmd.WaitDelay = 20 * time.Second
 	l.cmd.Stdout, l.cmd.Stderr, l.cmd.Env = &l.out, &l.out, append(os.Environ(), "TMPDIR="+temp)
 	if err := l.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go func() { l.ended <- l.cmd.Wait(); close(l.ended) }()
+	go func() {
+		l.ended <- l.cmd.Wait()
+		close(l.ended)
+	}()
 	return l
 }
 
@@ -240,7 +273,8 @@ func (l *mixedLab) asksAPerson() bool {
 // wait waits for the program's end.
 func (l *mixedLab) wait() error {
 	if !l.over {
-		l.result, l.over = <-l.ended, true
+		l.result = <-l.ended
+		l.over = true
 	}
 	return l.result
 }
@@ -256,7 +290,8 @@ func (l *mixedLab) finish() (lab.Report, error) {
 // await waits until an iteration is done; false when the lab ends before.
 func (l *mixedLab) await(iteration int64, within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if reply, err := lab.Ask(l.dir(), lab.Request{Op: "status"}); err == nil && reply.Status != nil && reply.Status.Iteration >= iteration {
+		reply, err := lab.Ask(l.dir(), lab.Request{Op: "status"})
+		if err == nil && reply.Status != nil && reply.Status.Iteration >= iteration {
 			return true
 		}
 	}
@@ -293,7 +328,12 @@ func judgeMixed(r lab.Report) []string {
 }
 
 func mixedScenario(more ...lab.Event) lab.Scenario {
-	return recoverScenario("versions", recoverLayouts[1].shape, 1, append(more, lab.Event{AtIteration: pointAt, Kill: "rank 5", Point: "backward"})...)
+	return recoverScenario(
+		"versions",
+		recoverLayouts[1].shape,
+		1,
+		append(more, lab.Event{AtIteration: pointAt, Kill: "rank 5", Point: "backward"})...,
+	)
 }
 
 // Engine with console, agents, hook and adapter of this release and of the one before, in all
@@ -338,7 +378,8 @@ func (r releases) judgeBlind(t *testing.T, l *mixedLab) {
 	}
 	_ = l.cmd.Process.Signal(syscall.SIGTERM)
 	<-l.ended
-	if !strings.Contains(logs, "version "+r.formats[1]) || !strings.Contains(logs, "install hook and agent of one release") {
+	if !strings.Contains(logs, "version "+r.formats[1]) ||
+		!strings.Contains(logs, "install hook and agent of one release") {
 		t.Errorf("the agents do not say that they can't read the hook's files:\n%s\n%s", logs, l.out.String())
 	}
 	if out := l.out.String(); strings.Contains(out, "fenced") {
@@ -350,7 +391,12 @@ func (r releases) judgeBlind(t *testing.T, l *mixedLab) {
 func (r releases) judgeRecording(t *testing.T, file string) {
 	t.Helper()
 	for _, before := range []bool{true, false} {
-		out, err := exec.Command(filepath.Join(r.of(before), "falcon"), "replay", file, "--headless").CombinedOutput()
+		out, err := exec.Command(
+			filepath.Join(r.of(before), "falcon"),
+			"replay",
+			file,
+			"--headless",
+		).CombinedOutput()
 		if err != nil && !bytes.Contains(out, []byte("another version")) {
 			t.Errorf("replay by the release before (%v): %v\n%s", before, err, out)
 		}
@@ -372,9 +418,13 @@ func upgrades() []upgrade {
 		{
 			"hook and adapter before a recovery",
 			[]string{"falcon-agent", "falcon-trainer", "lib/libfalcon_hook.so"},
-			mixedScenario(lab.Event{AtIteration: pointAt - 15, Kill: "agent n0"}, lab.Event{AtIteration: pointAt - 15, Kill: "agent n1"},
-				lab.Event{AtIteration: pointAt - 15, Kill: "agent n2"}, lab.Event{AtIteration: pointAt - 15, Kill: "agent n3"},
-				lab.Event{AtIteration: pointAt - 15, Kill: "agent n4"}), nil,
+			mixedScenario(
+				lab.Event{AtIteration: pointAt - 15, Kill: "agent n0"},
+				lab.Event{AtIteration: pointAt - 15, Kill: "agent n1"},
+				lab.Event{AtIteration: pointAt - 15, Kill: "agent n2"},
+				lab.Event{AtIteration: pointAt - 15, Kill: "agent n3"},
+				lab.Event{AtIteration: pointAt - 15, Kill: "agent n4"},
+			), nil,
 		},
 	}
 	for _, ms := range []float64{50, 200, 400} {
@@ -430,7 +480,12 @@ func TestUpgradesInASwap(t *testing.T) {
 	for _, d := range []death{{"console", "dump"}, {"agent n5", "swap"}} {
 		t.Run(d.who, func(t *testing.T) {
 			bin := r.folder(t, releaseMix{true, true, true, true})
-			l := startMixed(t, bin, swapScenario("upgrade", lab.Event{Kill: d.who, OnStep: d.step}), "--approve", "s3")
+			l := startMixed(
+				t,
+				bin,
+				swapScenario("upgrade", lab.Event{Kill: d.who, OnStep: d.step}),
+				"--approve", "s3",
+			)
 			if !l.await(15, time.Minute) { // its engine and agents have started by then
 				t.Fatalf("the lab does not train\n%s", l.out.String())
 			}

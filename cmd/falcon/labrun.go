@@ -40,14 +40,21 @@ const (
 
 // labPolicies says what --approve lets happen without a person.
 var labPolicies = map[string]policyConfig{
-	"never": labPolicyOf(falcon.ModeApprove, falcon.RungS1, falcon.RecoveryPolicy{Approval: falcon.ApprovalPerson}),
-	"s2":    labPolicyOf(falcon.ModeAuto, falcon.RungS2, labRecovery),
-	"s3":    labPolicyOf(falcon.ModeAuto, falcon.RungS3, labRecovery),
-	"all":   labPolicyOf(falcon.ModeAuto, falcon.RungS4, labRecovery),
+	"never": labPolicyOf(falcon.ModeApprove, falcon.RungS1, falcon.RecoveryPolicy{
+		Approval: falcon.ApprovalPerson,
+	}),
+	"s2":  labPolicyOf(falcon.ModeAuto, falcon.RungS2, labRecovery),
+	"s3":  labPolicyOf(falcon.ModeAuto, falcon.RungS3, labRecovery),
+	"all": labPolicyOf(falcon.ModeAuto, falcon.RungS4, labRecovery),
 }
 
 func labPolicyOf(mode falcon.Mode, highest falcon.Rung, r falcon.RecoveryPolicy) policyConfig {
-	return policyConfig{Policy: falcon.Policy{Mode: mode, Cap: highest, Owner: "lab", Recovery: r}}
+	return policyConfig{Policy: falcon.Policy{
+		Mode:     mode,
+		Cap:      highest,
+		Owner:    "lab",
+		Recovery: r,
+	}}
 }
 
 // labRecovery lets recoveries begin by themselves, as often as a lab kills: it
@@ -58,8 +65,13 @@ var labRecovery = falcon.RecoveryPolicy{PerHour: 1000}
 // the emulated links are narrow, the matrix products done for real. A lab plays
 // in a minute what a cluster does in days, so the hourly limit is out of the way.
 var labValidation = validationConfig{
-	Mode:       validationAuto,
-	Validation: engine.Validation{GEMMSide: 128, Repeats: 3, MessageBytes: 256 << 10, PerHour: 1000},
+	Mode: validationAuto,
+	Validation: engine.Validation{
+		GEMMSide:     128,
+		Repeats:      3,
+		MessageBytes: 256 << 10,
+		PerHour:      1000,
+	},
 }
 
 // labRun is one lab with its engine.
@@ -112,7 +124,11 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	if r.recovery, err = scenarioRecovery(sc, r.policy); err != nil {
 		return nil, err
 	}
-	for flag, path := range map[string]string{"--record": o.record, "--report": o.report, "--journal": o.journal} {
+	for flag, path := range map[string]string{
+		"--record":  o.record,
+		"--report":  o.report,
+		"--journal": o.journal,
+	} {
 		if err := refuseExisting(flag, path); err != nil {
 			return nil, err
 		}
@@ -135,8 +151,17 @@ func (r *labRun) prepare() error {
 		return err
 	}
 	r.opt = lab.Options{
-		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook != "off", Plugin: r.o.hook == "plugin", Marks: r.o.marks == "on", NoAdapter: r.o.adapter == "off", Unpaced: r.o.unpaced,
-		Build: version.Own(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson, Hold: r.holds(),
+		Bin:         filepath.Dir(self),
+		Seed:        r.o.seed,
+		Hook:        r.o.hook != "off",
+		Plugin:      r.o.hook == "plugin",
+		Marks:       r.o.marks == "on",
+		NoAdapter:   r.o.adapter == "off",
+		Unpaced:     r.o.unpaced,
+		Build:       version.Own(),
+		AgentConfig: r.agentConfig,
+		Attended:    r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson,
+		Hold:        r.holds(),
 	}
 	if r.o.train != "" {
 		if r.opt.Train, err = ownTraining(r.o, filepath.Dir(self)); err != nil {
@@ -157,7 +182,11 @@ func (r *labRun) prepare() error {
 // holds reports whether faults wait for a decision: where an operator watches a shipped scenario and
 // has not asked for a length or a report, which compares the whole run with an undisturbed one.
 func (r *labRun) holds() bool {
-	return r.screen && r.o.hold && slices.Contains(lab.Names(), r.o.scenario) && r.o.iterations == 0 && r.o.report == ""
+	return r.screen &&
+		r.o.hold &&
+		slices.Contains(lab.Names(), r.o.scenario) &&
+		r.o.iterations == 0 &&
+		r.o.report == ""
 }
 
 func (r *labRun) writeConfig() error {
@@ -175,15 +204,22 @@ func (r *labRun) writeConfig() error {
 		store.Listen = t.Store
 	}
 	return writeYAML(r.config, engineConfig{
-		Store: store,
-		Job:   lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
-		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: r.policy,
+		Store:      store,
+		Job:        lab.Job,
+		StateDir:   r.lab.Dir(),
+		Socket:     r.socket,
+		Listen:     r.address,
+		Certs:      auth.FilesIn(r.certsDir(), string(auth.RoleServer)),
+		Policy:     r.policy,
 		Recovery:   r.recovery,
-		Validation: labValidation, Mitigate: mitigate.Config{OverheadsMs: r.sc.Overheads},
+		Validation: labValidation,
+		Mitigate:   mitigate.Config{OverheadsMs: r.sc.Overheads},
 	})
 }
 
-func (r *labRun) certsDir() string { return filepath.Join(r.lab.Dir(), certsName) }
+func (r *labRun) certsDir() string {
+	return filepath.Join(r.lab.Dir(), certsName)
+}
 
 func writeYAML(path string, v any) error {
 	b, err := yaml.Marshal(v)
@@ -206,23 +242,50 @@ func freeAddress() (string, error) {
 
 // agentConfig writes one node's agent.yaml with a certificate of its own.
 func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
-	if err := certsIssue(r.certsDir(), auth.Request{Role: auth.RoleAgent, Name: string(n.Node), Life: auth.LeafLife}); err != nil {
+	if err := certsIssue(r.certsDir(), auth.Request{
+		Role: auth.RoleAgent,
+		Name: string(n.Node),
+		Life: auth.LeafLife,
+	}); err != nil {
 		return "", err
 	}
 	f := auth.FilesIn(r.certsDir(), string(n.Node))
 	cfg := agent.Defaults()
-	cfg.Node, cfg.Job, cfg.Engine = string(n.Node), lab.Job, r.address
-	cfg.Cert, cfg.Key, cfg.CA, cfg.ShmDir = f.Cert, f.Key, f.CA, n.ShmDir
-	cfg.NVML.Library, cfg.NIC.Sysfs, cfg.NICs = n.NvmlPath, n.Sysfs, n.NICs
+	cfg.Node = string(n.Node)
+	cfg.Job = lab.Job
+	cfg.Engine = r.address
+	cfg.Cert = f.Cert
+	cfg.Key = f.Key
+	cfg.CA = f.CA
+	cfg.ShmDir = n.ShmDir
+	cfg.NVML.Library = n.NvmlPath
+	cfg.NIC.Sysfs = n.Sysfs
+	cfg.NICs = n.NICs
 	if len(n.Launch.Command) > 0 {
-		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, Dir: n.Launch.Dir, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs, Checkpoint: n.Launch.Checkpoint}
+		cfg.Launch = launch.Config{
+			Command:    n.Launch.Command,
+			Env:        n.Launch.Env,
+			Dir:        n.Launch.Dir,
+			NodeRanks:  n.Launch.Ranks,
+			LogDir:     n.Launch.Logs,
+			Checkpoint: n.Launch.Checkpoint,
+		}
 	}
 	kmsg := filepath.Join(n.Dir, "kmsg-"+string(n.Node)) // what an emulated kernel says is appended here
 	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
 		return "", err
 	}
-	cfg.Logs = agent.LogsConfig{Enabled: true, Files: []string{n.Outputs}, Kernel: kmsg}
-	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices), RealCPU: r.sc.RealCPU}
+	cfg.Logs = agent.LogsConfig{
+		Enabled: true,
+		Files:   []string{n.Outputs},
+		Kernel:  kmsg,
+	}
+	cfg.Lab = agent.LabConfig{
+		State:   n.State,
+		Node:    n.Index,
+		GPUs:    len(n.Devices),
+		RealCPU: r.sc.RealCPU,
+	}
 	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")
 	return file, writeYAML(file, cfg)
 }
@@ -249,7 +312,11 @@ func engineCommand(args ...string) (*exec.Cmd, error) {
 // keepServing runs `falcon serve` until ctx ends, and starts it again when it
 // dies, as a service manager would.
 func (r *labRun) keepServing(ctx context.Context) error {
-	log, err := os.OpenFile(filepath.Join(r.lab.Dir(), "logs", "engine.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(
+		filepath.Join(r.lab.Dir(), "logs", "engine.log"),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND,
+		0o600,
+	)
 	if err != nil {
 		return err
 	}
@@ -307,7 +374,10 @@ func (r *labRun) headless(ctx context.Context) error {
 		defer close(served)
 		_ = r.keepServing(engineCtx) // its log has the reason; without it nothing answers
 	}()
-	stopEngine := func() { cancel(); <-served }
+	stopEngine := func() {
+		cancel()
+		<-served
+	}
 	defer stopEngine()
 
 	client, hangUp, err := r.dialEngine()
@@ -318,17 +388,23 @@ func (r *labRun) headless(ctx context.Context) error {
 	if err := awaitEngine(ctx, client); err != nil {
 		return r.withEngineLog(err)
 	}
-	return recording(client, consoleOptions{Record: r.o.record, From: r.recordedFrom()}, func() error { return r.playAsLines(ctx, client, stopEngine) })
+	return recording(client, consoleOptions{Record: r.o.record, From: r.recordedFrom()}, func() error {
+		return r.playAsLines(ctx, client, stopEngine)
+	})
 }
 
 // recordedFrom is what a recording says it shows.
-func (r *labRun) recordedFrom() string { return "falcon lab, scenario " + r.o.scenario }
+func (r *labRun) recordedFrom() string {
+	return "falcon lab, scenario " + r.o.scenario
+}
 
 // playAsLines plays the scenario beside its plain stream.
 func (r *labRun) playAsLines(ctx context.Context, client falconv1.ConsoleClient, stopEngine func()) error {
 	streamCtx, stopStream := context.WithCancel(ctx)
 	streamed := make(chan error, 1)
-	go func() { streamed <- plain.Run(streamCtx, client, r.out, plain.Options{}) }()
+	go func() {
+		streamed <- plain.Run(streamCtx, client, r.out, plain.Options{})
+	}()
 	err := r.playScenario(ctx)
 	endStream(streamed, stopStream)
 	err = errors.Join(err, r.finishReport(ctx, client))
@@ -418,7 +494,8 @@ func (r *labRun) finishReport(ctx context.Context, client falconv1.ConsoleClient
 
 // printSummary says in plain lines what the run showed.
 func printSummary(w io.Writer, r lab.Report) {
-	fmt.Fprintf(w, "run: %d iterations of %s on %d emulated nodes; emulated: %v\n", len(r.Iterations), r.Layout, r.Nodes, r.Emulated)
+	fmt.Fprintf(w, "run: %d iterations of %s on %d emulated nodes; emulated: %v\n",
+		len(r.Iterations), r.Layout, r.Nodes, r.Emulated)
 	line := func(name string, v *float64, unit string, scale float64) {
 		if v != nil {
 			fmt.Fprintf(w, "%s: %s %s\n", name, strconv.FormatFloat(*v*scale, 'f', 1, 64), unit)
@@ -429,11 +506,13 @@ func printSummary(w io.Writer, r lab.Report) {
 	line("mitigated iteration", r.MitigatedMs, "ms", 1)
 	line("iteration after relief and revert", r.AfterMs, "ms", 1)
 	for _, s := range r.Swaps {
-		fmt.Fprintf(w, "placement %d: %d ranks took it, %d went on without, %.0f ms\n", s.Order, len(s.Applied), len(s.Refused), s.TotalMs)
+		fmt.Fprintf(w, "placement %d: %d ranks took it, %d went on without, %.0f ms\n",
+			s.Order, len(s.Applied), len(s.Refused), s.TotalMs)
 	}
 	line("slowdown removed", r.SlowdownRemoved, "%", 100)
 	for _, s := range r.Restarts {
-		fmt.Fprintf(w, "restart %d: went on with iteration %d after %.0f ms\n", s.Generation, s.FirstIteration, s.DownMs)
+		fmt.Fprintf(w, "restart %d: went on with iteration %d after %.0f ms\n",
+			s.Generation, s.FirstIteration, s.DownMs)
 	}
 	line("the cost model's bound for it", r.SlowdownBound, "%", 100)
 	for _, s := range r.Recoveries {
@@ -453,8 +532,10 @@ func recoveryLine(s lab.RecoveryReport) string {
 	if !s.SurvivorPidsKept {
 		kept = "survivors changed their processes"
 	}
-	return fmt.Sprintf("%s (%s): known after %.0f ms, trains again from iteration %d after %.0f ms down, %d iteration run again, %s",
-		s.ID, s.Fault, s.DetectedMs, s.ResumeIteration, s.DownMs, s.LostIterations, kept)
+	return fmt.Sprintf(
+		"%s (%s): known after %.0f ms, trains again from iteration %d after %.0f ms down, %d iteration run again, %s",
+		s.ID, s.Fault, s.DetectedMs, s.ResumeIteration, s.DownMs, s.LostIterations, kept,
+	)
 }
 
 // withEngineLog adds the engine's last words to an error.

@@ -29,7 +29,9 @@ func (r *labRun) withConsole(ctx context.Context, stop context.CancelFunc) error
 	signal.Ignore(syscall.SIGTTOU, syscall.SIGTTIN)
 	left := make(chan error, 1)
 	go func() {
-		left <- r.keepConsole(ctx, func() { _ = term.Restore(int(os.Stdin.Fd()), saved) })
+		left <- r.keepConsole(ctx, func() {
+			_ = term.Restore(int(os.Stdin.Fd()), saved)
+		})
 		stop()
 	}()
 	client, hangUp, err := r.dialEngine()
@@ -62,7 +64,9 @@ func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 		if err != nil {
 			return err
 		}
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.Stdin = os.Stdin
+		cmd.Stdout = os.Stdout
+		cmd.Stderr = os.Stderr
 		if err := r.lab.Spawn(cmd, true); err != nil {
 			return err
 		}
@@ -72,7 +76,9 @@ func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 		if !killedBySignal(err) || ctx.Err() != nil {
 			return err
 		}
-		_, _ = os.Stdout.WriteString(r.leaveText() + "console killed; the job goes on, starting the console again\r\n")
+		_, _ = os.Stdout.WriteString(
+			r.leaveText() + "console killed; the job goes on, starting the console again\r\n",
+		)
 		time.Sleep(engineRestart)
 	}
 }

@@ -54,11 +54,19 @@ Emulated: nodes, GPUs, ports, the job.`,
 		Example: "  falcon lab swarm --nodes 1250\n  falcon lab swarm --nodes 125 --slow-rank 77 --slow-factor 1.3 --slow-from 30",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if o.nodes < 1 || o.gpus < 1 || o.gpus > 64 || o.period < 10*time.Millisecond || o.lasts < 5*time.Second {
-				return fmt.Errorf("%w: --nodes and --gpus (at most 64) are at least 1, --period at least 10ms, --for at least 5s", errUsage)
+			if o.nodes < 1 ||
+				o.gpus < 1 ||
+				o.gpus > 64 ||
+				o.period < 10*time.Millisecond ||
+				o.lasts < 5*time.Second {
+				return fmt.Errorf(
+					"%w: --nodes and --gpus (at most 64) are at least 1, --period at least 10ms, --for at least 5s",
+					errUsage,
+				)
 			}
 			if o.slowRank >= o.nodes*o.gpus || o.slowRank >= 0 && !(o.factor > 1) {
-				return fmt.Errorf("%w: --slow-rank is below %d, and --slow-factor above 1", errUsage, o.nodes*o.gpus)
+				return fmt.Errorf("%w: --slow-rank is below %d, and --slow-factor above 1",
+					errUsage, o.nodes*o.gpus)
 			}
 			if !slices.Contains([]string{"", stormRestart, stormLoss, stormFlap}, o.storm) {
 				return fmt.Errorf("%w: --storm is %s, %s or %s", errUsage, stormRestart, stormLoss, stormFlap)
@@ -77,34 +85,42 @@ Emulated: nodes, GPUs, ports, the job.`,
 	f.IntVar(&o.slowRank, "slow-rank", -1, "a rank whose computation is slow (-1 = none)")
 	f.Float64Var(&o.factor, "slow-factor", 1.3, "how much longer it computes")
 	f.Int64Var(&o.slowFrom, "slow-from", 30, "iteration from which it does")
-	f.StringVar(&o.profile, "profile", "", "write the profile of the engine's CPU time to this file, and that of its heap to the same with .heap (go tool pprof)")
-	f.StringVar(&o.storm, "storm", "", "what befalls the agents behind the measurement: restart, loss or flap")
+	f.StringVar(
+		&o.profile,
+		"profile",
+		"",
+		"write the profile of the engine's CPU time to this file, and that of its heap to the same with .heap (go tool pprof)",
+	)
+	f.StringVar(&o.storm, "storm", "",
+		"what befalls the agents behind the measurement: restart, loss or flap")
 	f.BoolVar(&o.asJSON, "json", false, "write the result as one JSON document")
 	return c
 }
 
 // swarmResult is what the engine cost.
 type swarmResult struct {
-	Nodes           int              `json:"nodes"`
-	Ranks           int              `json:"ranks"`
-	Connected       int              `json:"connected"`
-	ConnectS        float64          `json:"connect_s"`
-	Seconds         float64          `json:"seconds"` // measured
-	EngineCores     float64          `json:"engine_cores"`
-	SwarmCores      float64          `json:"swarm_cores"`
-	RSSMB           float64          `json:"rss_mb"`
-	PeakMB          float64          `json:"peak_mb"`
-	SamplesPerS     float64          `json:"samples_per_s"`       // sent
-	TakenPerS       float64          `json:"samples_taken_per_s"` // by the engine's own iteration
-	Dropped         int64            `json:"dropped_frames"`
-	PullMs          [2]float64       `json:"pull_p50_p95_ms"`
-	TurnMs          [2]float64       `json:"turn_p50_p99_ms"` // of a request that waits for the loop's turn: the loop's delay, and a small answer
-	JournalKBPerMin float64          `json:"journal_kb_per_min"`
-	Profiles        int64            `json:"profile_frames"`
-	ProfileMB       float64          `json:"profile_mb"`
-	Harm            map[string]int64 `json:"harm"` // commands that would have stopped or changed a healthy job
-	Incidents       []string         `json:"incidents,omitempty"`
-	Storm           *stormResult     `json:"storm,omitempty"`
+	Nodes       int        `json:"nodes"`
+	Ranks       int        `json:"ranks"`
+	Connected   int        `json:"connected"`
+	ConnectS    float64    `json:"connect_s"`
+	Seconds     float64    `json:"seconds"` // measured
+	EngineCores float64    `json:"engine_cores"`
+	SwarmCores  float64    `json:"swarm_cores"`
+	RSSMB       float64    `json:"rss_mb"`
+	PeakMB      float64    `json:"peak_mb"`
+	SamplesPerS float64    `json:"samples_per_s"`       // sent
+	TakenPerS   float64    `json:"samples_taken_per_s"` // by the engine's own iteration
+	Dropped     int64      `json:"dropped_frames"`
+	PullMs      [2]float64 `json:"pull_p50_p95_ms"`
+	// of a request that waits for the loop's turn: the loop's delay, and a small answer
+	TurnMs          [2]float64 `json:"turn_p50_p99_ms"`
+	JournalKBPerMin float64    `json:"journal_kb_per_min"`
+	Profiles        int64      `json:"profile_frames"`
+	ProfileMB       float64    `json:"profile_mb"`
+	// commands that would have stopped or changed a healthy job
+	Harm      map[string]int64 `json:"harm"`
+	Incidents []string         `json:"incidents,omitempty"`
+	Storm     *stormResult     `json:"storm,omitempty"`
 }
 
 func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
@@ -121,9 +137,20 @@ func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
 		return err
 	}
 	defer e.stop()
-	cfg := swarm.Config{Engine: e.listen, Certs: filepath.Join(dir, "certs"), Job: "swarm", Nodes: o.nodes, GPUs: o.gpus, Period: o.period}
+	cfg := swarm.Config{
+		Engine: e.listen,
+		Certs:  filepath.Join(dir, "certs"),
+		Job:    "swarm",
+		Nodes:  o.nodes,
+		GPUs:   o.gpus,
+		Period: o.period,
+	}
 	if o.slowRank >= 0 {
-		cfg.Fault = swarm.Fault{Rank: falcon.Rank(o.slowRank), Factor: o.factor, From: o.slowFrom}
+		cfg.Fault = swarm.Fault{
+			Rank:   falcon.Rank(o.slowRank),
+			Factor: o.factor,
+			From:   o.slowFrom,
+		}
 	}
 	begun := time.Now()
 	s, err := swarm.Start(cfg)
@@ -131,10 +158,17 @@ func runSwarm(ctx context.Context, w io.Writer, o swarmOptions) error {
 		return err
 	}
 	defer s.Close()
-	for s.Connected() < o.nodes && time.Since(begun) < o.connect && ctx.Err() == nil {
+	for s.Connected() < o.nodes &&
+		time.Since(begun) < o.connect &&
+		ctx.Err() == nil {
 		time.Sleep(50 * time.Millisecond)
 	}
-	r := swarmResult{Nodes: o.nodes, Ranks: s.World(), Connected: s.Connected(), ConnectS: time.Since(begun).Seconds()}
+	r := swarmResult{
+		Nodes:     o.nodes,
+		Ranks:     s.World(),
+		Connected: s.Connected(),
+		ConnectS:  time.Since(begun).Seconds(),
+	}
 	if r.Connected < o.nodes {
 		fmt.Fprintf(w, "only %d of %d nodes are connected after %s\n", r.Connected, o.nodes, o.connect)
 	}
@@ -165,9 +199,13 @@ func (r swarmResult) String() string {
 	if r.Storm != nil {
 		b.WriteString(r.Storm.String())
 	}
-	fmt.Fprintf(&b, "profiles: %d frames, %.1f MB; journal %.0f kB a minute; connected in %.1f s; %d frames dropped\n", r.Profiles, r.ProfileMB, r.JournalKBPerMin, r.ConnectS, r.Dropped)
-	fmt.Fprintf(&b, "%d nodes, %d ranks: engine %.2f cores (swarm %.2f), RSS %.0f MB (peak %.0f), %.0f of %.0f samples/s, pull p50 %.1f p95 %.1f ms, loop's turn p50 %.1f p99 %.1f ms\n",
-		r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores, r.RSSMB, r.PeakMB, r.TakenPerS, r.SamplesPerS, r.PullMs[0], r.PullMs[1], r.TurnMs[0], r.TurnMs[1])
+	fmt.Fprintf(&b,
+		"profiles: %d frames, %.1f MB; journal %.0f kB a minute; connected in %.1f s; %d frames dropped\n",
+		r.Profiles, r.ProfileMB, r.JournalKBPerMin, r.ConnectS, r.Dropped)
+	fmt.Fprintf(&b,
+		"%d nodes, %d ranks: engine %.2f cores (swarm %.2f), RSS %.0f MB (peak %.0f), %.0f of %.0f samples/s, pull p50 %.1f p95 %.1f ms, loop's turn p50 %.1f p99 %.1f ms\n",
+		r.Nodes, r.Ranks, r.EngineCores, r.SwarmCores, r.RSSMB, r.PeakMB, r.TakenPerS,
+		r.SamplesPerS, r.PullMs[0], r.PullMs[1], r.TurnMs[0], r.TurnMs[1])
 	return b.String()
 }
 
@@ -190,7 +228,14 @@ func (p *swarmProbe) pull(ctx context.Context) {
 	began := time.Now()
 	q, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	got, err := p.cl.Snapshot(q, &falconv1.SnapshotRequest{Rank: -1, Packed: true, KnownVersion: p.known, ColumnsVersion: p.columns, Columns: 80, RunLengths: 30})
+	got, err := p.cl.Snapshot(q, &falconv1.SnapshotRequest{
+		Rank:           -1,
+		Packed:         true,
+		KnownVersion:   p.known,
+		ColumnsVersion: p.columns,
+		Columns:        80,
+		RunLengths:     30,
+	})
 	if err != nil {
 		return
 	}
@@ -219,8 +264,10 @@ func (p *swarmProbe) ask(ctx context.Context, e *swarmEngine, d time.Duration) b
 	until := time.Now().Add(d)
 	for time.Now().Before(until) && ctx.Err() == nil && !e.ended() {
 		p.pull(ctx)
-		for next := time.Now().Truncate(time.Second).Add(time.Second); time.Now().Before(next); time.Sleep(turnEvery) {
+		next := time.Now().Truncate(time.Second).Add(time.Second)
+		for time.Now().Before(next) {
 			p.turn(ctx)
+			time.Sleep(turnEvery)
 		}
 	}
 	return ctx.Err() == nil && !e.ended()
@@ -233,7 +280,14 @@ func quantile(values []float64, percent int) float64 {
 }
 
 // measureSwarm asks as a console does, and compares both ends.
-func measureSwarm(ctx context.Context, w io.Writer, o swarmOptions, s *swarm.Swarm, e *swarmEngine, r *swarmResult) error {
+func measureSwarm(
+	ctx context.Context,
+	w io.Writer,
+	o swarmOptions,
+	s *swarm.Swarm,
+	e *swarmEngine,
+	r *swarmResult,
+) error {
 	conn, err := e.dial()
 	if err != nil {
 		return err
@@ -245,24 +299,38 @@ func measureSwarm(ctx context.Context, w io.Writer, o swarmOptions, s *swarm.Swa
 		return errors.New("the engine ended, or the measurement was cut short")
 	}
 	p.pulls, p.turns = nil, nil
-	at, cpu, own, was, iteration, journal := time.Now(), processCPU(e.pid()), processCPU(os.Getpid()), s.Totals(), p.job.GetIteration(), e.journalBytes()
+	at := time.Now()
+	cpu := processCPU(e.pid())
+	own := processCPU(os.Getpid())
+	was := s.Totals()
+	iteration := p.job.GetIteration()
+	journal := e.journalBytes()
 	if !p.ask(ctx, e, o.lasts-settled) {
 		return errors.New("the engine ended, or the measurement was cut short")
 	}
 	if len(p.pulls) == 0 || len(p.turns) == 0 {
 		return errors.New("the engine answered no console")
 	}
-	took, is := time.Since(at).Seconds(), s.Totals()
-	r.Seconds, r.EngineCores, r.SwarmCores = took, (processCPU(e.pid())-cpu)/took, (processCPU(os.Getpid())-own)/took
-	r.SamplesPerS, r.TakenPerS = float64(is.Samples-was.Samples)/took, float64(p.job.GetIteration()-iteration)*float64(r.Ranks)/took
+	took := time.Since(at).Seconds()
+	is := s.Totals()
+	r.Seconds, r.EngineCores, r.SwarmCores = took,
+		(processCPU(e.pid())-cpu)/took,
+		(processCPU(os.Getpid())-own)/took
+	r.SamplesPerS, r.TakenPerS = float64(is.Samples-was.Samples)/took,
+		float64(p.job.GetIteration()-iteration)*float64(r.Ranks)/took
 	r.RSSMB, r.PeakMB = processMemory(e.pid(), "VmRSS:"), processMemory(e.pid(), "VmHWM:")
 	r.JournalKBPerMin = float64(e.journalBytes()-journal) / 1e3 / took * 60
-	r.Dropped, r.Profiles, r.ProfileMB, r.Harm = is.Dropped, is.Profiles, float64(is.ProfileBytes)/1e6, is.Harm
+	r.Dropped = is.Dropped
+	r.Profiles = is.Profiles
+	r.ProfileMB = float64(is.ProfileBytes) / 1e6
+	r.Harm = is.Harm
 	r.PullMs = [2]float64{quantile(p.pulls, 50), quantile(p.pulls, 95)}
 	r.TurnMs = [2]float64{quantile(p.turns, 50), quantile(p.turns, 99)}
 	list, err := p.cl.Incidents(ctx, &falconv1.IncidentsRequest{})
 	for _, i := range list.GetIncidents() {
-		r.Incidents = append(r.Incidents, fmt.Sprintf("%s %s, onset %d, detected %d, %s, ranks %v", i.GetId(), i.GetState(), i.GetOnsetIteration(), i.GetDetectedIteration(), i.GetVerdict().GetCause(), i.GetVerdict().GetRanks()))
+		r.Incidents = append(r.Incidents, fmt.Sprintf("%s %s, onset %d, detected %d, %s, ranks %v",
+			i.GetId(), i.GetState(), i.GetOnsetIteration(), i.GetDetectedIteration(),
+			i.GetVerdict().GetCause(), i.GetVerdict().GetRanks()))
 	}
 	return err
 }
@@ -285,7 +353,11 @@ func issueSwarmCerts(dir string, nodes int) error {
 			os.WriteFile(filepath.Join(dir, q.Name+auth.CertSuffix), cert, 0o600),
 			os.WriteFile(filepath.Join(dir, q.Name+auth.KeySuffix), key, 0o600))
 	}
-	issue(auth.Request{Role: auth.RoleServer, Name: "server", Hosts: []string{"127.0.0.1"}})
+	issue(auth.Request{
+		Role:  auth.RoleServer,
+		Name:  "server",
+		Hosts: []string{"127.0.0.1"},
+	})
 	for i := range nodes {
 		issue(auth.Request{Role: auth.RoleAgent, Name: fmt.Sprintf("n%d", i)})
 	}
@@ -312,10 +384,17 @@ func startSwarmEngine(ctx context.Context, dir, profile string) (*swarmEngine, e
 	if err != nil {
 		return nil, fmt.Errorf("no address for the swarm's engine: %w", err)
 	}
-	e := &swarmEngine{listen: l.Addr().String(), socket: filepath.Join(dir, "falcon.sock"), journal: filepath.Join(dir, "journal.db")}
+	e := &swarmEngine{
+		listen:  l.Addr().String(),
+		socket:  filepath.Join(dir, "falcon.sock"),
+		journal: filepath.Join(dir, "journal.db"),
+	}
 	_ = l.Close() // the engine listens there
 	certs := filepath.Join(dir, "certs")
-	text := fmt.Sprintf("job: swarm\nstate_dir: %s\nsocket: %s\nlisten: %s\ncerts: {ca: %s/ca.crt, cert: %s/server.crt, key: %s/server.key}\npolicy: {mode: observe}\n", dir, e.socket, e.listen, certs, certs, certs)
+	text := fmt.Sprintf(
+		"job: swarm\nstate_dir: %s\nsocket: %s\nlisten: %s\ncerts: {ca: %s/ca.crt, cert: %s/server.crt, key: %s/server.key}\npolicy: {mode: observe}\n",
+		dir, e.socket, e.listen, certs, certs, certs,
+	)
 	e.config = filepath.Join(dir, "falcon.yaml")
 	if err := os.WriteFile(e.config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("can't write the engine's configuration: %w", err)
@@ -337,7 +416,10 @@ func (e *swarmEngine) launch(ctx context.Context, profile string) error {
 	if err := e.cmd.Start(); err != nil {
 		return fmt.Errorf("can't start the engine: %w", err)
 	}
-	go func(c *exec.Cmd, over chan struct{}) { _ = c.Wait(); close(over) }(e.cmd, e.over)
+	go func(c *exec.Cmd, over chan struct{}) {
+		_ = c.Wait()
+		close(over)
+	}(e.cmd, e.over)
 	for range 200 {
 		if _, err := os.Stat(e.socket); err == nil {
 			return nil

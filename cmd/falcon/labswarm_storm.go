@@ -37,8 +37,10 @@ type stormResult struct {
 }
 
 func (r *stormResult) String() string {
-	text := fmt.Sprintf("storm %s: all connected after %.1f s, right after %.1f s, engine %.2f cores, peak %.0f MB, journal %.0f kB, %d lines about agents\n",
-		r.Kind, r.BackS, r.RightS, r.Cores, r.PeakMB, r.JournalKB, r.Lines)
+	text := fmt.Sprintf(
+		"storm %s: all connected after %.1f s, right after %.1f s, engine %.2f cores, peak %.0f MB, journal %.0f kB, %d lines about agents\n",
+		r.Kind, r.BackS, r.RightS, r.Cores, r.PeakMB, r.JournalKB, r.Lines,
+	)
 	for kind, n := range r.Harm {
 		text += fmt.Sprintf("HARM: %d commands %s in the storm\n", n, kind)
 	}
@@ -52,13 +54,17 @@ func (r *stormResult) String() string {
 func runStorm(ctx context.Context, kind string, s *swarm.Swarm, e *swarmEngine, r *swarmResult) error {
 	out := &stormResult{Kind: kind, BackS: -1, RightS: -1}
 	r.Storm = out
-	before, journal, from, cpu := s.Totals(), e.journalBytes(), time.Now(), processCPU(e.pid())
+	before := s.Totals()
+	journal := e.journalBytes()
+	from := time.Now()
+	cpu := processCPU(e.pid())
 	switch kind {
 	case stormRestart:
 		if err := e.again(ctx); err != nil {
 			return err
 		}
-		from, cpu = time.Now(), 0
+		from = time.Now()
+		cpu = 0
 	case stormLoss:
 		s.Lose(ctx, stormLasts)
 	default:
@@ -88,15 +94,22 @@ func (r *stormResult) watch(ctx context.Context, s *swarm.Swarm, e *swarmEngine,
 	cl := falconv1.NewConsoleClient(conn)
 	over := time.Now()
 	const calm = 15 * time.Second // what the engine does late is seen
-	for time.Since(over) < stormWithin && (r.RightS < 0 || time.Since(over).Seconds() < r.RightS+calm.Seconds()) && ctx.Err() == nil && !e.ended() {
+	for time.Since(over) < stormWithin &&
+		(r.RightS < 0 || time.Since(over).Seconds() < r.RightS+calm.Seconds()) &&
+		ctx.Err() == nil &&
+		!e.ended() {
 		if r.BackS < 0 && s.Connected() == nodes {
 			r.BackS = time.Since(over).Seconds()
 		}
 		q, cancel := context.WithTimeout(ctx, 10*time.Second)
-		got, err := cl.Snapshot(q, &falconv1.SnapshotRequest{Rank: -1, Packed: true})
+		got, err := cl.Snapshot(q, &falconv1.SnapshotRequest{
+			Rank:   -1,
+			Packed: true,
+		})
 		cancel()
 		if err == nil {
-			if behind := s.Totals().Iteration - got.GetJob().GetIteration(); r.BackS >= 0 && r.RightS < 0 && behind <= 3 {
+			behind := s.Totals().Iteration - got.GetJob().GetIteration()
+			if r.BackS >= 0 && r.RightS < 0 && behind <= 3 {
 				r.RightS = time.Since(over).Seconds()
 			}
 			if v := got.GetRecovery(); v != nil {

@@ -35,12 +35,18 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 		return nil, fmt.Errorf("no folder for the stand-ins: %w", err)
 	}
 	lib := filepath.Join(bin, "lib")
-	folder, names, err := hollow.Build(torch, lib, filepath.Join(cache, "falcon", "hollow"))
+	folder, names, err := hollow.Build(
+		torch,
+		lib,
+		filepath.Join(cache, "falcon", "hollow"),
+	)
 	if err != nil {
 		return nil, err
 	}
 	if why := hollow.Uncomputed(folder); why != "" {
-		fmt.Fprintf(os.Stderr, "falcon: control data is not computed on the emulated GPUs: %s; object collectives and pipelines don't work\n", why)
+		fmt.Fprintf(os.Stderr,
+			"falcon: control data is not computed on the emulated GPUs: %s; object collectives and pipelines don't work\n",
+			why)
 	}
 	dir, err := os.Getwd()
 	if err != nil {
@@ -50,8 +56,17 @@ func ownTraining(o labOptions, bin string) (*lab.OwnTraining, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lab.OwnTraining{Command: words, Dir: dir, Peak: o.gflops * 1e9, Store: store, Env: []string{
-		"LD_LIBRARY_PATH=" + folder + ":" + lib, "LD_PRELOAD=" + hollow.Preload(folder, names), "FALCON_LAB_HOLLOW=1", "PYTHONUNBUFFERED=1",
-		"PYTHONPATH=" + strings.TrimSuffix(filepath.Join(bin, "python")+":"+os.Getenv("PYTHONPATH"), ":"),
-	}}, nil
+	return &lab.OwnTraining{
+		Command: words,
+		Dir:     dir,
+		Peak:    o.gflops * 1e9,
+		Store:   store,
+		Env: []string{
+			"LD_LIBRARY_PATH=" + folder + ":" + lib,
+			"LD_PRELOAD=" + hollow.Preload(folder, names),
+			"FALCON_LAB_HOLLOW=1",
+			"PYTHONUNBUFFERED=1",
+			"PYTHONPATH=" + strings.TrimSuffix(filepath.Join(bin, "python")+":"+os.Getenv("PYTHONPATH"), ":"),
+		},
+	}, nil
 }

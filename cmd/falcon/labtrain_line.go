@@ -28,7 +28,8 @@ func trainWords(line string) ([]string, error) {
 	}
 	if strings.ContainsAny(line, shellSigns) {
 		if out, err := exec.Command(shell, "-n", "-c", line).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%w: --train: the shell can't read the line: %s", errUsage, strings.TrimSpace(string(out)))
+			return nil, fmt.Errorf("%w: --train: the shell can't read the line: %s",
+				errUsage, strings.TrimSpace(string(out)))
 		}
 		return []string{shell, "-c", line}, nil
 	}
@@ -42,8 +43,9 @@ func trainWords(line string) ([]string, error) {
 	return words, nil
 }
 
-// findPyTorch is the package's folder. The stand-ins are made for one PyTorch: that of the interpreter that is
-// named, or of the first that the line names, or that the script begins with, or that is found as python3.
+// findPyTorch is the package's folder. The stand-ins are made for one PyTorch: that of the
+// interpreter that is named, or of the first that the line names, or that the script begins with,
+// or that is found as python3.
 func findPyTorch(line, named string) (torch string, err error) {
 	program := named
 	if program == "" {
@@ -51,16 +53,24 @@ func findPyTorch(line, named string) (torch string, err error) {
 	}
 	out, err := exec.Command(program, "-c", findTorch).Output()
 	if err != nil {
-		return "", fmt.Errorf("%w: can't ask %s for PyTorch: %w; name the job's interpreter with --train-python", errUsage, program, err)
+		return "", fmt.Errorf(
+			"%w: can't ask %s for PyTorch: %w; name the job's interpreter with --train-python",
+			errUsage, program, err,
+		)
 	}
 	if torch = strings.TrimSpace(string(out)); torch == "" {
-		return "", fmt.Errorf("%w: %s has no package torch; name the job's interpreter with --train-python, or install it: `pip install --no-deps torch` and its small dependencies are enough, as the CUDA libraries are replaced", hollow.ErrTorch, program)
+		return "", fmt.Errorf(
+			"%w: %s has no package torch; name the job's interpreter with --train-python, or install it: `pip install --no-deps torch` and its small dependencies are enough, as the CUDA libraries are replaced",
+			hollow.ErrTorch, program,
+		)
 	}
 	return torch, nil
 }
 
 func interpreterOf(line string) string {
-	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()\"'`", r) })
+	words := strings.FieldsFunc(line, func(r rune) bool {
+		return strings.ContainsRune(" \t\n;&|()\"'`", r)
+	})
 	for _, w := range words {
 		if !interpreterName.MatchString(filepath.Base(w)) {
 			continue

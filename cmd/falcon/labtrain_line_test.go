@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// trainTools puts programs of a job into a folder of the path: an interpreter without torch, one with it, a wrapper.
+// trainTools puts programs of a job into a folder of the path: an interpreter without torch,
+// one with it, a wrapper.
 func trainTools(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -49,7 +50,8 @@ func TestTrainTakesAnyCommandLine(t *testing.T) {
 		"python3 'unclosed":   "the shell can't read the line",
 		"cd job && (python3":  "the shell can't read the line",
 	} {
-		if _, err := trainWords(line); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), says) {
+		_, err := trainWords(line)
+		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
@@ -70,8 +72,13 @@ func TestPyTorchOfACommandLine(t *testing.T) {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}
 	}
-	for _, c := range []struct{ line, named string }{{"wrapper anything", ""}, {"python3 train.py", ""}, {"start", "no-such-python"}} {
-		if _, err := findPyTorch(c.line, c.named); err == nil || !strings.Contains(err.Error(), "--train-python") {
+	for _, c := range []struct{ line, named string }{
+		{"wrapper anything", ""},
+		{"python3 train.py", ""},
+		{"start", "no-such-python"},
+	} {
+		_, err := findPyTorch(c.line, c.named)
+		if err == nil || !strings.Contains(err.Error(), "--train-python") {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

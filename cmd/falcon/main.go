@@ -18,7 +18,9 @@ import (
 // errUsage marks wrong use: exit code 2. Wrap it with what to do instead.
 var errUsage = errors.New("usage")
 
-func main() { os.Exit(execute(os.Args[1:])) }
+func main() {
+	os.Exit(execute(os.Args[1:]))
+}
 
 func execute(args []string) int {
 	root := newRoot()
@@ -62,7 +64,18 @@ func newRoot() *cobra.Command {
 	// One line per command group; each lives in a file of its name.
 	root.AddCommand(detectCommand())
 	root.AddCommand(planCommand())
-	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), historyCommand(), probeCommand(), decideCommand(), deviceCommand(), explainCommand(), validateCommand(), journalCommand())
+	root.AddCommand(
+		serveCommand(),
+		certsCommand(),
+		incidentCommand(),
+		historyCommand(),
+		probeCommand(),
+		decideCommand(),
+		deviceCommand(),
+		explainCommand(),
+		validateCommand(),
+		journalCommand(),
+	)
 	root.AddCommand(recoveryCommand(), recoverCommand())
 	root.AddCommand(rankCommand(), nodeCommand(), collectCommand())
 	root.AddCommand(storeCommand())

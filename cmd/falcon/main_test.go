@@ -33,7 +33,10 @@ func TestEscapedBody(t *testing.T) {
 		t.Errorf("%q is not safe to print", got)
 	}
 	var want, read map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(body), &want), json.Unmarshal([]byte(got), &read)); err != nil {
+	if err := errors.Join(
+		json.Unmarshal([]byte(body), &want),
+		json.Unmarshal([]byte(got), &read),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if !maps.Equal(want, read) {
@@ -58,7 +61,11 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 // A kind of which the journal has no record is told, not passed over.
 func TestAbsentKindIsTold(t *testing.T) {
 	var errs strings.Builder
-	sayAbsent(&errs, []string{"decision", "decisoin"}, map[string]bool{"decision": true, "epoch": true})
+	sayAbsent(
+		&errs,
+		[]string{"decision", "decisoin"},
+		map[string]bool{"decision": true, "epoch": true},
+	)
 	if want := "falcon: no record of kind \"decisoin\"; there are decision, epoch\n"; errs.String() != want {
 		t.Errorf("%q, want %q", errs.String(), want)
 	}

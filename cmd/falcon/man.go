@@ -23,13 +23,22 @@ func manCommand() *cobra.Command {
 				return fmt.Errorf("can't make the folder for the man pages: %w", err)
 			}
 			date := time.Unix(0, 0).UTC() // pages of one version are the same wherever they are written
-			head := &doc.GenManHeader{Title: "FALCON", Section: "1", Source: "falcon " + version.Own(), Manual: "Falcon", Date: &date}
+			head := &doc.GenManHeader{
+				Title:   "FALCON",
+				Section: "1",
+				Source:  "falcon " + version.Own(),
+				Manual:  "Falcon",
+				Date:    &date,
+			}
 			root := c.Root()
 			root.DisableAutoGenTag = true
 			if err := doc.GenManTree(root, head, args[0]); err != nil {
 				return fmt.Errorf("can't write the man pages: %w", err)
 			}
-			return writeString(c.OutOrStdout(), "man pages are in "+args[0]+"; man -M or MANPATH finds them\n")
+			return writeString(
+				c.OutOrStdout(),
+				"man pages are in "+args[0]+"; man -M or MANPATH finds them\n",
+			)
 		},
 	}
 }

@@ -15,7 +15,8 @@ func refuseExisting(flag, path string) error {
 	}
 	info, err := os.Stat(path)
 	if err == nil && (info.Mode().IsRegular() || info.IsDir()) {
-		return fmt.Errorf("%w: %s: %s exists and is not written over; choose another name", errUsage, flag, clean.String(path))
+		return fmt.Errorf("%w: %s: %s exists and is not written over; choose another name",
+			errUsage, flag, clean.String(path))
 	}
 	return nil
 }

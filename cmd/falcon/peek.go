@@ -44,12 +44,18 @@ func rankCommand() *cobra.Command {
 	target.declareFlags(c)
 	c.AddCommand(
 		peekCommand(&target, "log", &cobra.Command{
-			Use: "logs RANK", Short: "Show the last lines that a rank has printed", Long: rankLogsHelp,
-			Example: "  falcon rank logs 3 --lines 100", Args: oneArgument("give one rank, such as 3"),
+			Use:     "logs RANK",
+			Short:   "Show the last lines that a rank has printed",
+			Long:    rankLogsHelp,
+			Example: "  falcon rank logs 3 --lines 100",
+			Args:    oneArgument("give one rank, such as 3"),
 		}),
 		peekCommand(&target, "stack", &cobra.Command{
-			Use: "stack RANK", Short: "Show where the threads of a rank stand", Long: rankStackHelp,
-			Example: "  falcon rank stack 3", Args: oneArgument("give one rank, such as 3"),
+			Use:     "stack RANK",
+			Short:   "Show where the threads of a rank stand",
+			Long:    rankStackHelp,
+			Example: "  falcon rank stack 3",
+			Args:    oneArgument("give one rank, such as 3"),
 		}),
 	)
 	return c
@@ -64,8 +70,11 @@ func nodeCommand() *cobra.Command {
 	var target engineTarget
 	target.declareFlags(c)
 	kernel := peekCommand(&target, "kernel", &cobra.Command{
-		Use: "kernel NODE", Short: "Show a node's Xid errors, killed processes, PCIe and link errors", Long: nodeKernelHelp,
-		Example: "  falcon node kernel n1", Args: oneArgument("give one node, such as n1"),
+		Use:     "kernel NODE",
+		Short:   "Show a node's Xid errors, killed processes, PCIe and link errors",
+		Long:    nodeKernelHelp,
+		Example: "  falcon node kernel n1",
+		Args:    oneArgument("give one node, such as n1"),
 	})
 	kernel.ValidArgsFunction = completeIDs(&target, nodeNames)
 	c.AddCommand(kernel)
@@ -87,22 +96,30 @@ func peekCommand(t *engineTarget, what string, c *cobra.Command) *cobra.Command 
 	lines := 20
 	c = documentCommand(c, func(c *cobra.Command, args []string) (report.Peek, error) {
 		if lines < 1 || lines > peekMost {
-			return report.Peek{}, fmt.Errorf("%w: --lines is %d, it must be from 1 to %d", errUsage, lines, peekMost)
+			return report.Peek{}, fmt.Errorf("%w: --lines is %d, it must be from 1 to %d",
+				errUsage, lines, peekMost)
 		}
 		q.Lines = int32(lines)
 		if err := aimPeek(q, args[0]); err != nil {
 			return report.Peek{}, err
 		}
-		r, err := ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.PeekReply, error) {
-			return cl.Peek(ctx, q)
-		})
+		r, err := ask(
+			c,
+			t,
+			func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.PeekReply, error) {
+				return cl.Peek(ctx, q)
+			},
+		)
 		if err != nil {
 			return report.Peek{}, err
 		}
 		return report.PeekOf(what, r), nil
-	}, func(w io.Writer, p report.Peek) error { return writeString(w, p.Text()) })
+	}, func(w io.Writer, p report.Peek) error {
+		return writeString(w, p.Text())
+	})
 	if what == "log" {
-		c.Flags().StringVar(&q.Node, "node", "", "ask a node that had the rank before (default: the one that has it)")
+		c.Flags().StringVar(&q.Node, "node", "",
+			"ask a node that had the rank before (default: the one that has it)")
 	}
 	if what == "stack" {
 		c.Flags().BoolVar(&q.Sure, "sure", false, "also of a rank that does not stand still")

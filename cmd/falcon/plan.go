@@ -24,9 +24,13 @@ func planCommand() *cobra.Command {
 		Short:   "Run the production planner on files (JSON in, JSON out)",
 		Example: "  falcon plan microbatch problem.json",
 		Annotations: map[string]string{
-			goneNote("checkpoint"): "least time is lost at an interval of the root of 2 * period * time to save / failures; " +
+			goneNote(
+				"checkpoint",
+			): "least time is lost at an interval of the root of 2 * period * time to save / failures; " +
 				"docs/recovery.md has the model",
-			goneNote("replace"): "give mitigate.run_iterations, and the ladder of a running job weighs a drop and a replacement " +
+			goneNote(
+				"replace",
+			): "give mitigate.run_iterations, and the ladder of a running job weighs a drop and a replacement " +
 				"by what is left of the run",
 			goneNote("volumes"): "appendix 9.2 of the FALCON paper has the formulas",
 		},
@@ -39,7 +43,10 @@ func planCommand() *cobra.Command {
 // problem that can't be one is wrong use; one that has no solution is not.
 func problemCommand[P any](use, short, example string, solve func(*P) (any, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Example: example, Args: oneFile,
+		Use:     use,
+		Short:   short,
+		Example: example,
+		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := openInput(c, args[0])
 			if err != nil {
@@ -71,9 +78,13 @@ func solveOne[P any](r io.Reader, solve func(*P) (any, error)) (any, error) {
 }
 
 func planMicrobatchCommand() *cobra.Command {
-	return problemCommand("microbatch FILE", "Split a batch over replicas of different speed (S2); - reads standard input",
+	return problemCommand(
+		"microbatch FILE",
+		"Split a batch over replicas of different speed (S2); - reads standard input",
 		`  echo '{"micro_batch_ms":[1,1,2,1],"total":32,"stages":1}' | falcon plan microbatch -
-  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`, planMicrobatch)
+  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`,
+		planMicrobatch,
+	)
 }
 
 // microbatchProblem is the input.
@@ -100,11 +111,19 @@ func planMicrobatch(in *microbatchProblem) (any, error) {
 		stages = *in.Stages
 	}
 	s, err := microbatch.Solve(microbatch.Problem{
-		MicroBatchMs: in.MicroBatchMs, Total: *in.Total, Stages: stages, FillMs: in.FillMs,
-		Min: in.Min, Max: in.Max, MultipleOf: in.MultipleOf,
+		MicroBatchMs: in.MicroBatchMs,
+		Total:        *in.Total,
+		Stages:       stages,
+		FillMs:       in.FillMs,
+		Min:          in.Min,
+		Max:          in.Max,
+		MultipleOf:   in.MultipleOf,
 	})
 	if err != nil {
-		return nil, &inputError{text: strings.TrimPrefix(err.Error(), "microbatch: "), cause: err}
+		return nil, &inputError{
+			text:  strings.TrimPrefix(err.Error(), "microbatch: "),
+			cause: err,
+		}
 	}
 	return microbatchPlan{s.MicroBatches, s.IterationMs, s.EvenIterationMs, true}, nil
 }
@@ -131,16 +150,19 @@ func decodeOne(r io.Reader, v any) error {
 	case errors.As(err, &kind):
 		return fmt.Errorf("%s can't be a %s; see --help for an example", kind.Field, kind.Value)
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		return fmt.Errorf("there is no field %s; see --help for an example", clean.String(strings.TrimPrefix(err.Error(), "json: unknown field ")))
+		return fmt.Errorf("there is no field %s; see --help for an example",
+			clean.String(strings.TrimPrefix(err.Error(), "json: unknown field ")))
 	}
-	return fmt.Errorf("this is no JSON object: %s", clean.String(strings.TrimPrefix(err.Error(), "json: ")))
+	return fmt.Errorf("this is no JSON object: %s",
+		clean.String(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 func missingField(v any) error {
 	problem := reflect.ValueOf(v).Elem()
 	for i := range problem.NumField() {
 		field := problem.Type().Field(i)
-		if need := field.Tag.Get("need"); need != "" && problem.Field(i).IsZero() {
+		need := field.Tag.Get("need")
+		if need != "" && problem.Field(i).IsZero() {
 			return fmt.Errorf("%s is missing: %s", field.Tag.Get("json"), need)
 		}
 	}

@@ -19,7 +19,9 @@ func TestPlanExamplesInDocs(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, m := range planExample.FindAllStringSubmatch(string(text), -1) {
-		in, command, want := m[1], m[2], strings.TrimSpace(m[3])
+		in := m[1]
+		command := m[2]
+		want := strings.TrimSpace(m[3])
 		seen[command] = true
 		got, err := planArgs(in, command, "-")
 		if err != nil {

@@ -27,14 +27,26 @@ func (in *topologyProblem) solverProblem() (topology.Problem, error) {
 		return topology.Problem{}, err
 	}
 	for name, v := range map[string]float64{
-		"inter_gbps": in.InterGbps, "intra_gbps": in.IntraGbps, "latency_ms": in.LatencyMs, "rest_ms": in.RestMs, "state_mb": in.StateMB,
-		"min_gain": in.MinGain, "model.dp_mb": in.Model.DPMB, "model.pp_mb": in.Model.PPMB, "model.tp_mb": in.Model.TPMB,
+		"inter_gbps":  in.InterGbps,
+		"intra_gbps":  in.IntraGbps,
+		"latency_ms":  in.LatencyMs,
+		"rest_ms":     in.RestMs,
+		"state_mb":    in.StateMB,
+		"min_gain":    in.MinGain,
+		"model.dp_mb": in.Model.DPMB,
+		"model.pp_mb": in.Model.PPMB,
+		"model.tp_mb": in.Model.TPMB,
 	} {
 		if !validQuantity(v) {
 			return topology.Problem{}, fmt.Errorf("%s is %v; give a number that is not negative", name, v)
 		}
 	}
-	m := cost.Model{Layout: *in.Layout, RestMs: in.RestMs, PPMB: in.Model.PPMB, TPMB: in.Model.TPMB}
+	m := cost.Model{
+		Layout: *in.Layout,
+		RestMs: in.RestMs,
+		PPMB:   in.Model.PPMB,
+		TPMB:   in.Model.TPMB,
+	}
 	for range in.Layout.PP {
 		m.DPMB = append(m.DPMB, in.Model.DPMB)
 	}
@@ -49,7 +61,11 @@ func (in *topologyProblem) solverProblem() (topology.Problem, error) {
 		state = in.Model.DPMB
 	}
 	return topology.Problem{
-		Model: m, Now: place, MicroBatches: micro, MinGain: in.MinGain, StateMB: slices.Repeat([]float64{state}, len(place)),
+		Model:        m,
+		Now:          place,
+		MicroBatches: micro,
+		MinGain:      in.MinGain,
+		StateMB:      slices.Repeat([]float64{state}, len(place)),
 	}, nil
 }
 
@@ -63,7 +79,11 @@ func (in *topologyProblem) checkShape() error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	if l.TP > planRanksMost || l.DP > planRanksMost || l.PP > planRanksMost || l.TP*l.DP > planRanksMost || l.World() > planRanksMost {
+	if l.TP > planRanksMost ||
+		l.DP > planRanksMost ||
+		l.PP > planRanksMost ||
+		l.TP*l.DP > planRanksMost ||
+		l.World() > planRanksMost {
 		return fmt.Errorf("the layout has over %d ranks, which is the limit", planRanksMost)
 	}
 	in.known = map[falcon.Node]bool{}
@@ -73,8 +93,10 @@ func (in *topologyProblem) checkShape() error {
 		}
 		in.known[n] = true
 	}
-	if g := in.GPUsPerNode; g < 1 || g > planRanksMost || g*len(in.Nodes) < l.World() {
-		return fmt.Errorf("%d nodes of %d GPUs hold no job of %d ranks; give nodes and gpus_per_node", len(in.Nodes), g, l.World())
+	g := in.GPUsPerNode
+	if g < 1 || g > planRanksMost || g*len(in.Nodes) < l.World() {
+		return fmt.Errorf("%d nodes of %d GPUs hold no job of %d ranks; give nodes and gpus_per_node",
+			len(in.Nodes), g, l.World())
 	}
 	return nil
 }
@@ -116,7 +138,8 @@ func (in *topologyProblem) microBatchCounts() ([]int32, error) {
 	}
 	var list []int32
 	if json.Unmarshal(in.MicroBatches, &list) != nil || len(list) != in.Layout.DP {
-		return nil, fmt.Errorf("micro_batches must be a positive number for each replica, or a list of %d", in.Layout.DP)
+		return nil, fmt.Errorf("micro_batches must be a positive number for each replica, or a list of %d",
+			in.Layout.DP)
 	}
 	return list, nil
 }
@@ -125,8 +148,13 @@ func (in *topologyProblem) microBatchCounts() ([]int32, error) {
 // with.
 func (in *topologyProblem) linkBandwidths() (cost.Links, error) {
 	const mbPerGbit = 125
-	out := cost.Links{LatencyMs: in.LatencyMs, IntraMBs: in.IntraGbps * mbPerGbit, Ratio: map[falcon.Link]float64{}}
-	best, links := in.InterGbps, map[falcon.Link]float64{}
+	out := cost.Links{
+		LatencyMs: in.LatencyMs,
+		IntraMBs:  in.IntraGbps * mbPerGbit,
+		Ratio:     map[falcon.Link]float64{},
+	}
+	best := in.InterGbps
+	links := map[falcon.Link]float64{}
 	for name, gbps := range in.Bandwidth {
 		l, err := in.linkByName(name)
 		switch {
@@ -150,11 +178,16 @@ func (in *topologyProblem) linkBandwidths() (cost.Links, error) {
 // linkByName finds the two nodes of a name: a dash may be part of a node's own name.
 func (in *topologyProblem) linkByName(name string) (falcon.Link, error) {
 	for i, c := range name {
-		if a, b := falcon.Node(name[:i]), falcon.Node(name[min(i+1, len(name)):]); c == '-' && a != b && in.known[a] && in.known[b] {
+		a := falcon.Node(name[:i])
+		b := falcon.Node(name[min(i+1, len(name)):])
+		if c == '-' && a != b && in.known[a] && in.known[b] {
 			return falcon.NewLink(a, b), nil
 		}
 	}
-	return falcon.Link{}, fmt.Errorf("bandwidth_gbps names %q, which is not two different nodes of the job joined by a dash", clean.String(name))
+	return falcon.Link{}, fmt.Errorf(
+		"bandwidth_gbps names %q, which is not two different nodes of the job joined by a dash",
+		clean.String(name),
+	)
 }
 
 // splitStageWork splits the devices' times into the stages' healthy work and what makes
@@ -216,7 +249,9 @@ func (in *topologyProblem) healthyStageTime(place falcon.Placement, stage int) (
 		}
 	}
 	if len(times) == 0 {
-		return 0, errors.New("self_ms is missing: give the time of one micro-batch, forward and backward, by device")
+		return 0, errors.New(
+			"self_ms is missing: give the time of one micro-batch, forward and backward, by device",
+		)
 	}
 	slices.Sort(times)
 	return times[int(math.Floor(float64(len(times)-1)/4))], nil

@@ -12,13 +12,17 @@ import (
 )
 
 func planLadderCommand() *cobra.Command {
-	return problemCommand("ladder FILE", "Which rung should be taken now, which when (ski rental)? - reads standard input",
+	return problemCommand(
+		"ladder FILE",
+		"Which rung should be taken now, which when (ski rental)? - reads standard input",
 		`  echo '{"healthy_ms":200,"iterations":[400,400,400],"cause":"gpu_degradation","overheads_ms":{"S2":50,"S3":7000},"gains":{"S2":0.7}}' | falcon plan ladder -
 
 iterations are times from the onset on, in ms. gains are shares of the slowdown
 that a rung takes away (0 to 1); gains_ms says it per iteration instead. Optional:
 taken (rungs taken already), policy (mode, cap, owner, rungs; default mode
-approve), gpus (for lost GPU-hours).`, planLadder)
+approve), gpus (for lost GPU-hours).`,
+		planLadder,
+	)
 }
 
 // ladderProblem is the input.
@@ -50,10 +54,19 @@ func planLadder(in *ladderProblem) (any, error) {
 	}
 	got, err := rental.Price()
 	if err != nil {
-		return nil, &inputError{text: clean.String(strings.TrimPrefix(err.Error(), "mitigate: ")), cause: err}
+		return nil, &inputError{
+			text:  clean.String(strings.TrimPrefix(err.Error(), "mitigate: ")),
+			cause: err,
+		}
 	}
 	const msPerHour = 3.6e6
-	out := ladderPlan{Why: got.Why, ImpactMs: got.ImpactMs, LossMs: got.LossMs, LostGPUHours: got.ImpactMs * float64(in.GPUs) / msPerHour, Rungs: got.Rungs}
+	out := ladderPlan{
+		Why:          got.Why,
+		ImpactMs:     got.ImpactMs,
+		LossMs:       got.LossMs,
+		LostGPUHours: got.ImpactMs * float64(in.GPUs) / msPerHour,
+		Rungs:        got.Rungs,
+	}
 	if got.Propose != "" {
 		out.Propose = &got.Propose
 	}
@@ -69,7 +82,13 @@ func (in *ladderProblem) rental() (mitigate.Rental, error) {
 		policy = *in.Policy
 	}
 	return mitigate.Rental{
-		HealthyMs: *in.HealthyMs, IterationsMs: in.Iterations, Cause: in.Cause, OverheadsMs: in.OverheadsMs, Gains: in.Gains, GainsMs: in.GainsMs,
-		Taken: in.Taken, Policy: policy,
+		HealthyMs:    *in.HealthyMs,
+		IterationsMs: in.Iterations,
+		Cause:        in.Cause,
+		OverheadsMs:  in.OverheadsMs,
+		Gains:        in.Gains,
+		GainsMs:      in.GainsMs,
+		Taken:        in.Taken,
+		Policy:       policy,
 	}, nil
 }

@@ -51,7 +51,11 @@ func TestPlanLadderOnBadInput(t *testing.T) {
 		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","rungs":{"S2":{"approvals":"x"}}}}`: "approvals",
 	} {
 		out, err := planWith("ladder", in)
-		if err == nil || out != "" || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") || !errors.Is(err, errUsage) {
+		if err == nil ||
+			out != "" ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") ||
+			!errors.Is(err, errUsage) {
 			t.Errorf("%q: output %q, error %v; want one sentence with %q and exit 2", in, out, err, want)
 		}
 	}

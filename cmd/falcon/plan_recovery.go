@@ -11,7 +11,9 @@ import (
 )
 
 func planRecoveryCommand() *cobra.Command {
-	c := problemCommand("recovery FILE", "From whom does each lost rank get its state? - reads standard input",
+	c := problemCommand(
+		"recovery FILE",
+		"From whom does each lost rank get its state? - reads standard input",
 		`  falcon plan recovery job.json
 
 with job.json such as
@@ -21,9 +23,13 @@ with job.json such as
 placement (device by rank) defaults to node after node with gpus_per_node each
 (default: as many as the job needs). failed names nodes or devices. holds gives
 what survivors hold ({"0":{"steps":[41,42],"sums":[7,9]}}); without it all stand
-at one step.`, planRecovery)
+at one step.`,
+		planRecovery,
+	)
 	c.Annotations = map[string]string{
-		goneNote("--map"): "the console shows of a running job what the loss of each node and rack would cost (page 7)",
+		goneNote(
+			"--map",
+		): "the console shows of a running job what the loss of each node and rack would cost (page 7)",
 	}
 	return c
 }
@@ -62,13 +68,21 @@ func planRecovery(in *recoveryProblem) (any, error) {
 
 // replicaError is the package's sentence without its prefix.
 func replicaError(err error) error {
-	return &inputError{text: strings.TrimPrefix(err.Error(), replica.ErrQuery.Error()+": "), cause: err}
+	return &inputError{
+		text:  strings.TrimPrefix(err.Error(), replica.ErrQuery.Error()+": "),
+		cause: err,
+	}
 }
 
 func (in *recoveryProblem) planFrom(q replica.Query, c replica.Choice) recoveryPlan {
 	out := recoveryPlan{
-		From: "replicas", ResumeRule: resumeRule, Reason: c.Why, FailedRanks: listed(in.lost), Survivors: len(q.Holds),
-		Outvoted: listed(c.Outvoted), Shards: []shardRecovery{},
+		From:        "replicas",
+		ResumeRule:  resumeRule,
+		Reason:      c.Why,
+		FailedRanks: listed(in.lost),
+		Survivors:   len(q.Holds),
+		Outvoted:    listed(c.Outvoted),
+		Shards:      []shardRecovery{},
 	}
 	switch {
 	case c.Checkpoint:
@@ -89,10 +103,17 @@ func (in *recoveryProblem) planFrom(q replica.Query, c replica.Choice) recoveryP
 				s.Restore = append(s.Restore, m)
 			}
 		}
-		if c.Checkpoint && !slices.ContainsFunc(ranks, func(r falcon.Rank) bool { _, ok := q.Holds[r]; return ok }) {
+		if c.Checkpoint &&
+			!slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+				_, ok := q.Holds[r]
+				return ok
+			}) {
 			s.Reason = "no survivor: from the checkpoint"
 			for _, r := range ranks {
-				s.Restore = append(s.Restore, falcon.ShardMove{Rank: r, From: falcon.FromCheckpoint})
+				s.Restore = append(s.Restore, falcon.ShardMove{
+					Rank: r,
+					From: falcon.FromCheckpoint,
+				})
 			}
 		}
 		if len(s.Restore) > 0 {

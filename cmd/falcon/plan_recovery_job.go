@@ -32,9 +32,18 @@ type holdProblem struct {
 
 // shardQuery is the job that the input describes, after its faults.
 func (in *recoveryProblem) shardQuery() (replica.Query, error) {
-	job := topologyProblem{Layout: in.Layout, Nodes: in.Nodes, GPUsPerNode: in.GPUsPerNode, Placement: in.Placement}
+	job := topologyProblem{
+		Layout:      in.Layout,
+		Nodes:       in.Nodes,
+		GPUsPerNode: in.GPUsPerNode,
+		Placement:   in.Placement,
+	}
 	if in.GPUsPerNode == 0 && len(in.Nodes) > 0 && in.Layout.Validate() == nil {
-		job.GPUsPerNode = max(1, (in.Layout.World()+len(in.Nodes)-1)/len(in.Nodes), in.gpusPerNode())
+		job.GPUsPerNode = max(
+			1,
+			(in.Layout.World()+len(in.Nodes)-1)/len(in.Nodes),
+			in.gpusPerNode(),
+		)
 	}
 	if err := job.checkShape(); err != nil {
 		return replica.Query{}, err
@@ -43,7 +52,11 @@ func (in *recoveryProblem) shardQuery() (replica.Query, error) {
 	if err != nil {
 		return replica.Query{}, err
 	}
-	q := replica.Query{Layout: *in.Layout, ZeRO: in.ZeRO, Placement: place}
+	q := replica.Query{
+		Layout:    *in.Layout,
+		ZeRO:      in.ZeRO,
+		Placement: place,
+	}
 	if q.Domains, err = in.rackByNode(job.known); err != nil {
 		return q, err
 	}
@@ -82,7 +95,8 @@ func (in *recoveryProblem) rackByNode(known map[falcon.Node]bool) (map[falcon.No
 				return nil, fmt.Errorf("rack %q has node %q, which is not in nodes", clean.String(rack), node)
 			}
 			if rackOf[n] != "" {
-				return nil, fmt.Errorf("node %q is in racks %q and %q", node, clean.String(rackOf[n]), clean.String(rack))
+				return nil, fmt.Errorf("node %q is in racks %q and %q",
+					node, clean.String(rackOf[n]), clean.String(rack))
 			}
 			rackOf[n] = rack
 		}
@@ -91,11 +105,16 @@ func (in *recoveryProblem) rackByNode(known map[falcon.Node]bool) (map[falcon.No
 }
 
 // failedRanks lists the ranks on the nodes and devices that failed, ascending.
-func (in *recoveryProblem) failedRanks(place falcon.Placement, known map[falcon.Node]bool) ([]falcon.Rank, error) {
+func (in *recoveryProblem) failedRanks(
+	place falcon.Placement,
+	known map[falcon.Node]bool,
+) ([]falcon.Rank, error) {
 	gone := map[string]bool{}
 	for _, name := range in.Failed {
-		if _, device := place.Rank(falcon.Device(name)); !device && !known[falcon.Node(name)] {
-			return nil, fmt.Errorf("failed names %q, which is no node and no device with a rank", clean.String(name))
+		_, device := place.Rank(falcon.Device(name))
+		if !device && !known[falcon.Node(name)] {
+			return nil, fmt.Errorf("failed names %q, which is no node and no device with a rank",
+				clean.String(name))
 		}
 		gone[name] = true
 	}
@@ -119,7 +138,10 @@ func (in *recoveryProblem) survivors(q replica.Query) (map[falcon.Rank]falcon.Ra
 	}
 	for r, h := range in.Holds {
 		if len(h.Steps) > 2 || len(h.Steps) != len(h.Sums) {
-			return nil, fmt.Errorf("holds of rank %d has %d steps and %d sums; give up to two steps and the checksum of each", r, len(h.Steps), len(h.Sums))
+			return nil, fmt.Errorf(
+				"holds of rank %d has %d steps and %d sums; give up to two steps and the checksum of each",
+				r, len(h.Steps), len(h.Sums),
+			)
 		}
 		hold := falcon.RankHold{Steps: [2]int64{falcon.NoIteration, falcon.NoIteration}}
 		copy(hold.Steps[:], h.Steps)

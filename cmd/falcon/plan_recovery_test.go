@@ -29,12 +29,20 @@ func recoveryOf(t *testing.T, in string) recoveryPlan {
 // Ranks 6 and 7 are dp 2 and 3 of stage 1: their copies are dp 0 and 1.
 func TestPlanRecoveryFromReplicas(t *testing.T) {
 	out := recoveryOf(t, lostNode)
-	if out.From != "replicas" || out.Resume != nil || out.Survivors != 6 || !slices.Equal(out.FailedRanks, []falcon.Rank{6, 7}) || len(out.Shards) != 2 {
+	if out.From != "replicas" ||
+		out.Resume != nil ||
+		out.Survivors != 6 ||
+		!slices.Equal(out.FailedRanks, []falcon.Rank{6, 7}) ||
+		len(out.Shards) != 2 {
 		t.Fatalf("%+v", out)
 	}
 	for i, s := range out.Shards {
 		r := falcon.Rank(4 + i)
-		if !slices.Equal(s.Ranks, []falcon.Rank{r, r + 2}) || len(s.Restore) != 1 || s.Restore[0].Rank != r+2 || s.Restore[0].From != r || s.Reason != "" {
+		if !slices.Equal(s.Ranks, []falcon.Rank{r, r + 2}) ||
+			len(s.Restore) != 1 ||
+			s.Restore[0].Rank != r+2 ||
+			s.Restore[0].From != r ||
+			s.Reason != "" {
 			t.Errorf("shard %d: %+v", i, s)
 		}
 	}
@@ -42,11 +50,17 @@ func TestPlanRecoveryFromReplicas(t *testing.T) {
 
 func TestPlanRecoveryFromCheckpoint(t *testing.T) {
 	out := recoveryOf(t, strings.Replace(lostNode, `"instances":2`, `"instances":1`, 1))
-	if out.From != "checkpoint" || !strings.Contains(out.Reason, "one optimizer instance") || len(out.Shards) != 2 || out.Shards[0].Reason == "" || out.Shards[0].Restore[0].From != falcon.FromCheckpoint {
+	if out.From != "checkpoint" ||
+		!strings.Contains(out.Reason, "one optimizer instance") ||
+		len(out.Shards) != 2 ||
+		out.Shards[0].Reason == "" ||
+		out.Shards[0].Restore[0].From != falcon.FromCheckpoint {
 		t.Errorf("%+v", out)
 	}
 	out = recoveryOf(t, strings.Replace(lostNode, `["n3"]}`, `["n3","n2.g0"]}`, 1))
-	if out.From != "checkpoint" || !strings.Contains(out.Reason, "ranks 4, 6") || out.Survivors != 5 {
+	if out.From != "checkpoint" ||
+		!strings.Contains(out.Reason, "ranks 4, 6") ||
+		out.Survivors != 5 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -54,9 +68,15 @@ func TestPlanRecoveryFromCheckpoint(t *testing.T) {
 // Rank 1 has not updated yet and rank 3 is lost: one step back, and rank 0
 // holds both.
 func TestPlanRecoveryByWord(t *testing.T) {
-	out := recoveryOf(t, `{"layout":{"tp":1,"dp":4,"pp":1},"zero":{"stage":1,"instances":2},"nodes":["a","b","c","d"],"failed":["d"],
+	out := recoveryOf(t,
+		`{"layout":{"tp":1,"dp":4,"pp":1},"zero":{"stage":1,"instances":2},"nodes":["a","b","c","d"],"failed":["d"],
 "holds":{"0":{"steps":[41,42],"sums":[7,9]},"1":{"steps":[41],"sums":[8]},"2":{"steps":[42],"sums":[9]}}}`)
-	if out.From != "replicas" || out.Resume == nil || *out.Resume != 41 || len(out.Shards) != 2 || out.Shards[0].Restore[0].Rank != 2 || out.Shards[1].Restore[0].From != 1 {
+	if out.From != "replicas" ||
+		out.Resume == nil ||
+		*out.Resume != 41 ||
+		len(out.Shards) != 2 ||
+		out.Shards[0].Restore[0].Rank != 2 ||
+		out.Shards[1].Restore[0].From != 1 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -83,7 +103,11 @@ func TestPlanRecoveryOnBadInput(t *testing.T) {
 		`{"layout":{"tp":1,"dp":2,"pp":1},"nodes":["a"],"holds":{"0":{"steps":[1,2,3],"sums":[1,2,3]}}}`: "up to two steps",
 	} {
 		out, err := planWith("recovery", in)
-		if err == nil || out != "" || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") || !errors.Is(err, errUsage) {
+		if err == nil ||
+			out != "" ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") ||
+			!errors.Is(err, errUsage) {
 			t.Errorf("%q: output %q, error %v; want one sentence with %q and exit 2", in, out, err, want)
 		}
 	}

@@ -9,7 +9,9 @@ import (
 
 func plan(in string) (string, error) { return planWith("microbatch", in) }
 
-func planWith(command, in string) (string, error) { return planArgs(in, command, "-") }
+func planWith(command, in string) (string, error) {
+	return planArgs(in, command, "-")
+}
 
 func planArgs(in string, args ...string) (string, error) {
 	root := newRoot()
@@ -52,7 +54,10 @@ func TestPlanMicrobatchOnBadInput(t *testing.T) {
 		"{\"\x1b[31m\":1}":                             "",
 	} {
 		out, err := plan(in)
-		if err == nil || out != "" || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
+		if err == nil ||
+			out != "" ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%q: output %q, error %v; want one sentence with %q", in, out, err, want)
 		}
 	}

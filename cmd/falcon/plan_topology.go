@@ -63,9 +63,10 @@ type topologyProblem struct {
 }
 
 type topologyPlan struct {
-	Placement    falcon.Placement         `json:"placement"`
-	Swaps        [][2]falcon.Node         `json:"swaps"`
-	Groups       [][2]falcon.Device       `json:"groups,omitempty"` // whose tensor-parallel groups change places, where whole nodes do not
+	Placement falcon.Placement `json:"placement"`
+	Swaps     [][2]falcon.Node `json:"swaps"`
+	// whose tensor-parallel groups change places, where whole nodes do not
+	Groups       [][2]falcon.Device       `json:"groups,omitempty"`
 	BeforeMs     float64                  `json:"iteration_ms_before"`
 	AfterMs      float64                  `json:"iteration_ms_after"`
 	SplitOnlyMs  float64                  `json:"iteration_ms_before_split"`
@@ -75,8 +76,9 @@ type topologyPlan struct {
 	Links        map[string][]falcon.Link `json:"links"`
 	Stages       []int                    `json:"stages_with_stragglers"`
 	Replicas     []int                    `json:"replicas_with_stragglers"`
-	Optimal      bool                     `json:"optimal"` // by the model; false = the best of a bounded search
-	Reason       string                   `json:"reason,omitempty"`
+	// by the model; false = the best of a bounded search
+	Optimal bool   `json:"optimal"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 func planTopology(in *topologyProblem) (any, error) {
@@ -89,16 +91,29 @@ func planTopology(in *topologyProblem) (any, error) {
 	case errors.Is(err, topology.ErrNoGain):
 		return unchangedPlan(p, strings.TrimPrefix(err.Error(), "topology: ")), nil
 	case err != nil:
-		return nil, &inputError{text: strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "bad problem: "), cause: err}
+		return nil, &inputError{
+			text:  strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "bad problem: "),
+			cause: err,
+		}
 	}
 	out := topologyPlan{
-		Placement: plan.Placement, Swaps: plan.Preview.Swaps, Groups: plan.Preview.Groups, BeforeMs: roundToNano(plan.BeforeMs), AfterMs: roundToNano(plan.AfterSplitMs),
-		SplitOnlyMs: roundToNano(plan.BeforeSplitMs), SwapOnlyMs: roundToNano(plan.AfterMs), MicroBatches: plan.MicroBatches,
-		MovedMB: plan.Preview.MovedMB, Stages: listed(plan.Preview.Stages), Replicas: listed(plan.Preview.Replicas),
-		Optimal: plan.Exact, Links: map[string][]falcon.Link{},
+		Placement:    plan.Placement,
+		Swaps:        plan.Preview.Swaps,
+		Groups:       plan.Preview.Groups,
+		BeforeMs:     roundToNano(plan.BeforeMs),
+		AfterMs:      roundToNano(plan.AfterSplitMs),
+		SplitOnlyMs:  roundToNano(plan.BeforeSplitMs),
+		SwapOnlyMs:   roundToNano(plan.AfterMs),
+		MicroBatches: plan.MicroBatches,
+		MovedMB:      plan.Preview.MovedMB,
+		Stages:       listed(plan.Preview.Stages),
+		Replicas:     listed(plan.Preview.Replicas),
+		Optimal:      plan.Exact,
+		Links:        map[string][]falcon.Link{},
 	}
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP} {
-		out.Links["left_"+string(d)], out.Links["joined_"+string(d)] = listed(plan.Preview.Left[d]), listed(plan.Preview.Joined[d])
+		out.Links["left_"+string(d)], out.Links["joined_"+string(d)] = listed(plan.Preview.Left[d]),
+			listed(plan.Preview.Joined[d])
 	}
 	return out, nil
 }
@@ -107,14 +122,29 @@ func planTopology(in *topologyProblem) (any, error) {
 func unchangedPlan(p topology.Problem, why string) topologyPlan {
 	ms := roundToNano(p.Model.Iteration(p.Now, p.MicroBatches).IterationMs)
 	return topologyPlan{
-		Placement: p.Now, Swaps: [][2]falcon.Node{}, BeforeMs: ms, AfterMs: ms, SplitOnlyMs: ms, SwapOnlyMs: ms, MicroBatches: p.MicroBatches,
-		Links:  map[string][]falcon.Link{"left_dp": {}, "joined_dp": {}, "left_pp": {}, "joined_pp": {}},
-		Stages: []int{}, Replicas: []int{}, Reason: why,
+		Placement:    p.Now,
+		Swaps:        [][2]falcon.Node{},
+		BeforeMs:     ms,
+		AfterMs:      ms,
+		SplitOnlyMs:  ms,
+		SwapOnlyMs:   ms,
+		MicroBatches: p.MicroBatches,
+		Links: map[string][]falcon.Link{
+			"left_dp":   {},
+			"joined_dp": {},
+			"left_pp":   {},
+			"joined_pp": {},
+		},
+		Stages:   []int{},
+		Replicas: []int{},
+		Reason:   why,
 	}
 }
 
 // roundToNano rounds milliseconds to nanoseconds: the order of a sum must not show.
-func roundToNano(ms float64) float64 { return math.Round(ms*1e6) / 1e6 }
+func roundToNano(ms float64) float64 {
+	return math.Round(ms*1e6) / 1e6
+}
 
 // listed is v, as a list that JSON writes as one.
 func listed[T any](v []T) []T {

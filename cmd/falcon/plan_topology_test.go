@@ -32,13 +32,17 @@ func topologyOf(t *testing.T, in string) topologyPlan {
 
 func TestPlanTopologyMovesSlowLink(t *testing.T) {
 	out := topologyOf(t, fourByFour)
-	if !slices.Contains(out.Links["left_dp"], falcon.NewLink("n0", "n1")) || len(out.Swaps) == 0 || out.Reason != "" {
+	if !slices.Contains(out.Links["left_dp"], falcon.NewLink("n0", "n1")) ||
+		len(out.Swaps) == 0 ||
+		out.Reason != "" {
 		t.Errorf("the slow link stays in its ring: %+v", out)
 	}
 	// Healthy: 11 micro-batches of 20 ms, 3 stages' messages there and back at
 	// 0.2 ms or more, and a ring of 6 quarters of 1,000 MB at 50 MB/ms.
-	if healthy := 11*20 + 6*250/50.0; out.AfterMs < healthy || out.AfterMs > healthy+20 || out.BeforeMs < healthy+150 {
-		t.Errorf("%v ms before, %v ms after, healthy without messages %v ms", out.BeforeMs, out.AfterMs, healthy)
+	healthy := 11*20 + 6*250/50.0
+	if out.AfterMs < healthy || out.AfterMs > healthy+20 || out.BeforeMs < healthy+150 {
+		t.Errorf("%v ms before, %v ms after, healthy without messages %v ms",
+			out.BeforeMs, out.AfterMs, healthy)
 	}
 	if len(out.Placement) != 16 || out.MovedMB <= 0 {
 		t.Errorf("%+v", out)
@@ -62,9 +66,16 @@ func TestPlanTopologyGathersStragglers(t *testing.T) {
 		}
 		self = append(self, `"`+n+`.g0":`+ms)
 	}
-	in := `{"layout":{"tp":1,"dp":4,"pp":4},"nodes":[` + strings.Join(nodes, ",") + `],"gpus_per_node":1,"self_ms":{` + strings.Join(self, ",") + `},"micro_batches":[8,8,8,8],"model":{"dp_mb":0,"pp_mb":0}}`
+	in := `{"layout":{"tp":1,"dp":4,"pp":4},"nodes":[` +
+		strings.Join(nodes, ",") +
+		`],"gpus_per_node":1,"self_ms":{` +
+		strings.Join(self, ",") +
+		`},"micro_batches":[8,8,8,8],"model":{"dp_mb":0,"pp_mb":0}}`
 	out := topologyOf(t, in)
-	if math.Abs(out.BeforeMs-3*19) > 1e-6 || math.Abs(out.SplitOnlyMs-3*14) > 1e-6 || out.AfterMs > 3*13 || len(out.Replicas) != 1 {
+	if math.Abs(out.BeforeMs-3*19) > 1e-6 ||
+		math.Abs(out.SplitOnlyMs-3*14) > 1e-6 ||
+		out.AfterMs > 3*13 ||
+		len(out.Replicas) != 1 {
 		t.Errorf("%+v", out)
 	}
 	all := 0
@@ -78,7 +89,10 @@ func TestPlanTopologyGathersStragglers(t *testing.T) {
 
 func TestPlanTopologyStays(t *testing.T) {
 	out := topologyOf(t, strings.Replace(fourByFour, `"n0-n1":50`, `"n0-n1":400`, 1))
-	if out.Reason == "" || len(out.Swaps) != 0 || out.BeforeMs != out.AfterMs || len(out.Placement) != 16 {
+	if out.Reason == "" ||
+		len(out.Swaps) != 0 ||
+		out.BeforeMs != out.AfterMs ||
+		len(out.Placement) != 16 {
 		t.Errorf("%+v", out)
 	}
 }
@@ -101,7 +115,11 @@ func TestPlanTopologyOnBadInput(t *testing.T) {
 		`{"layout":{"tp":2,"dp":2,"pp":1},"nodes":["a","b","c","d"],"gpus_per_node":1,"micro_batches":4,"self_ms":{"a.g0":1,"b.g0":2}}`:         "tensor-parallel",
 	} {
 		out, err := planWith("topology", in)
-		if err == nil || out != "" || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") || !errors.Is(err, errUsage) {
+		if err == nil ||
+			out != "" ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") ||
+			!errors.Is(err, errUsage) {
 			t.Errorf("%q: output %q, error %v; want one sentence with %q and exit 2", in, out, err, want)
 		}
 	}
@@ -109,7 +127,14 @@ func TestPlanTopologyOnBadInput(t *testing.T) {
 
 // A link's name may hold dashes of the nodes' own names.
 func TestPlanTopologyNodeNamesWithDashes(t *testing.T) {
-	in := strings.NewReplacer(`"n0"`, `"rack-1-a"`, `n0.g`, `rack-1-a.g`, `"n0-n1"`, `"rack-1-a-n1"`).Replace(fourByFour)
+	in := strings.NewReplacer(
+		`"n0"`,
+		`"rack-1-a"`,
+		`n0.g`,
+		`rack-1-a.g`,
+		`"n0-n1"`,
+		`"rack-1-a-n1"`,
+	).Replace(fourByFour)
 	if out, err := planWith("topology", in); err != nil || !strings.Contains(out, `"swaps":[["`) {
 		t.Errorf("%s, %v", out, err)
 	}
@@ -125,7 +150,9 @@ func FuzzPlanTopology(f *testing.F) {
 func TestPlanTopologyOfSingleGroups(t *testing.T) {
 	in := `{"layout":{"tp":1,"dp":4,"pp":2},"nodes":["n0","n1"],"gpus_per_node":4,"self_ms":{"n0.g0":25,"n0.g1":10,"n1.g0":10,"n1.g1":25},"micro_batches":8,"model":{"dp_mb":1,"pp_mb":1},"inter_gbps":400}`
 	out, err := planWith("topology", in)
-	if err != nil || !strings.Contains(out, `"swaps":[],"groups":[["n`) || !strings.Contains(out, `"replicas_with_stragglers":[0]`) {
+	if err != nil ||
+		!strings.Contains(out, `"swaps":[],"groups":[["n`) ||
+		!strings.Contains(out, `"replicas_with_stragglers":[0]`) {
 		t.Errorf("%s, %v", out, err)
 	}
 }

@@ -61,11 +61,21 @@ func probeCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			r := &prober{settings: s, command: args, out: c.OutOrStdout(), errs: c.ErrOrStderr(), ask: func(q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
-				return ask(c, &target, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.ProbeReply, error) {
-					return cl.Probe(ctx, q)
-				})
-			}}
+			r := &prober{
+				settings: s,
+				command:  args,
+				out:      c.OutOrStdout(),
+				errs:     c.ErrOrStderr(),
+				ask: func(q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
+					return ask(
+						c,
+						&target,
+						func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.ProbeReply, error) {
+							return cl.Probe(ctx, q)
+						},
+					)
+				},
+			}
 			return r.runAll(ctx)
 		},
 	}
@@ -74,7 +84,8 @@ func probeCommand() *cobra.Command {
 	f.StringVar(&s.kind, "kind", "", "a: one node, computation; b: several nodes, communication")
 	f.StringSliceVar(&s.nodes, "nodes", nil, "nodes that take turns, such as n0,n1")
 	f.IntVar(&s.size, "size", 4, "nodes of one job of kind b")
-	f.DurationVar(&s.every, "every", time.Hour, "from one start to the next, at least; a job is never cut short for it")
+	f.DurationVar(&s.every, "every", time.Hour,
+		"from one start to the next, at least; a job is never cut short for it")
 	f.DurationVar(&s.span, "for", 24*time.Hour, "when all is ended, from now on; at most 720h")
 	f.DurationVar(&s.each, "each", 0, "how long one job may run, at most 24h (default: up to the deadline)")
 	f.StringVar(&s.reason, "reason", "", "why, for the record")
@@ -86,13 +97,19 @@ func (s *probeSettings) check(command []string) error {
 	slices.Sort(nodes)
 	switch {
 	case len(command) == 0:
-		return fmt.Errorf("%w: give the command of the sampling job behind --, such as: falcon probe --kind a --nodes n0 -- ./sample.sh", errUsage)
+		return fmt.Errorf(
+			"%w: give the command of the sampling job behind --, such as: falcon probe --kind a --nodes n0 -- ./sample.sh",
+			errUsage,
+		)
 	case s.kind != "a" && s.kind != "b":
 		return fmt.Errorf("%w: --kind %q is neither a (one node) nor b (several)", errUsage, s.kind)
-	case len(nodes) == 0 || nodes[0] == "" || len(slices.Compact(nodes)) != len(s.nodes):
+	case len(nodes) == 0 ||
+		nodes[0] == "" ||
+		len(slices.Compact(nodes)) != len(s.nodes):
 		return fmt.Errorf("%w: --nodes takes the names of nodes, each once, such as n0,n1", errUsage)
 	case s.kind == "b" && (s.size < 2 || s.size > len(s.nodes)):
-		return fmt.Errorf("%w: --size %d is not between 2 and the %d nodes given", errUsage, s.size, len(s.nodes))
+		return fmt.Errorf("%w: --size %d is not between 2 and the %d nodes given",
+			errUsage, s.size, len(s.nodes))
 	case s.span <= 0 || s.span > 720*time.Hour:
 		return fmt.Errorf("%w: --for %s is not between 0 and 720h", errUsage, s.span)
 	case s.every <= 0:
@@ -139,7 +156,8 @@ func (p *prober) runAll(ctx context.Context) error {
 		next := time.Now().Add(p.settings.every)
 		if err := p.runOne(ctx, n, deadline); err != nil {
 			refused = err
-			fmt.Fprintf(p.out, "probe %d on %s is not started: %s\n", n+1, strings.Join(p.settings.turn(n), ","), sentence(err))
+			fmt.Fprintf(p.out, "probe %d on %s is not started: %s\n",
+				n+1, strings.Join(p.settings.turn(n), ","), sentence(err))
 		}
 		if !next.Before(deadline) {
 			break
@@ -168,7 +186,8 @@ func sleepUntil(ctx context.Context, at time.Time) {
 // runOne asks for the nodes, runs the job and gives them back. Its error is why there is
 // no job.
 func (p *prober) runOne(ctx context.Context, n int, deadline time.Time) error {
-	nodes, span := p.settings.turn(n), time.Until(deadline)
+	nodes := p.settings.turn(n)
+	span := time.Until(deadline)
 	if p.settings.each > 0 {
 		span = min(span, p.settings.each)
 	}
@@ -176,11 +195,17 @@ func (p *prober) runOne(ctx context.Context, n int, deadline time.Time) error {
 	if span <= 0 {
 		return nil
 	}
-	r, err := p.ask(&falconv1.ProbeRequest{Kind: p.settings.kind, Nodes: nodes, ForNs: int64(span), Reason: p.settings.reason})
+	r, err := p.ask(&falconv1.ProbeRequest{
+		Kind:   p.settings.kind,
+		Nodes:  nodes,
+		ForNs:  int64(span),
+		Reason: p.settings.reason,
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = p.ask(&falconv1.ProbeRequest{End: true}) }() // else it runs out by itself
+	// else it runs out by itself
+	defer func() { _, _ = p.ask(&falconv1.ProbeRequest{End: true}) }()
 	ctx, cancel := context.WithTimeout(ctx, span)
 	defer cancel()
 	c := p.process(ctx, nodes, time.Unix(0, r.GetDeadlineUnixNs()))
@@ -209,9 +234,15 @@ func (p *prober) runOne(ctx context.Context, n int, deadline time.Time) error {
 func (p *prober) process(ctx context.Context, nodes []string, deadline time.Time) *exec.Cmd {
 	c := exec.CommandContext(ctx, p.command[0], p.command[1:]...)
 	c.Stdout, c.Stderr = p.errs, p.errs
-	c.Env = append(os.Environ(), "FALCON_PROBE_NODES="+strings.Join(nodes, ","), "FALCON_PROBE_KIND="+p.settings.kind, fmt.Sprintf("FALCON_PROBE_DEADLINE=%d", deadline.Unix()))
+	c.Env = append(os.Environ(),
+		"FALCON_PROBE_NODES="+strings.Join(nodes, ","),
+		"FALCON_PROBE_KIND="+p.settings.kind,
+		fmt.Sprintf("FALCON_PROBE_DEADLINE=%d", deadline.Unix()),
+	)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.Cancel = func() error {
+		return syscall.Kill(-c.Process.Pid, syscall.SIGTERM)
+	}
 	c.WaitDelay = p.settings.grace
 	return c
 }

@@ -17,16 +17,28 @@ import (
 )
 
 // probed runs a shell command as sampling jobs against an engine that answers by answer.
-func probed(t *testing.T, ctx context.Context, s probeSettings, script string, answer func(*falconv1.ProbeRequest) error) (asked []*falconv1.ProbeRequest, out string, err error) {
+func probed(
+	t *testing.T,
+	ctx context.Context,
+	s probeSettings,
+	script string,
+	answer func(*falconv1.ProbeRequest) error,
+) (asked []*falconv1.ProbeRequest, out string, err error) {
 	t.Helper()
 	var text bytes.Buffer
-	p := &prober{settings: s, command: []string{"sh", "-c", script}, out: &text, errs: &bytes.Buffer{}, ask: func(q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
-		asked = append(asked, q)
-		if err := answer(q); err != nil {
-			return nil, err
-		}
-		return &falconv1.ProbeReply{DeadlineUnixNs: time.Now().UnixNano() + q.GetForNs()}, nil
-	}}
+	p := &prober{
+		settings: s,
+		command:  []string{"sh", "-c", script},
+		out:      &text,
+		errs:     &bytes.Buffer{},
+		ask: func(q *falconv1.ProbeRequest) (*falconv1.ProbeReply, error) {
+			asked = append(asked, q)
+			if err := answer(q); err != nil {
+				return nil, err
+			}
+			return &falconv1.ProbeReply{DeadlineUnixNs: time.Now().UnixNano() + q.GetForNs()}, nil
+		},
+	}
 	err = p.runAll(ctx)
 	return asked, text.String(), err
 }
@@ -36,17 +48,30 @@ func allowAll(*falconv1.ProbeRequest) error { return nil }
 // Nodes take turns, the job knows them, and each is given back before the next.
 func TestProbesTakeTurns(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "nodes")
-	s := probeSettings{kind: "b", nodes: []string{"n0", "n1", "n2"}, size: 2, every: 10 * time.Millisecond, span: 5 * time.Second, grace: time.Second}
+	s := probeSettings{
+		kind:  "b",
+		nodes: []string{"n0", "n1", "n2"},
+		size:  2,
+		every: 10 * time.Millisecond,
+		span:  5 * time.Second,
+		grace: time.Second,
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	runs := 0
-	asked, out, err := probed(t, ctx, s, fmt.Sprintf(`echo "$FALCON_PROBE_KIND $FALCON_PROBE_NODES" >> %q`, list), func(q *falconv1.ProbeRequest) error {
-		if q.GetEnd() {
-			if runs++; runs == 3 {
-				stop()
+	asked, out, err := probed(
+		t,
+		ctx,
+		s,
+		fmt.Sprintf(`echo "$FALCON_PROBE_KIND $FALCON_PROBE_NODES" >> %q`, list),
+		func(q *falconv1.ProbeRequest) error {
+			if q.GetEnd() {
+				if runs++; runs == 3 {
+					stop()
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		},
+	)
 	if !errors.Is(err, errInterrupted) {
 		t.Errorf("%v", err)
 	}
@@ -69,10 +94,23 @@ func TestProbesEndAtTheDeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pid := filepath.Join(t.TempDir(), "pid")
-			s := probeSettings{kind: "a", nodes: []string{"n0"}, every: time.Minute, span: 500 * time.Millisecond, grace: 200 * time.Millisecond}
+			s := probeSettings{
+				kind:  "a",
+				nodes: []string{"n0"},
+				every: time.Minute,
+				span:  500 * time.Millisecond,
+				grace: 200 * time.Millisecond,
+			}
 			began := time.Now()
-			asked, out, err := probed(t, t.Context(), s, strings.ReplaceAll(script, "$OUT", pid), allowAll)
-			if took := time.Since(began); err != nil || took > 30*time.Second || !strings.Contains(out, "was ended after") {
+			asked, out, err := probed(
+				t,
+				t.Context(),
+				s,
+				strings.ReplaceAll(script, "$OUT", pid),
+				allowAll,
+			)
+			took := time.Since(began)
+			if err != nil || took > 30*time.Second || !strings.Contains(out, "was ended after") {
 				t.Errorf("took %s, %v:\n%s", took, err, out)
 			}
 			if n := len(asked); n != 2 || !asked[1].GetEnd() {
@@ -100,9 +138,16 @@ func isZombie(pid int) bool {
 
 // A refusal starts nothing, and is the error where all are refused.
 func TestProbesThatAreRefused(t *testing.T) {
-	s := probeSettings{kind: "a", nodes: []string{"n0"}, every: 20 * time.Millisecond, span: 50 * time.Millisecond}
+	s := probeSettings{
+		kind:  "a",
+		nodes: []string{"n0"},
+		every: 20 * time.Millisecond,
+		span:  50 * time.Millisecond,
+	}
 	started := filepath.Join(t.TempDir(), "started")
-	asked, _, err := probed(t, t.Context(), s, "touch "+started, func(*falconv1.ProbeRequest) error { return errors.New("node n0 is not idle") })
+	asked, _, err := probed(t, t.Context(), s, "touch "+started, func(*falconv1.ProbeRequest) error {
+		return errors.New("node n0 is not idle")
+	})
 	if err == nil || !strings.Contains(err.Error(), "not idle") || len(asked) == 0 {
 		t.Errorf("%v, %v", asked, err)
 	}
@@ -113,7 +158,13 @@ func TestProbesThatAreRefused(t *testing.T) {
 
 // What the flags take.
 func TestProbeSettings(t *testing.T) {
-	good := probeSettings{kind: "b", nodes: []string{"n0", "n1"}, size: 2, every: time.Minute, span: time.Hour}
+	good := probeSettings{
+		kind:  "b",
+		nodes: []string{"n0", "n1"},
+		size:  2,
+		every: time.Minute,
+		span:  time.Hour,
+	}
 	if err := good.check([]string{"x"}); err != nil {
 		t.Error(err)
 	}

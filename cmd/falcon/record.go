@@ -38,14 +38,23 @@ func newRecording(opts consoleOptions) (*record.Writer, error) {
 	if from == "" {
 		from = "falcon console"
 	}
-	w, err := record.Create(opts.Record, record.Options{Version: version.Own(), From: from, Resume: opts.Resume})
+	w, err := record.Create(opts.Record, record.Options{
+		Version: version.Own(),
+		From:    from,
+		Resume:  opts.Resume,
+	})
 	switch {
 	case errors.Is(err, record.ErrExists):
-		return nil, fmt.Errorf("%w: --record: %s exists; choose another name, or go on with it by --record-on", errUsage, clean.String(opts.Record))
+		return nil, fmt.Errorf(
+			"%w: --record: %s exists; choose another name, or go on with it by --record-on",
+			errUsage, clean.String(opts.Record),
+		)
 	case errors.Is(err, record.ErrFormat):
-		return nil, fmt.Errorf("%w: --record: %s is no recording to go on with; choose another name", errUsage, clean.String(opts.Record))
+		return nil, fmt.Errorf("%w: --record: %s is no recording to go on with; choose another name",
+			errUsage, clean.String(opts.Record))
 	case errors.Is(err, record.ErrVersion):
-		return nil, fmt.Errorf("%w: --record-on: %s was recorded by another version; choose another name", errUsage, clean.String(opts.Record))
+		return nil, fmt.Errorf("%w: --record-on: %s was recorded by another version; choose another name",
+			errUsage, clean.String(opts.Record))
 	case err != nil:
 		return nil, fmt.Errorf("--record: %w", err)
 	}

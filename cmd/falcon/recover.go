@@ -75,9 +75,16 @@ func recoverCommand() *cobra.Command {
 func (f recoverFlags) request() (*falconv1.RecoverRequest, error) {
 	q := &falconv1.RecoverRequest{Rank: f.rank, Reason: f.reason}
 	given := 0
-	for verb, is := range map[string]bool{"fence": f.node != "", "renew": f.rank >= 0, "lift": f.lift != "", "bar": f.bar != "", "unbar": f.unbar != ""} {
+	for verb, is := range map[string]bool{
+		"fence": f.node != "",
+		"renew": f.rank >= 0,
+		"lift":  f.lift != "",
+		"bar":   f.bar != "",
+		"unbar": f.unbar != "",
+	} {
 		if is {
-			q.Verb, given = verb, given+1
+			q.Verb = verb
+			given++
 		}
 	}
 	if given != 1 {
@@ -88,7 +95,8 @@ func (f recoverFlags) request() (*falconv1.RecoverRequest, error) {
 	}
 	q.Node = f.node + f.lift + f.bar + f.unbar
 	if f.bar != "" {
-		q.ForNs, q.Anyway = f.long.Nanoseconds(), f.anyway
+		q.ForNs = f.long.Nanoseconds()
+		q.Anyway = f.anyway
 	}
 	return q, nil
 }
@@ -107,7 +115,11 @@ func recoverOn(c *cobra.Command, t *engineTarget, q *falconv1.RecoverRequest, as
 	case asJSON:
 		return writeJSON(c.OutOrStdout(), map[string]any{doneWords[q.GetVerb()].json: q.GetNode()})
 	case v == nil:
-		_, err = fmt.Fprintf(c.OutOrStdout(), doneWords[q.GetVerb()].text+"\n", clean.String(q.GetNode()))
+		_, err = fmt.Fprintf(
+			c.OutOrStdout(),
+			doneWords[q.GetVerb()].text+"\n",
+			clean.String(q.GetNode()),
+		)
 	default:
 		err = writeRecoveryLine(c.OutOrStdout(), recoveryReportOf(v).Recovery)
 	}
@@ -123,7 +135,8 @@ var doneWords = map[string]struct{ json, text string }{
 
 // writeRecoveryLine says on one line where a recovery stands.
 func writeRecoveryLine(w io.Writer, v falcon.Recovery) error {
-	text := fmt.Sprintf("%s is %s (decided by %s): plan %s, generation %d", v.ID, v.State, report.OrNobody(v.DecidedBy), v.PlanHash, v.Generation)
+	text := fmt.Sprintf("%s is %s (decided by %s): plan %s, generation %d",
+		v.ID, v.State, report.OrNobody(v.DecidedBy), v.PlanHash, v.Generation)
 	if v.Reason != "" {
 		text += ": " + v.Reason
 	}
@@ -132,16 +145,37 @@ func writeRecoveryLine(w io.Writer, v falcon.Recovery) error {
 }
 
 // isRecovery reports whether an id is a recovery's instead of an incident's.
-func isRecovery(id string) bool { return len(id) > 4 && id[:4] == "REC-" }
+func isRecovery(id string) bool {
+	return len(id) > 4 && id[:4] == "REC-"
+}
 
 // decideRecovery approves or denies a recovery that waits for a person.
-func decideRecovery(c *cobra.Command, t *engineTarget, id string, q *falconv1.DecideRequest, asJSON bool) error {
+func decideRecovery(
+	c *cobra.Command,
+	t *engineTarget,
+	id string,
+	q *falconv1.DecideRequest,
+	asJSON bool,
+) error {
 	if q.Action != "" || q.Rung != "" || q.Variant != "" {
-		return fmt.Errorf("%w: --action, --rung and --variant are for incidents; %s takes --plan and --reason", errUsage, clean.String(id))
+		return fmt.Errorf(
+			"%w: --action, --rung and --variant are for incidents; %s takes --plan and --reason",
+			errUsage, clean.String(id),
+		)
 	}
 	verb := "deny"
 	if q.Approve {
 		verb = "approve"
 	}
-	return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: id, Verb: verb, PlanHash: q.PlanHash, Reason: q.Reason}, asJSON)
+	return recoverOn(
+		c,
+		t,
+		&falconv1.RecoverRequest{
+			Recovery: id,
+			Verb:     verb,
+			PlanHash: q.PlanHash,
+			Reason:   q.Reason,
+		},
+		asJSON,
+	)
 }

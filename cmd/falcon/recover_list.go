@@ -38,12 +38,22 @@ func recoveryCommand() *cobra.Command {
 		Example: "  falcon recovery show REC-0001\n  falcon recovery map",
 	}
 	target.declareFlags(c)
-	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target), recoveryEndedCommand(&target))
+	c.AddCommand(
+		recoveryListCommand(&target),
+		recoveryShowCommand(&target),
+		recoveryMapCommand(&target),
+		recoveryAbortCommand(&target),
+		recoveryEndedCommand(&target),
+	)
 	completeIDsBelow(c, &target, recoveryIDs)
 	return c
 }
 
-func fetchRecoveries(c *cobra.Command, t *engineTarget, q *falconv1.RecoveriesRequest) (*falconv1.RecoveriesReply, error) {
+func fetchRecoveries(
+	c *cobra.Command,
+	t *engineTarget,
+	q *falconv1.RecoveriesRequest,
+) (*falconv1.RecoveriesReply, error) {
 	return ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.RecoveriesReply, error) {
 		return cl.Recoveries(ctx, q)
 	})
@@ -76,8 +86,10 @@ func listRecoveries(w io.Writer, list recoveryList) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tREPLACED\tRESUMED AT\tTOOK\tDECIDED BY")
 	for _, v := range list.Recoveries {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n", v.ID, v.State, faultText(v.Faults), len(v.Replaced),
-			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.elapsedText(), report.OrNobody(v.DecidedBy))
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n",
+			v.ID, v.State, faultText(v.Faults), len(v.Replaced),
+			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume),
+			v.elapsedText(), report.OrNobody(v.DecidedBy))
 	}
 	return tw.Flush()
 }
@@ -106,7 +118,8 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 			return recoveryReport{}, err
 		}
 		if len(r.GetRecoveries()) != 1 {
-			return recoveryReport{}, fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean.String(args[0]))
+			return recoveryReport{}, fmt.Errorf("the engine answers with %d recoveries for %s",
+				len(r.GetRecoveries()), clean.String(args[0]))
 		}
 		return recoveryReportOf(r.GetRecoveries()[0]), nil
 	}, writeRecovery)
@@ -121,7 +134,16 @@ func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 		Example: `  falcon recovery abort REC-0001 --reason "the rack is being moved"`,
 		Args:    exactlyOneID("recovery", "REC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
-			return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: args[0], Verb: "abort", Reason: reason}, asJSON)
+			return recoverOn(
+				c,
+				t,
+				&falconv1.RecoverRequest{
+					Recovery: args[0],
+					Verb:     "abort",
+					Reason:   reason,
+				},
+				asJSON,
+			)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
@@ -143,7 +165,16 @@ func recoveryEndedCommand(t *engineTarget) *cobra.Command {
 			if reason == "" {
 				return errors.New("--reason is missing: say how you know that nothing of the job runs there")
 			}
-			return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: args[0], Verb: "ended", Reason: reason}, asJSON)
+			return recoverOn(
+				c,
+				t,
+				&falconv1.RecoverRequest{
+					Recovery: args[0],
+					Verb:     "ended",
+					Reason:   reason,
+				},
+				asJSON,
+			)
 		},
 	}
 	c.Flags().StringVar(&reason, "reason", "", "how you know it, for the record")
@@ -175,11 +206,18 @@ func recoveryMapCommand(t *engineTarget) *cobra.Command {
 		Args:    takesNothing,
 	}, func(c *cobra.Command, _ []string) (exposureMap, error) {
 		r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Map: true})
-		out := exposureMap{Exposures: make([]exposureReport, 0, len(r.GetExposures())), Note: clean.String(r.GetNote())}
+		out := exposureMap{
+			Exposures: make([]exposureReport, 0, len(r.GetExposures())),
+			Note:      clean.String(r.GetNote()),
+		}
 		for _, x := range r.GetExposures() {
 			out.Exposures = append(out.Exposures, exposureReport{
-				Domain: clean.String(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean.String(x.GetWhy()),
-				Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
+				Domain:     clean.String(x.GetDomain()),
+				Nodes:      report.Cleaned[falcon.Node](x.GetNodes()),
+				Ranks:      x.GetRanks(),
+				Why:        clean.String(x.GetWhy()),
+				Checkpoint: x.GetCheckpointIteration(),
+				Spare:      x.GetSpare(),
 			})
 		}
 		return out, err
@@ -193,7 +231,9 @@ func writeMap(w io.Writer, m exposureMap) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "IF THIS WENT\tLOST\tTHEN\tSPARE")
 	for _, x := range m.Exposures {
-		lost, then, spare := "nothing", "restored from replicas", "none"
+		lost := "nothing"
+		then := "restored from replicas"
+		spare := "none"
 		if n := len(x.Ranks); n > 0 {
 			lost = fmt.Sprintf("the state of %d ranks, the first rank %d", n, x.Ranks[0])
 			then = "no checkpoint is known of: " + x.Why

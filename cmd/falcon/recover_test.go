@@ -22,7 +22,12 @@ func TestRecoveryCommandsWithoutAJob(t *testing.T) {
 	}{
 		{[]string{"recovery", "list"}, 0, "no recoveries\n", ""},
 		{[]string{"recovery", "list", "--json"}, 0, `"recoveries": []`, ""},
-		{[]string{"recovery", "show", "REC-0001"}, 1, "", `no recovery "REC-0001"; list them with: falcon recovery list`},
+		{
+			[]string{"recovery", "show", "REC-0001"},
+			1,
+			"",
+			`no recovery "REC-0001"; list them with: falcon recovery list`,
+		},
 		{[]string{"recovery", "abort", "REC-0001"}, 1, "", `no recovery "REC-0001"`},
 		{[]string{"recovery", "map"}, 0, "no map: no job is known\n", ""},
 		{[]string{"decide", "REC-0001", "--approve"}, 1, "", `no recovery "REC-0001"`},
@@ -32,8 +37,12 @@ func TestRecoveryCommandsWithoutAJob(t *testing.T) {
 		{[]string{"recover", "--lift", "n1", "--reason", "new fan"}, 1, "", "no node was heard yet"},
 	} {
 		code, out, errs := command(t, append(slices.Clone(c.args), "--connect", h.Socket)...)
-		if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.errs) || strings.Contains(errs, "engine:") {
-			t.Errorf("%v: exit %d, %q, %q; want %d, %q, %q", c.args, code, out, errs, c.code, c.out, c.errs)
+		if code != c.code ||
+			!strings.Contains(out, c.out) ||
+			!strings.Contains(errs, c.errs) ||
+			strings.Contains(errs, "engine:") {
+			t.Errorf("%v: exit %d, %q, %q; want %d, %q, %q",
+				c.args, code, out, errs, c.code, c.out, c.errs)
 		}
 	}
 }
@@ -55,13 +64,38 @@ func TestRecoverIsUsedRight(t *testing.T) {
 // remoteRecovery has every field that a console shows, with control characters.
 func remoteRecovery() *falconv1.Recovery {
 	return &falconv1.Recovery{
-		Id: "REC-0001\x1b[2J", State: "resumed", Generation: 3, Attempts: 2, DecidedBy: "policy",
-		Faults:   []*falconv1.Fault{{Kind: "node", Node: "n1", Ranks: []int32{2, 3}, Evidence: []string{"nothing was heard\x1b]0;x\a"}}},
-		Replaced: map[int32]string{2: "n2.g0", 3: "n2.g1"}, Survivors: []int32{0, 1}, Fenced: []string{"n1"},
-		ResumeIteration: 20, BeforeIteration: 20, Moves: []*falconv1.ShardMove{{Rank: 2, From: 0}, {Rank: 3, From: -2, Why: "no replica"}},
-		PhasesMs: map[string]float64{"detect": 6000, "suspend": 12.34}, PredictedMs: map[string]float64{"suspend": 500},
-		StartedUnixNs: 1e9, EndedUnixNs: 3e9, PlanHash: "abc",
-		Ranks: []*falconv1.RankRecovery{{Rank: 2, Device: "n2.g0", Stage: "training", Pid: 7}},
+		Id:         "REC-0001\x1b[2J",
+		State:      "resumed",
+		Generation: 3,
+		Attempts:   2,
+		DecidedBy:  "policy",
+		Faults: []*falconv1.Fault{{
+			Kind:     "node",
+			Node:     "n1",
+			Ranks:    []int32{2, 3},
+			Evidence: []string{"nothing was heard\x1b]0;x\a"},
+		}},
+		Replaced:        map[int32]string{2: "n2.g0", 3: "n2.g1"},
+		Survivors:       []int32{0, 1},
+		Fenced:          []string{"n1"},
+		ResumeIteration: 20,
+		BeforeIteration: 20,
+		Moves: []*falconv1.ShardMove{{Rank: 2, From: 0}, {
+			Rank: 3,
+			From: -2,
+			Why:  "no replica",
+		}},
+		PhasesMs:      map[string]float64{"detect": 6000, "suspend": 12.34},
+		PredictedMs:   map[string]float64{"suspend": 500},
+		StartedUnixNs: 1e9,
+		EndedUnixNs:   3e9,
+		PlanHash:      "abc",
+		Ranks: []*falconv1.RankRecovery{{
+			Rank:   2,
+			Device: "n2.g0",
+			Stage:  "training",
+			Pid:    7,
+		}},
 	}
 }
 
@@ -75,8 +109,10 @@ func TestRecoveryIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"REC-0001 is resumed (decided by policy): plan abc, generation 3", "fault: node on n1, ranks 2, 3", "nothing was heard",
-		"rank 2 is replaced on n2.g0", "2 survivors keep their processes", "goes on at iteration 20", "rank 2 restores from rank 0",
+		"REC-0001 is resumed (decided by policy): plan abc, generation 3",
+		"fault: node on n1, ranks 2, 3", "nothing was heard",
+		"rank 2 is replaced on n2.g0", "2 survivors keep their processes",
+		"goes on at iteration 20", "rank 2 restores from rank 0",
 		"rank 3 restores from storage (no replica)", "12.3 ms", "500.0 ms", "2 of 4 ranks", "2s",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -95,7 +131,11 @@ func TestRecoveryIsShown(t *testing.T) {
 		Replaced map[falcon.Rank]falcon.Device
 		Ranks    []struct{ Stage string }
 	}
-	if err := json.Unmarshal(text, &doc); err != nil || doc.Resume != 20 || doc.Replaced[3] != "n2.g1" || len(doc.Ranks) != 1 || doc.Ranks[0].Stage != "training" {
+	if err := json.Unmarshal(text, &doc); err != nil ||
+		doc.Resume != 20 ||
+		doc.Replaced[3] != "n2.g1" ||
+		len(doc.Ranks) != 1 ||
+		doc.Ranks[0].Stage != "training" {
 		t.Errorf("%+v, %v in %s", doc, err, text)
 	}
 }
@@ -109,7 +149,10 @@ func TestMapIsShown(t *testing.T) {
 	if err := writeMap(&b, exposureMap{Exposures: list}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"rack r1", "the state of 2 ranks, the first rank 4", "checkpoint of iteration 40: both copies are in it", "restored from replicas", "there"} {
+	for _, want := range []string{
+		"rack r1", "the state of 2 ranks, the first rank 4",
+		"checkpoint of iteration 40: both copies are in it", "restored from replicas", "there",
+	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not told in\n%s", want, b.String())
 		}

@@ -35,7 +35,13 @@ type recoveryStage struct {
 func recoveryReportOf(v *falconv1.Recovery) recoveryReport {
 	out := recoveryReport{Recovery: report.RecoveryOf(v)}
 	for _, r := range v.GetRanks() {
-		out.Stages = append(out.Stages, recoveryStage{r.GetRank(), falcon.Device(clean.String(r.GetDevice())), clean.String(r.GetStage()), r.GetPid(), r.GetSteps()})
+		out.Stages = append(out.Stages, recoveryStage{
+			r.GetRank(),
+			falcon.Device(clean.String(r.GetDevice())),
+			clean.String(r.GetStage()),
+			r.GetPid(),
+			r.GetSteps(),
+		})
 	}
 	return out
 }
@@ -53,7 +59,8 @@ func writeRecovery(w io.Writer, s recoveryReport) error {
 		return err
 	}
 	for _, f := range s.Faults {
-		fmt.Fprintf(w, "\nfault: %s on %s, %s\n", f.Kind, textOrNone(string(f.Node)), rankNames(f.Ranks))
+		fmt.Fprintf(w, "\nfault: %s on %s, %s\n",
+			f.Kind, textOrNone(string(f.Node)), rankNames(f.Ranks))
 		for _, e := range f.Evidence {
 			fmt.Fprintf(w, "  %s\n", e)
 		}

@@ -46,16 +46,23 @@ func replayCommand() *cobra.Command {
 			"  falcon replay night.frec --picture ranks.png --at incident:1 --page ranks --size 120x40",
 		Args: oneArgument("give the recording's FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			ctx, stop := signal.NotifyContext(
+				c.Context(),
+				os.Interrupt,
+				syscall.SIGTERM,
+				syscall.SIGHUP,
+			)
 			defer stop()
 			return replayRecording(ctx, c.OutOrStdout(), args[0], o)
 		},
 	}
 	f := c.Flags()
 	f.Float64Var(&o.speed, "speed", 1, "times the recorded pace, 0.1 to 1000")
-	f.StringVar(&o.at, "at", "", "begin there: an iteration, a time of day such as 14:02:11 (UTC), event:N, incident:N, start or end")
+	f.StringVar(&o.at, "at", "",
+		"begin there: an iteration, a time of day such as 14:02:11 (UTC), event:N, incident:N, start or end")
 	f.BoolVar(&o.paused, "paused", false, "stand still at first")
-	f.BoolVar(&o.headless, "headless", false, "print the plain lines at once; used by itself without a terminal")
+	f.BoolVar(&o.headless, "headless", false,
+		"print the plain lines at once; used by itself without a terminal")
 	f.BoolVar(&o.json, "json", false, "write what the recording holds as one JSON document")
 	o.reader.declareFlag(f)
 	f.StringVar(&o.theme, "theme", "", "console theme")
@@ -88,10 +95,15 @@ func replayRecording(ctx context.Context, out io.Writer, path string, o replayOp
 		return err
 	}
 	if o.at != "" && (o.headless || reader || !hasScreen()) {
-		return fmt.Errorf("%w: --at is a place on the screen or of --picture; the lines tell the whole recording", errUsage)
+		return fmt.Errorf(
+			"%w: --at is a place on the screen or of --picture; the lines tell the whole recording",
+			errUsage,
+		)
 	}
 	if o.headless || reader || !hasScreen() {
-		return spoken(reader, out, func(out io.Writer) error { return replayLines(out, r) })
+		return spoken(reader, out, func(out io.Writer) error {
+			return replayLines(out, r)
+		})
 	}
 	if done, err := guarded(true, "replay", ""); done {
 		return err
@@ -104,11 +116,18 @@ func openRecording(path string) (*record.Recording, error) {
 	r, err := record.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no recording %s; check the path, or record one with falcon console --record FILE", clean.String(path))
+		return nil, fmt.Errorf(
+			"there is no recording %s; check the path, or record one with falcon console --record FILE",
+			clean.String(path),
+		)
 	case errors.Is(err, record.ErrFormat):
-		return nil, fmt.Errorf("%s is not a recording; record one with falcon console --record FILE", clean.String(path))
+		return nil, fmt.Errorf("%s is not a recording; record one with falcon console --record FILE",
+			clean.String(path))
 	case errors.Is(err, record.ErrVersion):
-		return nil, fmt.Errorf("%s was recorded by another version of Falcon; export it with that version: falcon replay FILE with --headless, --json or --picture", clean.String(path))
+		return nil, fmt.Errorf(
+			"%s was recorded by another version of Falcon; export it with that version: falcon replay FILE with --headless, --json or --picture",
+			clean.String(path),
+		)
 	case errors.Is(err, record.ErrEmpty):
 		return nil, fmt.Errorf("%s holds no picture: it was cut before the first", clean.String(path))
 	}
@@ -121,7 +140,11 @@ func playFrom(r *record.Recording, o replayOptions, paused bool) (*record.Player
 	if err != nil {
 		return nil, fmt.Errorf("%w: --at: %s", errUsage, strings.TrimPrefix(err.Error(), "record: "))
 	}
-	p, err := record.NewPlayer(r, record.PlayerOptions{Speed: o.speed, Paused: paused, From: from})
+	p, err := record.NewPlayer(r, record.PlayerOptions{
+		Speed:  o.speed,
+		Paused: paused,
+		From:   from,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("--at: %s", strings.TrimPrefix(err.Error(), "record: "))
 	}
@@ -134,7 +157,12 @@ func replayScreen(ctx context.Context, r *record.Recording, o replayOptions) err
 		return err
 	}
 	defer p.Close()
-	return tui.Run(ctx, p, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{Theme: o.theme, ASCII: o.ascii, Replay: p})
+	return tui.Run(
+		ctx,
+		p,
+		tui.Terminal{In: os.Stdin, Out: os.Stdout},
+		tui.Options{Theme: o.theme, ASCII: o.ascii, Replay: p},
+	)
 }
 
 func replayLines(out io.Writer, r *record.Recording) error {
@@ -151,7 +179,9 @@ func replayLines(out io.Writer, r *record.Recording) error {
 
 func pictures(r *record.Recording, bad *error) iter.Seq2[time.Time, *feed.State] {
 	return func(yield func(time.Time, *feed.State) bool) {
-		*bad = r.All(func(m record.Moment, s *feed.State) bool { return yield(m.At, s) })
+		*bad = r.All(func(m record.Moment, s *feed.State) bool {
+			return yield(m.At, s)
+		})
 	}
 }
 
@@ -173,8 +203,14 @@ type recordingJSON struct {
 func describe(r *record.Recording) recordingJSON {
 	last := r.Moments[len(r.Moments)-1]
 	j := recordingJSON{
-		Version: r.Version, From: r.From, First: r.Moments[0].At, Last: last.At, Pictures: len(r.Moments),
-		FirstIteration: r.Moments[0].Iteration, LastIteration: last.Iteration, Incidents: []string{},
+		Version:        r.Version,
+		From:           r.From,
+		First:          r.Moments[0].At,
+		Last:           last.At,
+		Pictures:       len(r.Moments),
+		FirstIteration: r.Moments[0].Iteration,
+		LastIteration:  last.Iteration,
+		Incidents:      []string{},
 	}
 	if r.Cut != "" {
 		j.Cut = &r.Cut

@@ -36,7 +36,13 @@ func drawPicture(r *record.Recording, o replayOptions) error {
 		return err
 	}
 	defer p.Close()
-	view, err := tui.Still(p, tui.Options{Theme: o.theme, ASCII: o.ascii, Replay: p}, w, h, page)
+	view, err := tui.Still(
+		p,
+		tui.Options{Theme: o.theme, ASCII: o.ascii, Replay: p},
+		w,
+		h,
+		page,
+	)
 	if err != nil {
 		return err
 	}
@@ -49,7 +55,8 @@ func writePicture(path, view string, w, h int) error {
 		return err
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(os.Stderr, "falcon: no shape for %s; drawn as a frame\n", clean.String(strings.Join(missing, " ")))
+		fmt.Fprintf(os.Stderr, "falcon: no shape for %s; drawn as a frame\n",
+			clean.String(strings.Join(missing, " ")))
 	}
 	var b bytes.Buffer
 	if err := png.Encode(&b, img); err != nil {
@@ -66,7 +73,8 @@ func parseSize(text string) (w, h int, err error) {
 	w, errW := strconv.Atoi(a)
 	h, errH := strconv.Atoi(b)
 	if !ok || errW != nil || errH != nil || w < 20 || h < 5 || w > 400 || h > 150 {
-		return 0, 0, fmt.Errorf("%w: --size is %q, it must be columns x rows such as 120x40, 20x5 to 400x150", errUsage, text)
+		return 0, 0, fmt.Errorf("%w: --size is %q, it must be columns x rows such as 120x40, 20x5 to 400x150",
+			errUsage, text)
 	}
 	return w, h, nil
 }

@@ -41,7 +41,8 @@ func TestReplayTellsTheLabsStory(t *testing.T) {
 		}
 		rest = after
 	}
-	if d := describe(r); d.Incidents[0] != "INC-0001" || d.LastIteration < 250 || d.Lost != 0 {
+	d := describe(r)
+	if d.Incidents[0] != "INC-0001" || d.LastIteration < 250 || d.Lost != 0 {
 		t.Errorf("%+v", d)
 	}
 	if info, err := os.Stat(labRecording); err != nil || info.Size() > 1<<20 {
@@ -57,7 +58,12 @@ func TestReplayDrawsAPicture(t *testing.T) {
 	var drawn [][]byte
 	for range 2 {
 		path := filepath.Join(t.TempDir(), "p.png")
-		if err := drawPicture(r, replayOptions{speed: 1, at: "50", theme: "dark", picture: pictureOptions{file: path, size: "80x24", page: "ranks"}}); err != nil {
+		if err := drawPicture(r, replayOptions{
+			speed:   1,
+			at:      "50",
+			theme:   "dark",
+			picture: pictureOptions{file: path, size: "80x24", page: "ranks"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(path)

@@ -35,7 +35,10 @@ func newScreen(t *testing.T, width, height int, args ...string) *screen {
 		t.Fatal(err)
 	}
 	s := &screen{t: t, socket: filepath.Join(tmp, "tmux"), tmp: tmp}
-	cmd := append([]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), bin}, args...)
+	cmd := append(
+		[]string{"new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), bin},
+		args...,
+	)
 	s.tmux(cmd...)
 	t.Cleanup(s.close)
 	return s
@@ -55,7 +58,8 @@ func (s *screen) tmux(args ...string) string {
 func (s *screen) close() {
 	s.tmux("kill-server")
 	for range 100 { // the lab ends with its terminal; its folder goes last
-		if left, _ := filepath.Glob(filepath.Join(s.tmp, "falcon-lab-*", "run-*")); len(left) == 0 {
+		left, _ := filepath.Glob(filepath.Join(s.tmp, "falcon-lab-*", "run-*"))
+		if len(left) == 0 {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -121,7 +125,10 @@ func (s *screen) status() lab.Status {
 func (s *screen) falcon(args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(binFalcon(s.t), args...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+s.tmp, "FALCON_SOCKET="+s.status().Socket)
+	cmd.Env = append(os.Environ(),
+		"TMPDIR="+s.tmp,
+		"FALCON_SOCKET="+s.status().Socket,
+	)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("falcon %v: %v: %s", args, err, out)
@@ -167,7 +174,9 @@ func TestScreenVeto(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	got := s.falcon("incident", "show", "INC-0001")
-	if !strings.Contains(got, "vetoed") || strings.Contains(got, "in force") || strings.Contains(got, "kept") {
+	if !strings.Contains(got, "vetoed") ||
+		strings.Contains(got, "in force") ||
+		strings.Contains(got, "kept") {
 		t.Errorf("after a veto the engine says:\n%s", got)
 	}
 }
@@ -186,17 +195,23 @@ func TestScreenSurvivesKills(t *testing.T) {
 		}
 	}
 	kill(first.EnginePid)
-	waitFor(t, 20*time.Second, "a new console process", func() bool { return s.status().EnginePid != first.EnginePid })
+	waitFor(t, 20*time.Second, "a new console process", func() bool {
+		return s.status().EnginePid != first.EnginePid
+	})
 	s.wait(30*time.Second, "INC-0001", "n1.g0", "S2 PROPOSED")
 	kill(first.AgentPids["n1"])
-	waitFor(t, 20*time.Second, "a new agent of n1", func() bool { return s.status().AgentPids["n1"] != first.AgentPids["n1"] })
+	waitFor(t, 20*time.Second, "a new agent of n1", func() bool {
+		return s.status().AgentPids["n1"] != first.AgentPids["n1"]
+	})
 	now := s.status()
 	for rank, pid := range first.RankPids {
 		if now.RankPids[rank] != pid || syscall.Kill(pid, 0) != nil {
 			t.Errorf("rank %s did not survive", rank)
 		}
 	}
-	waitFor(t, 20*time.Second, "20 more iterations", func() bool { return s.status().Iteration > now.Iteration+20 })
+	waitFor(t, 20*time.Second, "20 more iterations", func() bool {
+		return s.status().Iteration > now.Iteration+20
+	})
 	s.keys("a")
 	s.wait(5*time.Second, "Cancel", "Approve")
 	time.Sleep(500 * time.Millisecond) // against type-ahead, as above

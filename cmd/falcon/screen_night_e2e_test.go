@@ -125,7 +125,11 @@ func (s *screen) recoverRank(rank int) {
 func (s *screen) resize() {
 	s.t.Helper()
 	for i := range 30 {
-		s.tmux("resize-window", "-x", fmt.Sprint(20+(i*37)%180), "-y", fmt.Sprint(5+(i*13)%55))
+		s.tmux(
+			"resize-window",
+			"-x", fmt.Sprint(20+(i*37)%180),
+			"-y", fmt.Sprint(5+(i*13)%55),
+		)
 	}
 	s.tmux("resize-window", "-x", "50", "-y", "14")
 	s.wait(5*time.Second, "enlarge to 60×16")
@@ -158,7 +162,8 @@ func (s *screen) refuseTheCulprit() {
 	s.wait(10*time.Second, "S4 restart: no spare is fit: n1 was the culprit of INC-0001")
 	s.keys("x")
 	s.wait(5*time.Second, "S4 restart can't be taken: no spare is fit: n1 was the culprit of INC-0001")
-	if got := s.falcon("incident", "show", "INC-0002"); strings.Contains(s.text(), "TAKE S4") || strings.Contains(got, "action    S4") {
+	if got := s.falcon("incident", "show", "INC-0002"); strings.Contains(s.text(), "TAKE S4") ||
+		strings.Contains(got, "action    S4") {
 		s.t.Errorf("S4 on the culprit of before is offered or taken:\n%s\n%s", s.text(), got)
 	}
 }

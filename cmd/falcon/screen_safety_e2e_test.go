@@ -86,7 +86,13 @@ func (s *screen) person(name string) func(args ...string) string {
 func (s *screen) firstOfTwo() {
 	s.t.Helper()
 	s.keys("a")
-	s.wait(10*time.Second, "Two people have to approve S2", "It goes out 20 s after the approval", "Cancel", "Approve")
+	s.wait(
+		10*time.Second,
+		"Two people have to approve S2",
+		"It goes out 20 s after the approval",
+		"Cancel",
+		"Approve",
+	)
 	time.Sleep(dialogGuard)
 	s.keys("Tab", "Enter")
 	s.wait(10*time.Second, "S2 approved by ", "waits for a second approver", "v veto")
@@ -94,7 +100,8 @@ func (s *screen) firstOfTwo() {
 	s.wait(10*time.Second, "you have approved S2 already; another person has to approve it, too")
 	cmd := exec.Command(binFalcon(s.t), "decide", "INC-0001", "--approve")
 	cmd.Env = append(os.Environ(), "FALCON_SOCKET="+s.status().Socket)
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "a second approver is required") {
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "a second approver is required") {
 		s.t.Errorf("the same person approved twice: %v: %s", err, out)
 	}
 }
@@ -114,7 +121,12 @@ func (s *screen) withdraw() {
 // bothAgain takes the rung by hand, twice, and leaves it its time.
 func (s *screen) bothAgain(maria func(args ...string) string) {
 	s.t.Helper()
-	if got := s.falcon("decide", "INC-0001", "--approve", "--rung", "S2"); !strings.Contains(got, "waits for a second approver") {
+	if got := s.falcon(
+		"decide",
+		"INC-0001",
+		"--approve",
+		"--rung", "S2",
+	); !strings.Contains(got, "waits for a second approver") {
 		s.t.Errorf("the first of two is told %q", got)
 	}
 	s.wait(10*time.Second, "1 OF 2", "waits for a second approver")
@@ -122,7 +134,10 @@ func (s *screen) bothAgain(maria func(args ...string) string) {
 	s.wait(10*time.Second, "APPROVED", " and maria, acts in")
 	waitFor(s.t, 60*time.Second, "S2 to go out", func() bool {
 		var inc report.Incident
-		if err := json.Unmarshal([]byte(s.falcon("incident", "show", "INC-0001", "--json")), &inc); err != nil {
+		if err := json.Unmarshal(
+			[]byte(s.falcon("incident", "show", "INC-0001", "--json")),
+			&inc,
+		); err != nil {
 			s.t.Fatal(err)
 		}
 		return inc.Actions[len(inc.Actions)-1].AppliedIteration > 0
@@ -136,7 +151,8 @@ func (s *screen) told() {
 	got := s.falcon("incident", "export", "INC-0001", "--format", "md")
 	for _, want := range []string{
 		"approve (1 of 2)", "approve (2 of 2)", "maria (approver)",
-		"is approved and waits: actions are frozen", "is ordered in 20 s unless an operator withdraws it", "withdrawn by ",
+		"is approved and waits: actions are frozen",
+		"is ordered in 20 s unless an operator withdraws it", "withdrawn by ",
 	} {
 		if !strings.Contains(got, want) {
 			s.t.Errorf("the report does not tell %q:\n%s", want, got)

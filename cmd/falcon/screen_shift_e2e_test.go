@@ -33,7 +33,8 @@ events:
 func TestScreenShift(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	north, south := shiftFile(t, dir, "north", 4, 4, "n1.g0"), shiftFile(t, dir, "south", 2, 2, "n0.g1")
+	north := shiftFile(t, dir, "north", 4, 4, "n1.g0")
+	south := shiftFile(t, dir, "south", 2, 2, "n0.g1")
 	s := newScreen(t, 160, 45, north...)
 	s.tmux(append([]string{"new-window", "-d", binFalcon(t)}, south...)...)
 	jobs := s.shiftJobs(2)
@@ -72,8 +73,13 @@ func (s *screen) shiftJobs(n int) map[string]shiftJob {
 		dirs, _ := filepath.Glob(filepath.Join(s.tmp, "falcon-lab-*", "run-*"))
 		for _, dir := range dirs {
 			var st lab.Status
-			if out, err := s.run("lab", "status", "--lab", dir); err == nil && json.Unmarshal([]byte(out), &st) == nil {
-				jobs[st.Scenario] = shiftJob{dir: dir, socket: st.Socket, context: "lab-" + strings.TrimPrefix(filepath.Base(dir), "run-")}
+			out, err := s.run("lab", "status", "--lab", dir)
+			if err == nil && json.Unmarshal([]byte(out), &st) == nil {
+				jobs[st.Scenario] = shiftJob{
+					dir:     dir,
+					socket:  st.Socket,
+					context: "lab-" + strings.TrimPrefix(filepath.Base(dir), "run-"),
+				}
 			}
 		}
 		return len(jobs) == n
@@ -141,12 +147,16 @@ func (s *screen) northernJob(j shiftJob) {
 	s.wait(10*time.Second, "UNFREEZE?")
 	time.Sleep(dialogGuard)
 	s.keys("Tab", "Enter")
-	waitFor(s.t, 10*time.Second, "the end of the freeze", func() bool { return !strings.Contains(s.text(), "FROZEN") })
+	waitFor(s.t, 10*time.Second, "the end of the freeze", func() bool {
+		return !strings.Contains(s.text(), "FROZEN")
+	})
 	s.testTheLink(j)
 	s.keys("0")
 	s.wait(10*time.Second, "FLEET")
 	s.keys("Escape")
-	waitFor(s.t, 10*time.Second, "the end of the filter", func() bool { return !strings.Contains(s.text(), "1 of 2") })
+	waitFor(s.t, 10*time.Second, "the end of the filter", func() bool {
+		return !strings.Contains(s.text(), "1 of 2")
+	})
 }
 
 func (s *screen) southernJob(j shiftJob) {
@@ -168,11 +178,15 @@ func (s *screen) southernJob(j shiftJob) {
 	time.Sleep(dialogGuard)
 	s.keys("Tab", "Enter")
 	s.wait(60*time.Second, "REC-0001 resumed", "SIGKILL")
-	if now := j.status(s).RankPids; now["3"] == pids["3"] || now["0"] != pids["0"] {
+	now := j.status(s).RankPids
+	if now["3"] == pids["3"] || now["0"] != pids["0"] {
 		s.t.Errorf("processes %v before, %v now", pids, now)
 	}
 	s.keys(":handover lee", "Enter")
-	waitFor(s.t, 10*time.Second, "the hand-over", func() bool { got := j.incident(s).Triage; return got != nil && got.Owner == "lee" })
+	waitFor(s.t, 10*time.Second, "the hand-over", func() bool {
+		got := j.incident(s).Triage
+		return got != nil && got.Owner == "lee"
+	})
 }
 
 // testTheLink narrows a link, and tests with three keys what the incident names.

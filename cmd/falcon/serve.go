@@ -37,9 +37,16 @@ func serveCommand() *cobra.Command {
 			return serveEngine(c, cfg)
 		},
 	}
-	c.Flags().StringVar(&config, "config", "", "configuration file (YAML); default: everything in the state directory "+defaultStateDir())
-	c.Flags().BoolVar(&example, "example", false, "write a configuration file with every key and its default, and end")
-	c.Flags().BoolVar(&check, "check", false, "look at the configuration, folders, keys, certificates, lists and addresses, start nothing, and end")
+	c.Flags().StringVar(
+		&config,
+		"config",
+		"",
+		"configuration file (YAML); default: everything in the state directory "+defaultStateDir(),
+	)
+	c.Flags().BoolVar(&example, "example", false,
+		"write a configuration file with every key and its default, and end")
+	c.Flags().BoolVar(&check, "check", false,
+		"look at the configuration, folders, keys, certificates, lists and addresses, start nothing, and end")
 	return c
 }
 

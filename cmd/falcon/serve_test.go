@@ -72,7 +72,8 @@ func testEngine(t *testing.T) (*engineHandle, engineConfig) {
 
 func TestCommandsTalkToARunningEngine(t *testing.T) {
 	h, cfg := testEngine(t)
-	if code, out, errs := command(t, "incident", "list", "--connect", h.Socket); code != 0 || out != "no incidents\n" {
+	if code, out, errs := command(t, "incident", "list", "--connect", h.Socket); code != 0 ||
+		out != "no incidents\n" {
 		t.Errorf("list: %d %q %q", code, out, errs)
 	}
 	code, out, errs := command(t, "incident", "list", "--json", "--connect", h.Socket)
@@ -80,25 +81,42 @@ func TestCommandsTalkToARunningEngine(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil || doc.Incidents == nil {
 		t.Errorf("list --json: %d %q %q, %v", code, out, errs, err)
 	}
-	for _, args := range [][]string{{"incident", "show", "INC-0009"}, {"incident", "export", "INC-0009"}, {"decide", "INC-0009", "--veto"}} {
-		if code, _, errs := command(t, append(args, "--connect", h.Socket)...); code != 1 || !strings.Contains(errs, `no incident "INC-0009"`) {
+	for _, args := range [][]string{
+		{"incident", "show", "INC-0009"},
+		{"incident", "export", "INC-0009"},
+		{"decide", "INC-0009", "--veto"},
+	} {
+		code, _, errs := command(t, append(args, "--connect", h.Socket)...)
+		if code != 1 || !strings.Contains(errs, `no incident "INC-0009"`) {
 			t.Errorf("%v: %d %q", args, code, errs)
 		}
 	}
-	if code, _, errs := command(t, "journal", "verify", filepath.Join(cfg.StateDir, journalName)); code != 1 || !strings.Contains(errs, "held by another process") {
+	if code, _, errs := command(
+		t,
+		"journal",
+		"verify",
+		filepath.Join(cfg.StateDir, journalName),
+	); code != 1 ||
+		!strings.Contains(errs, "held by another process") {
 		t.Errorf("verify under a running engine: %d %q", code, errs)
 	}
 	// Over the network, with a viewer's certificate: looking is allowed, deciding is not.
 	certs := filepath.Join(cfg.StateDir, certsName)
-	if err := certsIssue(certs, auth.Request{Role: auth.RoleViewer, Name: "ann", Life: time.Hour}); err != nil {
+	if err := certsIssue(certs, auth.Request{
+		Role: auth.RoleViewer,
+		Name: "ann",
+		Life: time.Hour,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f := auth.FilesIn(certs, "ann")
 	tls := []string{"--connect", h.Address, "--ca", f.CA, "--cert", f.Cert, "--key", f.Key}
-	if code, out, errs := command(t, append([]string{"incident", "list"}, tls...)...); code != 0 || out != "no incidents\n" {
+	if code, out, errs := command(t, append([]string{"incident", "list"}, tls...)...); code != 0 ||
+		out != "no incidents\n" {
 		t.Errorf("list over TLS: %d %q %q", code, out, errs)
 	}
-	if code, _, errs := command(t, append([]string{"decide", "INC-0001", "--veto"}, tls...)...); code != 1 || !strings.Contains(errs, "role approver") {
+	if code, _, errs := command(t, append([]string{"decide", "INC-0001", "--veto"}, tls...)...); code != 1 ||
+		!strings.Contains(errs, "role approver") {
 		t.Errorf("a viewer decides: %d %q", code, errs)
 	}
 }
@@ -111,12 +129,21 @@ func TestEngineStopsAndItsJournalIsWhole(t *testing.T) {
 	if _, err := os.Stat(h.Socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left behind: %v", err)
 	}
-	code, out, errs := command(t, "journal", "verify", filepath.Join(cfg.StateDir, journalName), "--json")
+	code, out, errs := command(
+		t,
+		"journal",
+		"verify",
+		filepath.Join(cfg.StateDir, journalName),
+		"--json",
+	)
 	var doc struct {
 		Records uint64
 		Head    string
 	}
-	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil || doc.Records == 0 || len(doc.Head) != 64 {
+	if err := json.Unmarshal([]byte(out), &doc); code != 0 ||
+		err != nil ||
+		doc.Records == 0 ||
+		len(doc.Head) != 64 {
 		t.Errorf("verify: %d %q %q, %v", code, out, errs, err)
 	}
 }
@@ -138,7 +165,10 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 	}
 	defer j.Close()
 	broken := filepath.Join(dir, "broken")
-	if err := errors.Join(os.MkdirAll(broken, 0o700), os.WriteFile(filepath.Join(broken, journalName), bytes.Repeat([]byte("x"), 40000), 0o600)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(broken, 0o700),
+		os.WriteFile(filepath.Join(broken, journalName), bytes.Repeat([]byte("x"), 40000), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	certs := filepath.Join(dir, certsName)
@@ -161,7 +191,11 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		"large matrices": {"validation: {gemm_n: 20000}\n", 2, "gemm_n may be 16384"},
 		"free rung":      {"mitigate: {overheads_ms: {S3: 0}}\n", 2, "expected cost in ms"},
 		"no certs":       {"state_dir: " + filepath.Join(dir, "new") + "\n", 1, "falcon certs init"},
-		"port in use":    {"state_dir: " + dir + "\nlisten: " + busy.Addr().String() + "\n", 1, "port is in use"},
+		"port in use": {
+			"state_dir: " + dir + "\nlisten: " + busy.Addr().String() + "\n",
+			1,
+			"port is in use",
+		},
 		"journal held":   {"state_dir: " + held + "\nlisten: none\n", 1, "held by another process"},
 		"journal broken": {"state_dir: " + broken + "\nlisten: none\n", 1, "corrupt"},
 	} {
@@ -170,11 +204,14 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, errs := command(t, "serve", "--config", path)
-		if code != c.code || !strings.Contains(errs, c.say) || strings.Contains(errs, "\n\n") {
+		if code != c.code ||
+			!strings.Contains(errs, c.say) ||
+			strings.Contains(errs, "\n\n") {
 			t.Errorf("%s: exit %d %q, want %d with %q", name, code, errs, c.code, c.say)
 		}
 	}
-	if code, _, errs := command(t, "serve", "--config", filepath.Join(dir, "none.yaml")); code != 2 || !strings.Contains(errs, "no configuration file") {
+	if code, _, errs := command(t, "serve", "--config", filepath.Join(dir, "none.yaml")); code != 2 ||
+		!strings.Contains(errs, "no configuration file") {
 		t.Errorf("absent configuration: %d %q", code, errs)
 	}
 }
@@ -195,12 +232,17 @@ func TestWrongUseOfEngineCommands(t *testing.T) {
 		{[]string{"incident", "list", "--connect", "127.0.0.1:1"}, 2, "--ca, --cert and --key"},
 		{[]string{"certs", "issue", "--role", "boss", "--name", "x"}, 2, "none of viewer"},
 		{[]string{"certs", "issue", "--role", "agent", "--name", "../x"}, 2, "letters"},
-		{[]string{"certs", "issue", "--role", "agent", "--name", "n1", "--dir", t.TempDir()}, 1, "falcon certs init"},
+		{
+			[]string{"certs", "issue", "--role", "agent", "--name", "n1", "--dir", t.TempDir()},
+			1,
+			"falcon certs init",
+		},
 		{[]string{"journal", "verify", "a", "b"}, 2, "at most one FILE"},
 		{[]string{"journal", "verify", filepath.Join(t.TempDir(), "none")}, 1, "no such file"},
 		{[]string{"serve", "extra"}, 2, "takes no arguments"},
 	} {
-		if code, _, errs := command(t, c.args...); code != c.code || !strings.Contains(errs, c.say) {
+		code, _, errs := command(t, c.args...)
+		if code != c.code || !strings.Contains(errs, c.say) {
 			t.Errorf("%v: exit %d %q, want %d with %q", c.args, code, errs, c.code, c.say)
 		}
 	}
@@ -223,35 +265,67 @@ func TestStoriesAreCleanedAndComplete(t *testing.T) {
 	bad := "a\x1b[2Jb\u009b"
 	r := &falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{{
-			Id: "INC-0001" + bad, State: "located" + bad, OnsetIteration: 40, DetectedIteration: 43, RelievedIteration: -1, HealthyMs: 100, SlowMs: 180,
-			Verdict: &falconv1.Verdict{Cause: "gpu_degradation" + bad, Devices: []string{"n1.g0" + bad}, Evidence: []*falconv1.Evidence{{Kind: "timing" + bad, Text: "2.0 x | <b>" + bad}}},
+			Id:                "INC-0001" + bad,
+			State:             "located" + bad,
+			OnsetIteration:    40,
+			DetectedIteration: 43,
+			RelievedIteration: -1,
+			HealthyMs:         100,
+			SlowMs:            180,
+			Verdict: &falconv1.Verdict{
+				Cause:    "gpu_degradation" + bad,
+				Devices:  []string{"n1.g0" + bad},
+				Evidence: []*falconv1.Evidence{{Kind: "timing" + bad, Text: "2.0 x | <b>" + bad}},
+			},
 		}},
 		Ladders: []*falconv1.Ladder{{
-			LostGpuHours: 0.5, Rungs: []*falconv1.RungView{{Rung: "S2" + bad, Reason: bad}},
-			Actions: []*falconv1.Action{{Id: "INC-0001/S2/1" + bad, State: "kept" + bad, DecidedBy: bad, Reason: bad, Why: bad, MicroBatches: []int32{9, 5}, PredictedMs: 120}},
+			LostGpuHours: 0.5,
+			Rungs:        []*falconv1.RungView{{Rung: "S2" + bad, Reason: bad}},
+			Actions: []*falconv1.Action{{
+				Id:           "INC-0001/S2/1" + bad,
+				State:        "kept" + bad,
+				DecidedBy:    bad,
+				Reason:       bad,
+				Why:          bad,
+				MicroBatches: []int32{9, 5},
+				PredictedMs:  120,
+			}},
 		}},
 	}
 	s := report.Of(r)[0]
 	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeString(&md, s.Markdown()), writeJSON(&js, s), listIncidents(&text, incidentList{report.Of(r)})); err != nil {
+	if err := errors.Join(
+		writeText(&text, s),
+		writeString(&md, s.Markdown()),
+		writeJSON(&js, s),
+		listIncidents(&text, incidentList{report.Of(r)}),
+	); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*bytes.Buffer{"text": &text, "markdown": &md, "json": &js} {
-		if i := strings.IndexFunc(b.String(), func(r rune) bool { return r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) }); i >= 0 {
+		i := strings.IndexFunc(b.String(), func(r rune) bool {
+			return r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0)
+		})
+		if i >= 0 {
 			t.Errorf("%s holds a control character at %d: %q", name, i, b.String())
 		}
 		if strings.Contains(b.String(), `\u001b`) || strings.Contains(b.String(), `\u009b`) {
 			t.Errorf("%s holds an escaped control character", name)
 		}
 	}
-	if !strings.Contains(md.String(), "+80 %") || !strings.Contains(md.String(), "&lt;b>") || !strings.Contains(md.String(), "[9 5]") {
+	if !strings.Contains(md.String(), "+80 %") ||
+		!strings.Contains(md.String(), "&lt;b>") ||
+		!strings.Contains(md.String(), "[9 5]") {
 		t.Errorf("markdown: %s", md.String())
 	}
 	var doc map[string]any
 	if err := json.Unmarshal(js.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"id", "onset_iteration", "detected_iteration", "relieved_iteration", "verdict", "actions", "cost"} {
+	for _, key := range []string{
+		"id", "onset_iteration", "detected_iteration", "relieved_iteration", "verdict", "actions",
+		"cost",
+	} {
 		if _, ok := doc[key]; !ok {
 			t.Errorf("the JSON lacks %q", key)
 		}

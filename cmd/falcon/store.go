@@ -39,10 +39,14 @@ the address can read and change everything in it. What it holds is bounded by
 	}
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:29500", "HOST:PORT to listen on, port 0 = any")
 	c.Flags().BoolVar(&o.Exposed, "insecure-listen", false, "allow an address that other machines can reach")
-	c.Flags().Uint64Var(&o.Generation, "generation", 0, "refuse keys of older attempts (TORCHELASTIC_RESTART_COUNT) than this")
-	c.Flags().IntVar(&o.MaxConns, "max-clients", 0, "connections at most; 0 = 65536, or as many as there are descriptors")
-	c.Flags().IntVar(&o.MaxPerAddress, "max-clients-per-address", 0, "connections of one address at most; 0 = 4096, and no bound for this machine")
-	c.Flags().Int64Var(&o.Budget, "budget", tcpstore.DefaultBudget, "bytes of memory for everything that it holds; each connection counts 8 KiB")
+	c.Flags().Uint64Var(&o.Generation, "generation", 0,
+		"refuse keys of older attempts (TORCHELASTIC_RESTART_COUNT) than this")
+	c.Flags().IntVar(&o.MaxConns, "max-clients", 0,
+		"connections at most; 0 = 65536, or as many as there are descriptors")
+	c.Flags().IntVar(&o.MaxPerAddress, "max-clients-per-address", 0,
+		"connections of one address at most; 0 = 4096, and no bound for this machine")
+	c.Flags().Int64Var(&o.Budget, "budget", tcpstore.DefaultBudget,
+		"bytes of memory for everything that it holds; each connection counts 8 KiB")
 	c.Flags().BoolVar(&inherited, "inherited", false, "serve for the engine that started this process")
 	_ = c.Flags().MarkHidden("inherited")
 	return c
@@ -52,9 +56,14 @@ the address can read and change everything in it. What it holds is bounded by
 func serveStore(c *cobra.Command, listen string, o tcpstore.Options) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if o.Budget < storeBudgetLeast<<20 || o.Budget > storeBudgetMost<<20 || o.MaxConns < 0 || o.MaxPerAddress < 0 {
-		return fmt.Errorf("%w: --budget is %d, --max-clients %d and --max-clients-per-address %d; give %d to %d bytes, and numbers of clients from 0 on",
-			errUsage, o.Budget, o.MaxConns, o.MaxPerAddress, storeBudgetLeast<<20, storeBudgetMost<<20)
+	if o.Budget < storeBudgetLeast<<20 ||
+		o.Budget > storeBudgetMost<<20 ||
+		o.MaxConns < 0 ||
+		o.MaxPerAddress < 0 {
+		return fmt.Errorf(
+			"%w: --budget is %d, --max-clients %d and --max-clients-per-address %d; give %d to %d bytes, and numbers of clients from 0 on",
+			errUsage, o.Budget, o.MaxConns, o.MaxPerAddress, storeBudgetLeast<<20, storeBudgetMost<<20,
+		)
 	}
 	s, err := tcpstore.Listen(listen, o)
 	if err != nil {

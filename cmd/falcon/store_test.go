@@ -70,7 +70,11 @@ func TestStoreSaysWhatIsWrong(t *testing.T) {
 		e := exec.Command(bin, append([]string{"store"}, strings.Fields(c.args)...)...)
 		e.Env = append(os.Environ(), asFalcon+"=1")
 		out, err := e.CombinedOutput()
-		if code := e.ProcessState.ExitCode(); err == nil || code != 2 || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") != 1 {
+		code := e.ProcessState.ExitCode()
+		if err == nil ||
+			code != 2 ||
+			!strings.Contains(string(out), c.says) ||
+			strings.Count(string(out), "\n") != 1 {
 			t.Errorf("store %s: code %d, said %q, wants %q", c.args, code, out, c.says)
 		}
 	}

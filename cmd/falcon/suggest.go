@@ -13,7 +13,10 @@ import (
 func nearest(word string, known []string) string {
 	group := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, k := range known {
-		group.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+		group.AddCommand(&cobra.Command{
+			Use: k,
+			Run: func(*cobra.Command, []string) {},
+		})
 	}
 	found := group.SuggestionsFor(word)
 	if len(found) == 0 {
@@ -37,7 +40,8 @@ func goneNote(name string) string { return "gone " + name }
 
 // flagError is wrong use of a flag; of one that there is not, with the one that was meant.
 func flagError(c *cobra.Command, err error) error {
-	err, unknown := fmt.Errorf("%w: %w", errUsage, err), (*pflag.NotExistError)(nil)
+	err = fmt.Errorf("%w: %w", errUsage, err)
+	unknown := (*pflag.NotExistError)(nil)
 	if !errors.As(err, &unknown) {
 		return err
 	}
@@ -46,7 +50,9 @@ func flagError(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; it is gone: %s", err, note)
 	}
 	var names []string
-	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		names = append(names, "--"+f.Name)
+	})
 	return didYouMean(err, name, names)
 }
 
@@ -61,5 +67,10 @@ func unknownCommand(c *cobra.Command, word string) error {
 			names = append(names, sub.Name())
 		}
 	}
-	return didYouMean(fmt.Errorf("%w: %s has no command %q; see %s --help", errUsage, c.CommandPath(), word, c.CommandPath()), word, names)
+	return didYouMean(
+		fmt.Errorf("%w: %s has no command %q; see %s --help",
+			errUsage, c.CommandPath(), word, c.CommandPath()),
+		word,
+		names,
+	)
 }

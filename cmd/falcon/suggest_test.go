@@ -46,10 +46,16 @@ func complete(t *testing.T, args ...string) []string {
 }
 
 func TestCompletion(t *testing.T) {
-	if got := strings.Join(complete(t, "lab", "run", "--scenario", "gpu"), " "); !strings.Contains(got, "gpu-throttle") {
+	if got := strings.Join(
+		complete(t, "lab", "run", "--scenario", "gpu"),
+		" ",
+	); !strings.Contains(got, "gpu-throttle") {
 		t.Errorf("scenarios: %s", got)
 	}
-	if got := strings.Join(complete(t, "console", "--theme", "hi"), " "); !strings.Contains(got, "high-contrast") {
+	if got := strings.Join(
+		complete(t, "console", "--theme", "hi"),
+		" ",
+	); !strings.Contains(got, "high-contrast") {
 		t.Errorf("themes: %s", got)
 	}
 	t.Setenv("FALCON_SOCKET", filepath.Join(t.TempDir(), "none.sock"))

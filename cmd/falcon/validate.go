@@ -51,7 +51,8 @@ is known to be slow but something could not be judged; a sentence says what.`
 // Bounds of following a validation.
 const (
 	followEvery = 200 * time.Millisecond
-	followMost  = 3 * time.Minute // a hold lasts a minute at most; the rest is finding a boundary and trying again
+	// a hold lasts a minute at most; the rest is finding a boundary and trying again
+	followMost = 3 * time.Minute
 )
 
 // validateFlags are the flags of falcon validate.
@@ -118,7 +119,8 @@ func (f *validateFlags) request(q *falconv1.ValidateRequest) error {
 	for _, name := range f.pairs {
 		l, err := falcon.ParseLink(name)
 		if err != nil {
-			return fmt.Errorf("%w: --pairs: %s", errUsage, strings.TrimPrefix(err.Error(), falcon.ErrName.Error()+": "))
+			return fmt.Errorf("%w: --pairs: %s",
+				errUsage, strings.TrimPrefix(err.Error(), falcon.ErrName.Error()+": "))
 		}
 		q.Links = append(q.Links, l.String())
 	}
@@ -144,10 +146,12 @@ func parseRanks(s string) ([]int32, error) {
 		a, errA := strconv.ParseInt(first, 10, 32)
 		b, errB := strconv.ParseInt(last, 10, 32)
 		if errA != nil || errB != nil || a < 0 || b < a {
-			return nil, fmt.Errorf("%w: --ranks %q holds %q, which is no rank and no range such as 0-7", errUsage, clean.String(s), clean.String(part))
+			return nil, fmt.Errorf("%w: --ranks %q holds %q, which is no rank and no range such as 0-7",
+				errUsage, clean.String(s), clean.String(part))
 		}
 		if int64(len(out))+b-a >= ranksMost {
-			return nil, fmt.Errorf("%w: --ranks names over %d ranks; test a group at a time", errUsage, ranksMost)
+			return nil, fmt.Errorf("%w: --ranks names over %d ranks; test a group at a time",
+				errUsage, ranksMost)
 		}
 		for r := a; r <= b; r++ {
 			out = append(out, int32(r))
@@ -186,7 +190,10 @@ func confirmHold(c *cobra.Command) error {
 	if c.InOrStdin() != io.Reader(os.Stdin) || !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
 	}
-	fmt.Fprint(c.ErrOrStderr(), "This holds training at its next boundary, for the hold's life at most (10 s by default, never over 60 s). Go on? [y/N] ")
+	fmt.Fprint(
+		c.ErrOrStderr(),
+		"This holds training at its next boundary, for the hold's life at most (10 s by default, never over 60 s). Go on? [y/N] ",
+	)
 	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -197,7 +204,11 @@ func confirmHold(c *cobra.Command) error {
 	return nil
 }
 
-func requestValidation(ctx context.Context, conn *grpc.ClientConn, q *falconv1.ValidateRequest) (falcon.Validation, error) {
+func requestValidation(
+	ctx context.Context,
+	conn *grpc.ClientConn,
+	q *falconv1.ValidateRequest,
+) (falcon.Validation, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	r, err := falconv1.NewConsoleClient(conn).Validate(ctx, q)
@@ -219,7 +230,11 @@ func refusalOr(err error, addr string) error {
 
 // followValidation waits until a validation is over and prints its progress. An interrupt
 // ends it: the operator wants training to go on.
-func followValidation(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation) (falcon.Validation, error) {
+func followValidation(
+	c *cobra.Command,
+	conn *grpc.ClientConn,
+	v falcon.Validation,
+) (falcon.Validation, error) {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, followMost)
@@ -252,12 +267,23 @@ func followValidation(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validati
 }
 
 // cancelValidation ends a validation that the operator interrupted.
-func cancelValidation(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation, why error) (falcon.Validation, error) {
+func cancelValidation(
+	c *cobra.Command,
+	conn *grpc.ClientConn,
+	v falcon.Validation,
+	why error,
+) (falcon.Validation, error) {
 	if errors.Is(why, context.DeadlineExceeded) {
-		return v, fmt.Errorf("%w: %s is still %s after %s; look again with: falcon console, or end it with: falcon validate --cancel %s", errFollow, v.ID, v.State, followMost, v.ID)
+		return v, fmt.Errorf(
+			"%w: %s is still %s after %s; look again with: falcon console, or end it with: falcon validate --cancel %s",
+			errFollow, v.ID, v.State, followMost, v.ID,
+		)
 	}
-	if _, err := requestValidation(context.WithoutCancel(c.Context()), conn, &falconv1.ValidateRequest{Cancel: v.ID}); err != nil {
-		return v, fmt.Errorf("%w: interrupted, and %s could not be ended (%s); it lets go by itself", errFollow, v.ID, clean.String(err.Error()))
+	if _, err := requestValidation(context.WithoutCancel(c.Context()), conn, &falconv1.ValidateRequest{
+		Cancel: v.ID,
+	}); err != nil {
+		return v, fmt.Errorf("%w: interrupted, and %s could not be ended (%s); it lets go by itself",
+			errFollow, v.ID, clean.String(err.Error()))
 	}
 	return v, fmt.Errorf("%w: interrupted: %s was ended and training goes on", errFollow, v.ID)
 }
@@ -284,7 +310,8 @@ func fetchValidation(ctx context.Context, conn *grpc.ClientConn, id string) (fal
 			return v, nil
 		}
 	}
-	return falcon.Validation{}, fmt.Errorf("%w: the engine no longer knows %s; was it restarted?", errFollow, id)
+	return falcon.Validation{}, fmt.Errorf("%w: the engine no longer knows %s; was it restarted?",
+		errFollow, id)
 }
 
 // showValidation writes the result; a validation that came to nothing is an

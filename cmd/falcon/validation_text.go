@@ -38,7 +38,8 @@ func writeValidation(w io.Writer, v falcon.Validation) error {
 	if v.State == falcon.ValidationDone {
 		head = report.Headline(v) + "\n"
 	}
-	if _, err := fmt.Fprintf(w, "%s%s\nasked for by %s: %s\n", head, report.Head(v), report.OrNobody(v.Ask.By), v.Ask.Why); err != nil {
+	if _, err := fmt.Fprintf(w, "%s%s\nasked for by %s: %s\n",
+		head, report.Head(v), report.OrNobody(v.Ask.By), v.Ask.Why); err != nil {
 		return err
 	}
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -46,16 +47,25 @@ func writeValidation(w io.Writer, v falcon.Validation) error {
 		fmt.Fprintf(tab, "\nmatrix products, side %d\nDEVICE\tRANK\tMS\tx MEDIAN\t\n", v.Ask.GEMMSide)
 	}
 	for _, g := range v.GEMM {
-		fmt.Fprintf(tab, "%s\t%d\t%.3f\t%s\t%s\n", g.Device, g.Rank, g.Ms, numberOrDash("%.2f", g.Ratio), outcome(v, g.Reference, g.Slow, g.Unjudged, g.Err))
+		fmt.Fprintf(tab, "%s\t%d\t%.3f\t%s\t%s\n",
+			g.Device, g.Rank, g.Ms, numberOrDash("%.2f", g.Ratio),
+			outcome(v, g.Reference, g.Slow, g.Unjudged, g.Err))
 	}
 	if len(v.Links) > 0 {
-		fmt.Fprintf(tab, "\nlinks, messages of %d bytes\nFROM\tTO\tLINK\tCLASS\tPASS\tMS\tRATE\tUSUAL MS\tx USUAL\t\n", v.Ask.MessageBytes)
+		fmt.Fprintf(tab,
+			"\nlinks, messages of %d bytes\nFROM\tTO\tLINK\tCLASS\tPASS\tMS\tRATE\tUSUAL MS\tx USUAL\t\n",
+			v.Ask.MessageBytes)
 	}
 	links := slices.Clone(v.Links)
-	slices.SortStableFunc(links, func(a, b falcon.LinkResult) int { return referenceLast(a.Reference) - referenceLast(b.Reference) })
+	slices.SortStableFunc(links, func(a, b falcon.LinkResult) int {
+		return referenceLast(a.Reference) - referenceLast(b.Reference)
+	})
 	for _, l := range links {
-		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\t%s\t%s\n", l.FromDevice, l.ToDevice, textOrDash(l.Link), l.Class, l.Pass, l.Ms, report.Rate(l.MBPerS()),
-			numberOrDash("%.3f", l.BaseMs), numberOrDash("%.2f", l.Ratio), outcome(v, l.Reference, l.Slow, l.Unjudged, l.Err))
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%d\t%.3f\t%s\t%s\t%s\t%s\n",
+			l.FromDevice, l.ToDevice, textOrDash(l.Link), l.Class, l.Pass, l.Ms,
+			report.Rate(l.MBPerS()),
+			numberOrDash("%.3f", l.BaseMs), numberOrDash("%.2f", l.Ratio),
+			outcome(v, l.Reference, l.Slow, l.Unjudged, l.Err))
 	}
 	return tab.Flush()
 }

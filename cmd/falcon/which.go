@@ -18,7 +18,9 @@ const chooseTries = 3
 
 // canAsk reports whether a person can answer: a script gets the list as an error instead.
 func canAsk() bool {
-	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) && stdinReadable()
+	return term.IsTerminal(int(os.Stdin.Fd())) &&
+		term.IsTerminal(int(os.Stderr.Fd())) &&
+		stdinReadable()
 }
 
 // chooseFrom lists what there is and takes the number of one; ok is false where none was chosen.

@@ -12,14 +12,20 @@ import (
 func TestChooseFrom(t *testing.T) {
 	list := []string{"/tmp/a", "/tmp/b\x1b[2J"}
 	for _, c := range []struct{ typed, want string }{
-		{"1\n", "/tmp/a"}, {" 2 \n", list[1]}, {"\n", ""}, {"", ""}, {"0\nx\n3\n1\n", ""}, {"7\n1\n", "/tmp/a"},
+		{"1\n", "/tmp/a"},
+		{" 2 \n", list[1]},
+		{"\n", ""},
+		{"", ""},
+		{"0\nx\n3\n1\n", ""},
+		{"7\n1\n", "/tmp/a"},
 	} {
 		var out bytes.Buffer
 		got, ok := chooseFrom(strings.NewReader(c.typed), &out, "labs", list)
 		if got != c.want || ok != (c.want != "") {
 			t.Errorf("%q chooses %q", c.typed, got)
 		}
-		if s := out.String(); !strings.Contains(s, "2 labs run here:\n  1  /tmp/a\n") || strings.Contains(s, "\x1b") {
+		s := out.String()
+		if !strings.Contains(s, "2 labs run here:\n  1  /tmp/a\n") || strings.Contains(s, "\x1b") {
 			t.Errorf("shown: %q", s)
 		}
 	}
@@ -40,7 +46,9 @@ func TestConsoleFindsTheLab(t *testing.T) {
 		t.Errorf("one lab: %q, %v", socket, err)
 	}
 	second := runFakeLab(t, "run-2")
-	if socket, err := (&engineTarget{}).runningEngine(""); err == nil || !strings.Contains(err.Error(), first) || !strings.Contains(err.Error(), second) {
+	if socket, err := (&engineTarget{}).runningEngine(""); err == nil ||
+		!strings.Contains(err.Error(), first) ||
+		!strings.Contains(err.Error(), second) {
 		t.Errorf("two labs: %q, %v", socket, err)
 	}
 	own := (&engineTarget{}).engineAddress()

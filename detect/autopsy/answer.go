@@ -95,7 +95,13 @@ const (
 func Judge(f *Facts) Answer {
 	series := measure(f.Series)
 	opinions := []opinion{
-		judgeFaults(f), judgeCalls(f), judgeStacks(f), judgeSilence(f), judgeIdle(f), judgeTests(f), judgeWaits(f),
+		judgeFaults(f),
+		judgeCalls(f),
+		judgeStacks(f),
+		judgeSilence(f),
+		judgeIdle(f),
+		judgeTests(f),
+		judgeWaits(f),
 	}
 	opinions = append(opinions, judgeMembers(f)...)
 	opinions = append(opinions, judgeSeries(series))
@@ -113,7 +119,14 @@ func Judge(f *Facts) Answer {
 	slices.SortStableFunc(opinions, func(a, b opinion) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), -cmp.Compare(a.confidence, b.confidence))
 	})
-	out := Answer{Kind: KindUnknown, Ranks: []int{}, Hosts: []string{}, Devices: []string{}, Findings: []Finding{}, Next: []string{}}
+	out := Answer{
+		Kind:     KindUnknown,
+		Ranks:    []int{},
+		Hosts:    []string{},
+		Devices:  []string{},
+		Findings: []Finding{},
+		Next:     []string{},
+	}
 	switch {
 	case len(opinions) > 0:
 		out.take(opinions)
@@ -130,8 +143,12 @@ func Judge(f *Facts) Answer {
 // take makes an answer of the first opinion; those of its kind add whom it does not name.
 func (a *Answer) take(opinions []opinion) {
 	best := opinions[0]
-	a.Kind, a.Confidence, a.Summary = best.kind, best.confidence, best.summary
-	a.Onset, a.Slowdown, a.CostS = best.onset, best.slowdown, best.costS
+	a.Kind = best.kind
+	a.Confidence = best.confidence
+	a.Summary = best.summary
+	a.Onset = best.onset
+	a.Slowdown = best.slowdown
+	a.CostS = best.costS
 	a.name(best.who)
 	for _, o := range opinions {
 		a.Findings = append(a.Findings, o.findings...)
@@ -229,7 +246,15 @@ func unique(texts []string) []string {
 
 // finding makes evidence of a line.
 func finding(kind string, who Who, at time.Time, s Source, text string) Finding {
-	x := Finding{Kind: kind, Host: who.Host, Device: who.Device, File: s.File, Line: s.Line, Text: text, Quote: s.Text}
+	x := Finding{
+		Kind:   kind,
+		Host:   who.Host,
+		Device: who.Device,
+		File:   s.File,
+		Line:   s.Line,
+		Text:   text,
+		Quote:  s.Text,
+	}
 	if who.Rank >= 0 {
 		x.Rank = &who.Rank
 	}
@@ -268,7 +293,8 @@ const fewMost = 8
 
 func few(list []string) string {
 	if len(list) > fewMost {
-		return strings.Join(list[:fewMost], ", ") + fmt.Sprintf(" and %d more", len(list)-fewMost)
+		return strings.Join(list[:fewMost], ", ") + fmt.Sprintf(" and %d more",
+			len(list)-fewMost)
 	}
 	if len(list) < 2 {
 		return strings.Join(list, "")
@@ -278,7 +304,11 @@ func few(list []string) string {
 
 // ofVerdict takes what the judge of traces and dumps says.
 func ofVerdict(v Verdict) opinion {
-	o := opinion{kind: v.Kind, confidence: v.Confidence, judged: v.Kind != KindUnknown}
+	o := opinion{
+		kind:       v.Kind,
+		confidence: v.Confidence,
+		judged:     v.Kind != KindUnknown,
+	}
 	switch v.Kind {
 	case KindHang:
 		o.rank = orderHang

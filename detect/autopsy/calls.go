@@ -39,7 +39,9 @@ func judgeCalls(f *Facts) opinion {
 		groups[k] = append(groups[k], c)
 	}
 	for k, calls := range groups { // who does not answer is missing in each operation of its group
-		if k.op == "" && !slices.ContainsFunc(calls, func(c Call) bool { return c.Seq >= -1 }) {
+		if k.op == "" && !slices.ContainsFunc(calls, func(c Call) bool {
+			return c.Seq >= -1
+		}) {
 			for other := range groups {
 				if other.group == k.group && other != k {
 					groups[other] = append(groups[other], calls...)
@@ -48,8 +50,11 @@ func judgeCalls(f *Facts) opinion {
 		}
 	}
 	var best opinion
-	for _, k := range slices.SortedFunc(maps.Keys(groups), func(a, b key) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op)) }) {
-		if o := judgeGroup(groups[k]); o.confidence > best.confidence || best.kind == "" && o.judged {
+	for _, k := range slices.SortedFunc(maps.Keys(groups), func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.op, b.op))
+	}) {
+		o := judgeGroup(groups[k])
+		if o.confidence > best.confidence || best.kind == "" && o.judged {
 			best = o
 		}
 	}
@@ -81,8 +86,10 @@ func newestCalls(calls []Call) []Call {
 		}
 		was := &out[i]
 		was.Seq = max(was.Seq, c.Seq)
-		was.Op, was.Size = cmp.Or(was.Op, c.Op), cmp.Or(was.Size, c.Size)
-		was.TimedMs, was.N = max(was.TimedMs, c.TimedMs), max(was.N, c.N)
+		was.Op = cmp.Or(was.Op, c.Op)
+		was.Size = cmp.Or(was.Size, c.Size)
+		was.TimedMs = max(was.TimedMs, c.TimedMs)
+		was.N = max(was.N, c.N)
 	}
 	return out
 }
@@ -123,9 +130,15 @@ func judgeGroup(calls []Call) opinion {
 	}
 	if slices.ContainsFunc(calls, func(c Call) bool { return c.TimedMs > 0 }) {
 		return opinion{
-			kind: KindHang, rank: orderHang, confidence: sureOfLost, judged: true, findings: callFindings(calls),
-			summary: fmt.Sprintf("%d ranks are in the same call, and none ended it", n),
-			next:    []string{"give the flight recorder's dumps of all ranks; test the links between these ranks"},
+			kind:       KindHang,
+			rank:       orderHang,
+			confidence: sureOfLost,
+			judged:     true,
+			findings:   callFindings(calls),
+			summary:    fmt.Sprintf("%d ranks are in the same call, and none ended it", n),
+			next: []string{
+				"give the flight recorder's dumps of all ranks; test the links between these ranks",
+			},
 		}
 	}
 	return opinion{judged: true}
@@ -143,7 +156,8 @@ func byAnswer(calls []Call, n int) opinion {
 
 // bySeq names the ranks that are behind.
 func bySeq(calls []Call, n int) opinion {
-	least, most := int64(-1), int64(-1)
+	least := int64(-1)
+	most := int64(-1)
 	for _, c := range calls {
 		if c.Seq < 0 {
 			continue
@@ -157,12 +171,27 @@ func bySeq(calls []Call, n int) opinion {
 		return opinion{}
 	}
 	seq := func(c Call) string { return fmt.Sprint(c.Seq) }
-	o := minority(calls, n, seq, fmt.Sprint(least), fmt.Sprintf("is at call %d, others at %d", least, most))
+	o := minority(
+		calls,
+		n,
+		seq,
+		fmt.Sprint(least),
+		fmt.Sprintf("is at call %d, others at %d", least, most),
+	)
 	if o.kind == "" { // most are behind: those ahead have gone on without them
 		o = opinion{
-			kind: KindHang, rank: orderHang, confidence: sureOfCrowd, judged: true, findings: callFindings(calls),
-			summary: fmt.Sprintf("ranks are at different calls, %d to %d, and most are behind: who is ahead skipped a call or took another branch", least, most),
-			next:    []string{"compare what the ranks that are ahead did with the others: a condition that differs between ranks"},
+			kind:       KindHang,
+			rank:       orderHang,
+			confidence: sureOfCrowd,
+			judged:     true,
+			findings:   callFindings(calls),
+			summary: fmt.Sprintf(
+				"ranks are at different calls, %d to %d, and most are behind: who is ahead skipped a call or took another branch",
+				least, most,
+			),
+			next: []string{
+				"compare what the ranks that are ahead did with the others: a condition that differs between ranks",
+			},
 		}
 	}
 	return o
@@ -192,8 +221,11 @@ func odd(calls []Call, n int, of func(Call) string, text string) opinion {
 	if len(count) < 2 {
 		return opinion{}
 	}
-	values := slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(-cmp.Compare(count[a], count[b]), cmp.Compare(a, b)) })
-	usual, rare := values[0], values[len(values)-1]
+	values := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(-cmp.Compare(count[a], count[b]), cmp.Compare(a, b))
+	})
+	usual := values[0]
+	rare := values[len(values)-1]
 	return minority(calls, n, of, rare, fmt.Sprintf(text, rare, usual))
 }
 
@@ -219,16 +251,25 @@ func minority(calls []Call, n int, of func(Call) string, value, text string) opi
 	if len(who) == 0 {
 		return opinion{}
 	}
-	slices.SortFunc(who, func(a, b Who) int { return cmp.Compare(a.Rank, b.Rank) })
+	slices.SortFunc(who, func(a, b Who) int {
+		return cmp.Compare(a.Rank, b.Rank)
+	})
 	if len(who) > 1 {
 		for i := range who {
 			who[i].Host = "" // ranks are named; their nodes are in the findings
 		}
 	}
 	return opinion{
-		kind: KindHang, rank: orderHang, confidence: sureOfCalls, who: who, judged: true,
-		summary: names(who) + " " + text, findings: callFindings(found),
-		next: []string{"look at the stack of " + names(who) + ": why is it not in the call of the others"},
+		kind:       KindHang,
+		rank:       orderHang,
+		confidence: sureOfCalls,
+		who:        who,
+		judged:     true,
+		summary:    names(who) + " " + text,
+		findings:   callFindings(found),
+		next: []string{
+			"look at the stack of " + names(who) + ": why is it not in the call of the others",
+		},
 	}
 }
 

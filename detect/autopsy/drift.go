@@ -7,9 +7,10 @@ import (
 
 // Of a drift: iterations that take longer and longer, without a place where it begins.
 const (
-	driftBlocks = 8    // parts of a series whose medians are compared
-	driftLeast  = 5    // points of a part
-	driftOrder  = 26   // pairs of parts in order, less those that are not, of 28: by chance one of 5,000 series
+	driftBlocks = 8 // parts of a series whose medians are compared
+	driftLeast  = 5 // points of a part
+	// pairs of parts in order, less those that are not, of 28: by chance one of 5,000 series
+	driftOrder  = 26
 	driftChange = 0.08 // from the first part to the last
 	driftTimes  = 6    // that change in units of what the parts differ from a line
 	sureOfDrift = 0.7
@@ -44,7 +45,9 @@ func drift(values []float64) *Drift {
 		}
 	}
 	change := parts[driftBlocks-1] - parts[0]
-	if inOrder < driftOrder || change < math.Log1p(driftChange) || change < driftTimes*offLine(parts[:]) {
+	if inOrder < driftOrder ||
+		change < math.Log1p(driftChange) ||
+		change < driftTimes*offLine(parts[:]) {
 		return nil
 	}
 	out := &Drift{First: math.Exp(parts[0]), Last: math.Exp(parts[driftBlocks-1])}
@@ -62,7 +65,10 @@ func offLine(values []float64) float64 {
 	var sx, sy, sxx, sxy float64
 	for i, y := range values {
 		x := float64(i)
-		sx, sy, sxx, sxy = sx+x, sy+y, sxx+x*x, sxy+x*y
+		sx += x
+		sy += y
+		sxx += x * x
+		sxy += x * y
 	}
 	slope := (n*sxy - sx*sy) / (n*sxx - sx*sx)
 	at := (sy - slope*sx) / n
@@ -76,8 +82,16 @@ func offLine(values []float64) float64 {
 
 // drifting makes the opinion of a drift.
 func (s Series) drifting(values []float64, d *Drift, noise float64) opinion {
-	words := fmt.Sprintf("iterations take longer and longer: %.1f %% more at the end than at the beginning", 100*(d.Last/d.First-1))
-	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfDrift, judged: true, slowdown: d.Last / d.First, onset: s.onset(d.From)}
+	words := fmt.Sprintf("iterations take longer and longer: %.1f %% more at the end than at the beginning",
+		100*(d.Last/d.First-1))
+	o := opinion{
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfDrift,
+		judged:     true,
+		slowdown:   d.Last / d.First,
+		onset:      s.onset(d.From),
+	}
 	if s.Unit == "ms" {
 		for _, v := range values {
 			o.costS += max(0, v-d.First) / 1e3 * float64(max(1, s.Every))
@@ -86,9 +100,22 @@ func (s Series) drifting(values []float64, d *Drift, noise float64) opinion {
 	}
 	o.summary = words
 	p := s.Points[d.From]
-	text := fmt.Sprintf("%s: %s; noise of a point %.2g %%, all of %d parts in order", s.Name, words, 100*noise, driftBlocks)
-	o.findings = append(o.findings, Finding{Kind: "series", File: s.File, Line: p.Line, Time: timeOf(p), Text: text})
-	o.findings = append(o.findings, Finding{Kind: "column", File: s.File, Text: s.Name + ": " + s.Why})
-	o.next = []string{"look for what grows with the iterations: memory of the process and of the host, a cache, a list, the length of samples"}
+	text := fmt.Sprintf("%s: %s; noise of a point %.2g %%, all of %d parts in order",
+		s.Name, words, 100*noise, driftBlocks)
+	o.findings = append(o.findings, Finding{
+		Kind: "series",
+		File: s.File,
+		Line: p.Line,
+		Time: timeOf(p),
+		Text: text,
+	})
+	o.findings = append(o.findings, Finding{
+		Kind: "column",
+		File: s.File,
+		Text: s.Name + ": " + s.Why,
+	})
+	o.next = []string{
+		"look for what grows with the iterations: memory of the process and of the host, a cache, a list, the length of samples",
+	}
 	return o
 }

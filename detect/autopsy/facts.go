@@ -135,7 +135,8 @@ const (
 	MoreIsSlow Direction = iota // times
 	LessIsSlow                  // clocks, rates, scores
 	LeastWaits                  // times inside a collective: the last to arrive waits least
-	IdleStands                  // utilisation in percent plus one: who waits in a collective is busy, who is not in it idles
+	// utilisation in percent plus one: who waits in a collective is busy, who is not in it idles
+	IdleStands
 )
 
 // Sample is one value of one member among peers.

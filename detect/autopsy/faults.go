@@ -68,13 +68,21 @@ func judgeFaults(f *Facts) opinion {
 func (o *opinion) cause(x Fault) {
 	switch x.Class {
 	case Hardware:
-		o.kind, o.rank, o.confidence = KindFailed, orderHardware, sureOfHardware
+		o.kind = KindFailed
+		o.rank = orderHardware
+		o.confidence = sureOfHardware
 	case Memory, Program:
-		o.kind, o.rank, o.confidence = KindFailed, orderFailed, sureOfProgram
+		o.kind = KindFailed
+		o.rank = orderFailed
+		o.confidence = sureOfProgram
 	case Watchdog:
-		o.kind, o.rank, o.confidence = KindHang, orderHang, sureOfWatchdog
+		o.kind = KindHang
+		o.rank = orderHang
+		o.confidence = sureOfWatchdog
 	case Network, Storage:
-		o.kind, o.rank, o.confidence = KindFailed, orderLost, sureOfLost
+		o.kind = KindFailed
+		o.rank = orderLost
+		o.confidence = sureOfLost
 	default:
 		return
 	}
@@ -90,8 +98,8 @@ func (o *opinion) cause(x Fault) {
 	}
 }
 
-// effect takes what follows from a cause that nothing names: the report of an end before what its peers saw, one
-// that names somebody before one that does not.
+// effect takes what follows from a cause that nothing names: the report of an end before what its
+// peers saw, one that names somebody before one that does not.
 func (o *opinion) effect(f *Facts, faults []Fault) {
 	var best *Fault
 	for i := range faults {
@@ -103,7 +111,9 @@ func (o *opinion) effect(f *Facts, faults []Fault) {
 	if best == nil {
 		return
 	}
-	o.kind, o.rank, o.confidence = KindFailed, orderLost, sureOfEffect
+	o.kind = KindFailed
+	o.rank = orderLost
+	o.confidence = sureOfEffect
 	o.summary = best.Text + ", and nothing that was given says why"
 	o.next = []string{best.Advice, "give the output of all ranks and the kernel logs of their nodes"}
 	if best.Who != Nobody {
@@ -153,7 +163,10 @@ func (o *opinion) where(f *Facts) {
 		case x.Kind != "task_ended":
 		case len(o.who) == 0:
 			o.who = append(o.who, Who{Rank: x.Who.Rank, Host: x.Who.Host})
-		case len(o.who) == 1 && o.who[0].Host == "" && o.who[0].Rank >= 0 && o.who[0].Rank == x.Who.Rank:
+		case len(o.who) == 1 &&
+			o.who[0].Host == "" &&
+			o.who[0].Rank >= 0 &&
+			o.who[0].Rank == x.Who.Rank:
 			o.who[0].Host = x.Who.Host
 		}
 	}
@@ -176,14 +189,29 @@ func (x Fault) wentOn(f *Facts) bool {
 func judgeSilence(f *Facts) opinion {
 	for _, s := range f.Silences {
 		quiet := s.To.Sub(s.From)
-		if s.From.IsZero() || s.Usual <= 0 || quiet < max(silentTimes*s.Usual, silentLeast) {
+		if s.From.IsZero() ||
+			s.Usual <= 0 ||
+			quiet < max(silentTimes*s.Usual, silentLeast) {
 			continue
 		}
-		text := fmt.Sprintf("no iteration for %s, usually one in %s, while the log went on", roundDuration(quiet), roundDuration(s.Usual))
+		text := fmt.Sprintf("no iteration for %s, usually one in %s, while the log went on",
+			roundDuration(quiet), roundDuration(s.Usual))
 		return opinion{
-			kind: KindHang, rank: orderHang, confidence: sureOfSilence, summary: text, costS: quiet.Seconds(),
-			findings: []Finding{finding("silence", Nobody, s.From, s.Last, "the last line of progress: "+text)},
-			next:     []string{"if it still stands: take stacks of all ranks (py-spy dump) and NCCL's flight recorder before it is ended"},
+			kind:       KindHang,
+			rank:       orderHang,
+			confidence: sureOfSilence,
+			summary:    text,
+			costS:      quiet.Seconds(),
+			findings: []Finding{finding(
+				"silence",
+				Nobody,
+				s.From,
+				s.Last,
+				"the last line of progress: "+text,
+			)},
+			next: []string{
+				"if it still stands: take stacks of all ranks (py-spy dump) and NCCL's flight recorder before it is ended",
+			},
 		}
 	}
 	return opinion{}
@@ -205,21 +233,34 @@ func judgeStacks(f *Facts) opinion {
 			out = append(out, s)
 		}
 	}
-	o := opinion{kind: KindHang, rank: orderHang, confidence: sureOfStacks, judged: true}
+	o := opinion{
+		kind:       KindHang,
+		rank:       orderHang,
+		confidence: sureOfStacks,
+		judged:     true,
+	}
 	switch {
 	case in == 0 || len(stacks) < 2:
 		return alone(stacks)
 	case len(out) == 0:
 		o.confidence = sureOfLost
 		o.summary = fmt.Sprintf("all %d processes are in a collective or wait for a peer", len(stacks))
-		o.next = []string{"give the flight recorder's dumps, or ncclras -f json: they say which call each rank is in"}
+		o.next = []string{
+			"give the flight recorder's dumps, or ncclras -f json: they say which call each rank is in",
+		}
 		return o
 	case 2*len(out) > len(stacks):
 		return opinion{judged: true}
 	}
 	for _, s := range out {
 		o.who = append(o.who, Who{Rank: s.Who.Rank, Host: s.Who.Host})
-		o.findings = append(o.findings, finding("stack", s.Who, zero, s.Source, "it is not in a collective: "+few(s.Frames[:min(3, len(s.Frames))])))
+		o.findings = append(o.findings, finding(
+			"stack",
+			s.Who,
+			zero,
+			s.Source,
+			"it is not in a collective: "+few(s.Frames[:min(3, len(s.Frames))]),
+		))
 	}
 	o.summary = fmt.Sprintf("%s is in no collective, %d others wait in one", names(o.who), in)
 	o.next = []string{"look at what " + names(o.who) + " does: " + out[0].Frames[0]}
@@ -230,14 +271,22 @@ func judgeStacks(f *Facts) opinion {
 func alone(stacks []Stack) opinion {
 	var o opinion
 	for _, s := range stacks[:min(fewMost, len(stacks))] {
-		o.findings = append(o.findings, finding("stack", s.Who, zero, s.Source, few(s.Frames[:min(3, len(s.Frames))])))
+		o.findings = append(o.findings, finding(
+			"stack",
+			s.Who,
+			zero,
+			s.Source,
+			few(s.Frames[:min(3, len(s.Frames))]),
+		))
 	}
 	return o
 }
 
 // ranked gives processes without a rank the place in the order of nodes and pids, as launchers start them.
 func ranked(stacks []Stack) {
-	if slices.ContainsFunc(stacks, func(s Stack) bool { return s.Who.Rank >= 0 && s.Who.Host == "" }) {
+	if slices.ContainsFunc(stacks, func(s Stack) bool {
+		return s.Who.Rank >= 0 && s.Who.Host == ""
+	}) {
 		return
 	}
 	sorted := make([]*Stack, len(stacks))
@@ -245,7 +294,11 @@ func ranked(stacks []Stack) {
 		sorted[i] = &stacks[i]
 	}
 	slices.SortStableFunc(sorted, func(a, b *Stack) int {
-		return cmp.Or(strings.Compare(a.Who.Host, b.Who.Host), strings.Compare(a.Source.File, b.Source.File), cmp.Compare(a.Pid, b.Pid))
+		return cmp.Or(
+			strings.Compare(a.Who.Host, b.Who.Host),
+			strings.Compare(a.Source.File, b.Source.File),
+			cmp.Compare(a.Pid, b.Pid),
+		)
 	})
 	for i, s := range sorted {
 		s.Who.Rank = i
@@ -254,7 +307,8 @@ func ranked(stacks []Stack) {
 
 // callWords are in the innermost frames of a process that is in a collective, a send or a receive.
 var callWords = []string{
-	"distributed_c10d", "torch/distributed", "c10d", "nccl", "gloo", "all_reduce", "allreduce", "all_gather", "reduce_scatter", "broadcast",
+	"distributed_c10d", "torch/distributed", "c10d", "nccl", "gloo", "all_reduce", "allreduce",
+	"all_gather", "reduce_scatter", "broadcast",
 	"barrier", "p2p.py", "recv", "send", "wait_tensor", "batch_isend_irecv", "synchronize at cuda", "horovod",
 }
 
@@ -264,7 +318,9 @@ const looked = 3
 func inCall(frames []string) bool {
 	for _, frame := range frames[:min(looked, len(frames))] {
 		low := strings.ToLower(frame)
-		if slices.ContainsFunc(callWords, func(w string) bool { return strings.Contains(low, w) }) {
+		if slices.ContainsFunc(callWords, func(w string) bool {
+			return strings.Contains(low, w)
+		}) {
 			return true
 		}
 	}

@@ -73,7 +73,12 @@ func levels(values []float64) Levels {
 	}
 	noise := noiseOf(logs)
 	clipped := clip(logs, noise)
-	s := splitter{values: logs, sums: sums(clipped), noise: noise * persistence(clipped, noise), point: noise}
+	s := splitter{
+		values: logs,
+		sums:   sums(clipped),
+		noise:  noise * persistence(clipped, noise),
+		point:  noise,
+	}
 	s.split(0, n, 0)
 	slices.Sort(s.cuts)
 	out := Levels{Noise: math.Expm1(noise), Least: math.Expm1(s.least(n))}
@@ -148,8 +153,8 @@ const (
 	shuffleMax     = 400_000 // values in all: a longer series has its noise from enough differences
 )
 
-// byChance reports whether some order of the same points has as large a contrast. Points stay with their neighbours
-// where there are enough: what lasts by chance lasts in the other order as well.
+// byChance reports whether some order of the same points has as large a contrast. Points stay with
+// their neighbours where there are enough: what lasts by chance lasts in the other order as well.
 func (s *splitter) byChance(from, to int, best float64) bool {
 	size := 1
 	for b := blockSize; to-from >= blocksShuffled*b && b <= blockMost; b *= 2 {
@@ -163,7 +168,9 @@ func (s *splitter) byChance(from, to int, best float64) bool {
 	n := to - from
 	other := splitter{noise: s.noise, sums: make([]float64, n+1)}
 	for range min(shuffles, shuffleMax/n) {
-		r.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+		r.Shuffle(len(blocks), func(i, j int) {
+			blocks[i], blocks[j] = blocks[j], blocks[i]
+		})
 		other.order(s, blocks)
 		for k := leastPoints; k <= n-leastPoints; k++ {
 			if other.contrast(0, k, n) >= best {
@@ -185,8 +192,8 @@ func (s *splitter) order(of *splitter, blocks [][2]int) {
 	}
 }
 
-// even reports whether a short part of the series is a level: single points that happen to stand together differ
-// from each other as much as from the rest.
+// even reports whether a short part of the series is a level: single points that happen to stand
+// together differ from each other as much as from the rest.
 func (s *splitter) even(from, to int) bool {
 	if to-from >= blockSize {
 		return true
@@ -202,7 +209,8 @@ func (s *splitter) even(from, to int) bool {
 
 // contrast is the difference of the means on both sides of k, in standard errors.
 func (s *splitter) contrast(from, k, to int) float64 {
-	left, right := float64(k-from), float64(to-k)
+	left := float64(k - from)
+	right := float64(to - k)
 	d := (s.sums[to]-s.sums[k])/right - (s.sums[k]-s.sums[from])/left
 	return math.Abs(d) / (s.noise * math.Sqrt(1/left+1/right))
 }
@@ -250,13 +258,20 @@ func (s *splitter) shifts(n int) (out []Shift, warmup int) {
 			i++
 			continue
 		}
-		s.turn(parts[i-1].from, parts[i].from, parts[i].to, fmt.Sprintf("less than %.2g %%, which is left to who knows the job", 100*max(leastChange, noiseTimes*s.point)))
+		s.turn(
+			parts[i-1].from,
+			parts[i].from,
+			parts[i].to,
+			fmt.Sprintf("less than %.2g %%, which is left to who knows the job",
+				100*max(leastChange, noiseTimes*s.point)),
+		)
 		whole := part{parts[i-1].from, parts[i].to, median(s.values[parts[i-1].from:parts[i].to])}
 		parts = slices.Replace(parts, i-1, i+1, whole)
 		i = max(1, i-1)
 	}
 	for i := 1; i < len(parts); i++ {
-		a, b := parts[i-1], parts[i]
+		a := parts[i-1]
+		b := parts[i]
 		t := s.contrast(a.from, b.from, b.to)
 		chance := float64(n) * math.Erfc(t/math.Sqrt2)
 		out = append(out, Shift{b.from, math.Exp(a.level), math.Exp(b.level), b.to - b.from, min(1, chance)})
@@ -290,8 +305,8 @@ func rms(values []float64) float64 {
 	return math.Sqrt(total / float64(len(sorted)))
 }
 
-// persistence is how much more medians of blocks differ than independent points would have them, at the length of
-// blocks at which it is most: noise that lasts is no change of level.
+// persistence is how much more medians of blocks differ than independent points would have them, at
+// the length of blocks at which it is most: noise that lasts is no change of level.
 func persistence(values []float64, noise float64) float64 {
 	most := 1.0
 	for size := blockSize; len(values) >= blocksLeast*size; size *= 2 {
@@ -318,7 +333,8 @@ func clip(values []float64, noise float64) []float64 {
 	out := make([]float64, len(values))
 	var around [2*window + 1]float64
 	for i, v := range values {
-		from, to := max(0, i-window), min(len(values), i+window+1)
+		from := max(0, i-window)
+		to := min(len(values), i+window+1)
 		near := around[:copy(around[:], values[from:to])]
 		slices.Sort(near)
 		m := near[(len(near)-1)/2] // at an end a third of it may be single points
@@ -335,8 +351,8 @@ func sums(values []float64) []float64 {
 	return out
 }
 
-// median is falcon.Median of values. It orders a copy only as far as it must: sorting a million points takes longer
-// than all else.
+// median is falcon.Median of values. It orders a copy only as far as it must: sorting a million
+// points takes longer than all else.
 func median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -352,7 +368,8 @@ func median(values []float64) float64 {
 
 // nth is the value that stands at k once a is sorted; smaller ones stand before it then.
 func nth(a []float64, k int) float64 {
-	from, to := 0, len(a)-1
+	from := 0
+	to := len(a) - 1
 	for from < to {
 		pivot := max(min(a[from], a[(from+to)/2]), min(max(a[from], a[(from+to)/2]), a[to])) // of three
 		i, j := from, to

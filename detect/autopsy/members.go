@@ -63,7 +63,12 @@ func metricsOf(samples []Sample) []*metric {
 		name := s.By + "\x00" + s.Metric
 		m := byName[name]
 		if m == nil {
-			m = &metric{name: s.Metric, direction: s.Direction, who: map[string]Who{}, values: map[string]map[int64]Sample{}}
+			m = &metric{
+				name:      s.Metric,
+				direction: s.Direction,
+				who:       map[string]Who{},
+				values:    map[string]map[int64]Sample{},
+			}
 			byName[name] = m
 			out = append(out, m)
 		}
@@ -135,7 +140,8 @@ func judgeSamples(samples []Sample) opinion {
 	return best.opinion(found)
 }
 
-// weight is how much a suspicion counts: by its excess, less where it follows from waiting, and by the time it is about.
+// weight is how much a suspicion counts: by its excess, less where it follows from waiting, and by
+// the time it is about.
 func (s suspect) weight() float64 {
 	w := math.Log(s.ratio)
 	if s.metric.direction == LeastWaits {
@@ -146,7 +152,13 @@ func (s suspect) weight() float64 {
 
 // opinion is that of the best suspect, with others that are as bad by the same metric.
 func (s suspect) opinion(found []suspect) opinion {
-	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfPeers, judged: true, slowdown: s.ratio}
+	o := opinion{
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfPeers,
+		judged:     true,
+		slowdown:   s.ratio,
+	}
 	if s.metric.direction == LeastWaits {
 		o.confidence, o.slowdown = sureOfWaits, 0
 	}
@@ -171,16 +183,21 @@ func (s suspect) opinion(found []suspect) opinion {
 	if at := s.metric.steps[s.onset]; s.onset > 0 {
 		o.onset = &Onset{Index: s.onset, Iteration: &at}
 	}
-	o.next = []string{"test " + names(o.who) + " by itself (a GEMM test, its clocks, its links), and its node's other members"}
+	o.next = []string{
+		"test " + names(o.who) +
+			" by itself (a GEMM test, its clocks, its links), and its node's other members",
+	}
 	return o
 }
 
 func (s suspect) text() string {
 	switch s.metric.direction {
 	case LessIsSlow:
-		return fmt.Sprintf("%s is %.3g, %.0f %% of that of its peers", s.metric.name, s.sample.Value, 100/s.ratio)
+		return fmt.Sprintf("%s is %.3g, %.0f %% of that of its peers",
+			s.metric.name, s.sample.Value, 100/s.ratio)
 	case LeastWaits:
-		return fmt.Sprintf("%s is %.3g, 1/%.2f of that of its peers: who arrives last waits least", s.metric.name, s.sample.Value, s.ratio)
+		return fmt.Sprintf("%s is %.3g, 1/%.2f of that of its peers: who arrives last waits least",
+			s.metric.name, s.sample.Value, s.ratio)
 	}
 	return fmt.Sprintf("%s is %.4g, %.2f times that of its peers", s.metric.name, s.sample.Value, s.ratio)
 }
@@ -208,7 +225,9 @@ func (m *metric) suspects() []suspect {
 			}
 		}
 		ratio := median(newest)
-		if ratio < least || float64(over) < holds*float64(len(newest)) || math.Log(ratio) < spreads*spread {
+		if ratio < least ||
+			float64(over) < holds*float64(len(newest)) ||
+			math.Log(ratio) < spreads*spread {
 			continue
 		}
 		out = append(out, suspect{key, ratio, onsetOf(series, ratio), m.newest(key), m})
@@ -319,7 +338,12 @@ func judgeStrong(all []Named) opinion {
 		}
 		most = max(most, count[n.Who])
 	}
-	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfReport, judged: true}
+	o := opinion{
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfReport,
+		judged:     true,
+	}
 	if slices.ContainsFunc(all, func(n Named) bool { return n.Gone }) {
 		o.confidence = sureOfGone
 		all = slices.DeleteFunc(slices.Clone(all), func(n Named) bool { return !n.Gone })
@@ -329,14 +353,23 @@ func judgeStrong(all []Named) opinion {
 		all = slices.DeleteFunc(slices.Clone(all), func(n Named) bool { return n.Kind != KindHang })
 	}
 	for _, n := range all {
-		if first[n.Who].Source != n.Source || float64(count[n.Who]) < max(float64(most)/2, activeLeast*float64(len(all)/len(count))) {
+		if first[n.Who].Source != n.Source ||
+			float64(count[n.Who]) < max(float64(most)/2, activeLeast*float64(len(all)/len(count))) {
 			continue
 		}
 		o.who = append(o.who, n.Who)
-		o.findings = append(o.findings, finding("report", n.Who, zero, n.Source, fmt.Sprintf("a report names it: %s (%d lines)", n.Metric, count[n.Who])))
+		o.findings = append(o.findings, finding(
+			"report",
+			n.Who,
+			zero,
+			n.Source,
+			fmt.Sprintf("a report names it: %s (%d lines)", n.Metric, count[n.Who]),
+		))
 	}
 	o.summary = names(o.who) + ": a report names it (" + all[0].Metric + ")"
-	o.next = []string{"test " + names(o.who) + " by itself, and compare its clocks and temperature with its peers'"}
+	o.next = []string{
+		"test " + names(o.who) + " by itself, and compare its clocks and temperature with its peers'",
+	}
 	return o
 }
 
@@ -355,15 +388,24 @@ func judgeExtremes(reports []Named) opinion {
 		}
 	}
 	last := newest[len(newest)-1]
-	if len(newest) < peersLeast || float64(count[who]) < holds*float64(len(newest)) || last.Other > 0 && ratioOf(last) < extremeLeast {
+	if len(newest) < peersLeast ||
+		float64(count[who]) < holds*float64(len(newest)) ||
+		last.Other > 0 && ratioOf(last) < extremeLeast {
 		return opinion{}
 	}
 	at := len(reports)
 	for i := len(reports) - 1; i >= 0 && reports[i].Who == who; i-- {
 		at = i
 	}
-	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfExtreme, who: []Who{who}, judged: true}
-	o.summary = fmt.Sprintf("%s is the slowest in %d of the newest %d reports (%s)", names(o.who), count[who], len(newest), last.Metric)
+	o := opinion{
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfExtreme,
+		who:        []Who{who},
+		judged:     true,
+	}
+	o.summary = fmt.Sprintf("%s is the slowest in %d of the newest %d reports (%s)",
+		names(o.who), count[who], len(newest), last.Metric)
 	o.findings = []Finding{finding("report", who, zero, reports[min(at, len(reports)-1)].Source, o.summary)}
 	return o
 }

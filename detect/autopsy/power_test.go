@@ -50,7 +50,9 @@ func TestPowerTable(t *testing.T) {
 	}
 	began := time.Now()
 	var b strings.Builder
-	b.WriteString("| Before | After | Noise | +4 % | +8 % | +12 % | +20 % | False |\n|---:|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString(
+		"| Before | After | Noise | +4 % | +8 % | +12 % | +20 % | False |\n|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+	)
 	worst := 0.0
 	for _, noise := range []float64{0.003, 0.01, 0.03} {
 		for _, before := range []int{12, 40, 200} {
@@ -60,7 +62,8 @@ func TestPowerTable(t *testing.T) {
 				for _, share := range []float64{0.04, 0.08, 0.12, 0.20} {
 					found, none := cell(before, after, share, noise, plays)
 					wrong = max(wrong, none)
-					fmt.Fprintf(&b, " %.0f (%.0f) |", 100*found, 100*ideal(before, after, share, noise))
+					fmt.Fprintf(&b, " %.0f (%.0f) |",
+						100*found, 100*ideal(before, after, share, noise))
 				}
 				worst = max(worst, wrong)
 				fmt.Fprintf(&b, " %.1f |\n", 100*wrong)
@@ -79,7 +82,9 @@ func TestPowerTable(t *testing.T) {
 	}
 	text := fmt.Sprintf("Found in %d series of each cell, in percent; in brackets what a test would find that knows the place and the noise, at one false alarm in a "+
 		"thousand. False is the share of series without a change in which one is found, the largest of the row. Independent Gaussian noise; 4 %% is the least change that counts, so that half of such changes are measured below it. "+
-		"%.0f s on %d cores of %s, %s, commit %s, %s. %s\n\n%s", plays, time.Since(began).Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(),
+		"%.0f s on %d cores of %s, %s, commit %s, %s. %s\n\n%s",
+		plays, time.Since(began).Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(),
+		runtime.Version(),
 		tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), stamp, b.String())
 	if err := tabletest.WritePart(*powerOut, "autopsy-power", "make autopsy-power", text); err != nil {
 		t.Fatal(err)

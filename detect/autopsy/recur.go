@@ -29,8 +29,8 @@ type Recurrence struct {
 	Share  float64 // of the time since then that they cost
 }
 
-// recurring finds the moment since when slow points come again and again. What was there from the beginning is the
-// job's own, and so is what may have been late by chance.
+// recurring finds the moment since when slow points come again and again. What was there from the
+// beginning is the job's own, and so is what may have been late by chance.
 func recurring(values []float64, noise float64) *Recurrence {
 	usual := median(values)
 	over := math.Max(recurOver, math.Exp(recurNoises*noise)) * usual
@@ -60,7 +60,11 @@ func recurring(values []float64, noise float64) *Recurrence {
 	if float64(first) < math.Max(quiet, quietLeast) {
 		return nil
 	}
-	out := &Recurrence{From: first, Count: len(at), Of: len(values) - first}
+	out := &Recurrence{
+		From:  first,
+		Count: len(at),
+		Of:    len(values) - first,
+	}
 	lost, all := 0.0, 0.0
 	for _, i := range at {
 		lost += values[i] - usual
@@ -68,7 +72,9 @@ func recurring(values []float64, noise float64) *Recurrence {
 	for _, v := range values[first:] {
 		all += v
 	}
-	if out.Excess, out.Share = lost/float64(out.Count)/usual, lost/all; out.Share < recurCost {
+	out.Excess = lost / float64(out.Count) / usual
+	out.Share = lost / all
+	if out.Share < recurCost {
 		return nil
 	}
 	return out
@@ -76,12 +82,27 @@ func recurring(values []float64, noise float64) *Recurrence {
 
 // recurs makes the opinion of it.
 func (s measured) recurs(r *Recurrence) opinion {
-	text := fmt.Sprintf("since %s %d of %d iterations take %.0f %% longer: %.2g %% of the time", s.where(r.From), r.Count, r.Of, 100*r.Excess, 100*r.Share)
+	text := fmt.Sprintf("since %s %d of %d iterations take %.0f %% longer: %.2g %% of the time",
+		s.where(r.From), r.Count, r.Of, 100*r.Excess, 100*r.Share)
 	p := s.Points[r.From]
 	o := opinion{
-		kind: KindSlow, rank: orderSlow, confidence: sureOfRecur, judged: true, summary: text, onset: s.onset(r.From), slowdown: 1 / (1 - r.Share),
-		findings: []Finding{{Kind: "recurring", File: s.File, Line: p.Line, Time: timeOf(p), Text: s.Name + ": " + text + "; there was none before"}},
-		next:     []string{"look at what began then and comes as often: a checkpoint, another job on a node, a daemon, a garbage collection"},
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfRecur,
+		judged:     true,
+		summary:    text,
+		onset:      s.onset(r.From),
+		slowdown:   1 / (1 - r.Share),
+		findings: []Finding{{
+			Kind: "recurring",
+			File: s.File,
+			Line: p.Line,
+			Time: timeOf(p),
+			Text: s.Name + ": " + text + "; there was none before",
+		}},
+		next: []string{
+			"look at what began then and comes as often: a checkpoint, another job on a node, a daemon, a garbage collection",
+		},
 	}
 	if s.Unit == "ms" {
 		for _, v := range s.values[r.From:] {

@@ -53,9 +53,13 @@ func judgeSeries(series []measured) opinion {
 		o := judgeOne(s)
 		slow[i] = o.kind != ""
 		switch {
-		case o.kind != "" && best.kind != "" && best.onset.Index == o.onset.Index && best.summary == o.summary:
+		case o.kind != "" &&
+			best.kind != "" &&
+			best.onset.Index == o.onset.Index &&
+			best.summary == o.summary:
 			agree++
-		case o.kind != "" && (best.kind == "" || o.confidence*o.slowdown > best.confidence*best.slowdown):
+		case o.kind != "" &&
+			(best.kind == "" || o.confidence*o.slowdown > best.confidence*best.slowdown):
 			o.judged = true
 			best, of = o, i
 		case o.kind == "":
@@ -64,7 +68,10 @@ func judgeSeries(series []measured) opinion {
 		best.judged = best.judged || o.judged
 	}
 	if agree > 0 {
-		best.findings = append(best.findings, Finding{Kind: "series", Text: fmt.Sprintf("%d other files have the same", agree)})
+		best.findings = append(best.findings, Finding{
+			Kind: "series",
+			Text: fmt.Sprintf("%d other files have the same", agree),
+		})
 	}
 	if of >= 0 && only(series, slow, of) {
 		best.who = []Who{series[of].Who}
@@ -117,8 +124,13 @@ func (s measured) turnedDown() []Finding {
 	for _, x := range s.levels.Turned {
 		p := s.Points[x.At]
 		out = append(out, Finding{
-			Kind: "turned_down", Against: true, File: s.File, Line: p.Line, Time: timeOf(p),
-			Text: fmt.Sprintf("%s: %+.1f %% at %s: %s", s.Name, 100*x.Change, s.where(x.At), x.Why),
+			Kind:    "turned_down",
+			Against: true,
+			File:    s.File,
+			Line:    p.Line,
+			Time:    timeOf(p),
+			Text: fmt.Sprintf("%s: %+.1f %% at %s: %s",
+				s.Name, 100*x.Change, s.where(x.At), x.Why),
 		})
 	}
 	return out
@@ -126,7 +138,8 @@ func (s measured) turnedDown() []Finding {
 
 // lasting finds the change since which iterations take longer, or the largest one that has ended.
 func lasting(s Series, values []float64, l Levels) opinion {
-	base, onset := math.Inf(1), -1
+	base := math.Inf(1)
+	onset := -1
 	level := 0.0
 	for i, shift := range l.Shifts {
 		if i == 0 {
@@ -137,7 +150,14 @@ func lasting(s Series, values []float64, l Levels) opinion {
 			onset = i
 		case shift.After < base*(1+leastChange) && onset >= 0:
 			if long(values, l.Shifts, onset, i, base) {
-				return s.slow(values, l.Shifts[onset], base, median(values[l.Shifts[onset].At:shift.At]), shift.At, l)
+				return s.slow(
+					values,
+					l.Shifts[onset],
+					base,
+					median(values[l.Shifts[onset].At:shift.At]),
+					shift.At,
+					l,
+				)
 			}
 			onset = -1
 		}
@@ -152,7 +172,8 @@ func lasting(s Series, values []float64, l Levels) opinion {
 
 // long reports whether a slow time that has ended matters.
 func long(values []float64, shifts []Shift, from, to int, base float64) bool {
-	a, b := shifts[from].At, shifts[to].At
+	a := shifts[from].At
+	b := shifts[to].At
 	lost, all := 0.0, 0.0
 	for i, v := range values {
 		all += v
@@ -165,17 +186,26 @@ func long(values []float64, shifts []Shift, from, to int, base float64) bool {
 
 // slow makes the opinion of a change.
 func (s Series) slow(values []float64, at Shift, base, level float64, end int, l Levels) opinion {
-	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfLevel, judged: true, slowdown: level / base}
+	o := opinion{
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfLevel,
+		judged:     true,
+		slowdown:   level / base,
+	}
 	p := s.Points[at.At]
 	o.onset = s.onset(at.At)
-	words := fmt.Sprintf("iterations take %.1f %% longer since %s", 100*(level/base-1), s.where(at.At))
+	words := fmt.Sprintf("iterations take %.1f %% longer since %s",
+		100*(level/base-1), s.where(at.At))
 	switch {
 	case end < len(values):
 		o.confidence = sureOfEnded
-		words = fmt.Sprintf("iterations took %.1f %% longer from %s to %s", 100*(level/base-1), s.where(at.At), s.where(end))
+		words = fmt.Sprintf("iterations took %.1f %% longer from %s to %s",
+			100*(level/base-1), s.where(at.At), s.where(end))
 	case at.Points < fewPoints && end-at.At < fewPoints:
 		o.confidence = sureOfFew
-		words += fmt.Sprintf("; only %d points are slower: it is beginning, and more are needed to be sure", end-at.At)
+		words += fmt.Sprintf("; only %d points are slower: it is beginning, and more are needed to be sure",
+			end-at.At)
 	}
 	if s.Unit == "ms" {
 		for _, v := range values[at.At:end] {
@@ -184,10 +214,24 @@ func (s Series) slow(values []float64, at Shift, base, level float64, end int, l
 		words += fmt.Sprintf(" (%s, was %s)", ms(level), ms(base))
 	}
 	o.summary = words
-	text := fmt.Sprintf("%s: %s; noise of a point %.2g %%, chance of this without a change below %.1g", s.Name, words, 100*l.Noise, max(at.Chance, 1e-9))
-	o.findings = append(o.findings, Finding{Kind: "series", File: s.File, Line: p.Line, Time: timeOf(p), Text: text})
-	o.findings = append(o.findings, Finding{Kind: "column", File: s.File, Text: s.Name + ": " + s.Why})
-	o.next = []string{"compare what ranks report for the time after " + s.where(at.At) + " (per-rank timers, clocks, a profile): the series alone names nobody"}
+	text := fmt.Sprintf("%s: %s; noise of a point %.2g %%, chance of this without a change below %.1g",
+		s.Name, words, 100*l.Noise, max(at.Chance, 1e-9))
+	o.findings = append(o.findings, Finding{
+		Kind: "series",
+		File: s.File,
+		Line: p.Line,
+		Time: timeOf(p),
+		Text: text,
+	})
+	o.findings = append(o.findings, Finding{
+		Kind: "column",
+		File: s.File,
+		Text: s.Name + ": " + s.Why,
+	})
+	o.next = []string{
+		"compare what ranks report for the time after " + s.where(at.At) +
+			" (per-rank timers, clocks, a profile): the series alone names nobody",
+	}
 	return o
 }
 
@@ -234,12 +278,23 @@ func stall(s Series, values []float64) opinion {
 		return pauses(s, values, usual)
 	}
 	o := opinion{
-		kind: KindSlow, rank: orderSlow, confidence: sureOfStall, judged: true, costS: lost, onset: s.onset(at[0]), slowdown: values[at[0]] / usual,
-		summary: fmt.Sprintf("one iteration took %s, usually %s: %s", ms(values[at[0]]), ms(usual), s.where(at[0])),
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfStall,
+		judged:     true,
+		costS:      lost,
+		onset:      s.onset(at[0]),
+		slowdown:   values[at[0]] / usual,
+		summary: fmt.Sprintf("one iteration took %s, usually %s: %s",
+			ms(values[at[0]]), ms(usual), s.where(at[0])),
 	}
 	for _, i := range at {
 		o.findings = append(o.findings, Finding{
-			Kind: "stall", File: s.File, Line: s.Points[i].Line, Time: timeOf(s.Points[i]), Text: fmt.Sprintf("%s took %s", s.where(i), ms(values[i])),
+			Kind: "stall",
+			File: s.File,
+			Line: s.Points[i].Line,
+			Time: timeOf(s.Points[i]),
+			Text: fmt.Sprintf("%s took %s", s.where(i), ms(values[i])),
 		})
 	}
 	o.next = []string{"look at what happened at that time: storage, the network, a checkpoint, another job"}
@@ -261,15 +316,37 @@ func pauses(s Series, values []float64, usual float64) opinion {
 	if n == 0 {
 		return opinion{}
 	}
-	text := fmt.Sprintf("%d of %d iterations take over %d times the usual one: %.2g %% of all time", n, len(values), pauseTimes, 100*lost/all)
+	text := fmt.Sprintf("%d of %d iterations take over %d times the usual one: %.2g %% of all time",
+		n, len(values), pauseTimes, 100*lost/all)
 	if n <= stallsMost || lost < pauseShare*all { // the job's own work, such as checkpoints and evaluations
-		return opinion{findings: []Finding{{Kind: "pauses", Against: true, File: s.File, Line: s.Points[first].Line, Time: timeOf(s.Points[first]), Text: s.Name + ": " + text}}}
+		return opinion{findings: []Finding{{
+			Kind:    "pauses",
+			Against: true,
+			File:    s.File,
+			Line:    s.Points[first].Line,
+			Time:    timeOf(s.Points[first]),
+			Text:    s.Name + ": " + text,
+		}}}
 	}
 	return opinion{
-		kind: KindSlow, rank: orderSlow, confidence: sureOfStall, judged: true, onset: s.onset(first), slowdown: all / (all - lost), costS: lost / 1e3,
-		summary:  text,
-		findings: []Finding{{Kind: "stall", File: s.File, Line: s.Points[first].Line, Time: timeOf(s.Points[first]), Text: s.Name + ": " + text}},
-		next:     []string{"look at what those iterations have in common: saving, data, evaluation, a summary"},
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfStall,
+		judged:     true,
+		onset:      s.onset(first),
+		slowdown:   all / (all - lost),
+		costS:      lost / 1e3,
+		summary:    text,
+		findings: []Finding{{
+			Kind: "stall",
+			File: s.File,
+			Line: s.Points[first].Line,
+			Time: timeOf(s.Points[first]),
+			Text: s.Name + ": " + text,
+		}},
+		next: []string{
+			"look at what those iterations have in common: saving, data, evaluation, a summary",
+		},
 	}
 }
 
@@ -284,11 +361,15 @@ func power(series []measured) []Finding {
 	for _, s := range series[:min(seriesListed, len(series))] {
 		text := fmt.Sprintf("%s: %d points are too few for any test", s.Name, len(s.values))
 		if len(s.values) >= leastSeries {
-			text = fmt.Sprintf("%s: %d points, noise of a point %.2g %%: a change of the last quarter below %.2g %% could not be told",
-				s.Name, len(s.values), 100*s.levels.Noise, 100*max(leastChange, s.levels.Least))
+			text = fmt.Sprintf(
+				"%s: %d points, noise of a point %.2g %%: a change of the last quarter below %.2g %% could not be told",
+				s.Name, len(s.values), 100*s.levels.Noise, 100*max(leastChange, s.levels.Least),
+			)
 		}
 		out = append(out, Finding{Kind: "power", File: s.File, Text: text})
 	}
-	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(a.File, b.File) })
+	slices.SortStableFunc(out, func(a, b Finding) int {
+		return cmp.Compare(a.File, b.File)
+	})
 	return out
 }

@@ -28,7 +28,9 @@ func judgeTests(f *Facts) opinion {
 	if len(large) < testsLeast {
 		return judgeSocket(large)
 	}
-	slices.SortStableFunc(large, func(a, b Bandwidth) int { return cmp.Compare(a.GBs, b.GBs) })
+	slices.SortStableFunc(large, func(a, b Bandwidth) int {
+		return cmp.Compare(a.GBs, b.GBs)
+	})
 	usual := large[len(large)*3/4].GBs // the upper quartile: half of the pairs may have the slow node
 	slow := map[string]int{}
 	fast := map[string]bool{}
@@ -48,12 +50,19 @@ func judgeTests(f *Facts) opinion {
 	if len(below) == 0 {
 		return opinion{judged: true}
 	}
-	o := opinion{kind: KindSlow, rank: orderSlow, confidence: sureOfTests, judged: true, slowdown: usual / below[0].GBs}
+	o := opinion{
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfTests,
+		judged:     true,
+		slowdown:   usual / below[0].GBs,
+	}
 	for _, h := range blamed(below, slow, fast) {
 		o.who = append(o.who, Who{Rank: -1, Host: h})
 	}
 	for _, t := range below[:min(len(below), fewMost)] {
-		text := fmt.Sprintf("%s of %s is %.4g GB/s, usual is %.4g", t.Metric, few(t.Hosts), t.GBs, usual)
+		text := fmt.Sprintf("%s of %s is %.4g GB/s, usual is %.4g",
+			t.Metric, few(t.Hosts), t.GBs, usual)
 		o.findings = append(o.findings, finding("test", Nobody, zero, t.Source, text))
 	}
 	o.summary = fmt.Sprintf("%d of %d tests are slow", len(below), len(large))
@@ -74,10 +83,14 @@ func blamed(below []Bandwidth, slow map[string]int, fast map[string]bool) []stri
 				suspects = append(suspects, h)
 			}
 		}
-		if slices.ContainsFunc(suspects, func(h string) bool { return slices.Contains(out, h) }) {
+		if slices.ContainsFunc(suspects, func(h string) bool {
+			return slices.Contains(out, h)
+		}) {
 			continue
 		}
-		slices.SortStableFunc(suspects, func(a, b string) int { return -cmp.Compare(slow[a], slow[b]) })
+		slices.SortStableFunc(suspects, func(a, b string) int {
+			return -cmp.Compare(slow[a], slow[b])
+		})
 		switch {
 		case len(suspects) == 0, len(suspects) > 1 && slow[suspects[0]] == slow[suspects[1]]:
 			return nil // it can't be told which of them, or the link between two good ones is slow
@@ -93,10 +106,15 @@ func judgeSocket(tests []Bandwidth) opinion {
 		if len(t.Hosts) < 2 || t.GBs >= slowestFast {
 			continue
 		}
-		text := fmt.Sprintf("%s of %s is %.3g GB/s: no more than a plain Ethernet port carries", t.Metric, few(t.Hosts), t.GBs)
+		text := fmt.Sprintf("%s of %s is %.3g GB/s: no more than a plain Ethernet port carries",
+			t.Metric, few(t.Hosts), t.GBs)
 		return opinion{
-			kind: KindSlow, rank: orderSlow, confidence: sureOfSocket, judged: true, summary: text,
-			findings: []Finding{finding("test", Nobody, zero, t.Source, text)},
+			kind:       KindSlow,
+			rank:       orderSlow,
+			confidence: sureOfSocket,
+			judged:     true,
+			summary:    text,
+			findings:   []Finding{finding("test", Nobody, zero, t.Source, text)},
 			next: []string{
 				"read which network NCCL chose (NCCL_DEBUG=INFO: NET/IB or NET/Socket); set NCCL_SOCKET_IFNAME or NCCL_IB_HCA where it is the wrong one",
 			},
@@ -110,7 +128,8 @@ func judgeWaits(f *Facts) opinion {
 	in, waited := 0.0, 0.0
 	var worst Wait
 	for _, w := range f.Waits {
-		in, waited = in+w.InMs, waited+w.WaitMs
+		in += w.InMs
+		waited += w.WaitMs
 		if w.WaitMs > worst.WaitMs {
 			worst = w
 		}
@@ -118,11 +137,21 @@ func judgeWaits(f *Facts) opinion {
 	if waited <= waitShare*in {
 		return opinion{judged: len(f.Waits) > 0}
 	}
-	text := fmt.Sprintf("ranks wait for the last to arrive %.2g times as long as they communicate, most in %s of %s", waited/in, worst.Op, worst.Size)
+	text := fmt.Sprintf(
+		"ranks wait for the last to arrive %.2g times as long as they communicate, most in %s of %s",
+		waited/in, worst.Op, worst.Size,
+	)
 	return opinion{
-		kind: KindSlow, rank: orderSlow, confidence: sureOfWait, judged: true, summary: text, costS: waited / 1e3,
-		findings: []Finding{finding("waiting", Nobody, zero, worst.Source, text)},
-		next:     []string{"compare the ranks' own times (forward, backward, data): this table does not say who is late"},
+		kind:       KindSlow,
+		rank:       orderSlow,
+		confidence: sureOfWait,
+		judged:     true,
+		summary:    text,
+		costS:      waited / 1e3,
+		findings:   []Finding{finding("waiting", Nobody, zero, worst.Source, text)},
+		next: []string{
+			"compare the ranks' own times (forward, backward, data): this table does not say who is late",
+		},
 	}
 }
 
@@ -149,14 +178,26 @@ func judgeIdle(f *Facts) opinion {
 	if len(idle) == 0 || 4*len(idle) > len(newest) {
 		return opinion{judged: true}
 	}
-	slices.SortFunc(idle, func(a, b Sample) int { return cmp.Compare(a.Key, b.Key) })
-	o := opinion{kind: KindHang, rank: orderHang, confidence: sureOfIdle, judged: true}
+	slices.SortFunc(idle, func(a, b Sample) int {
+		return cmp.Compare(a.Key, b.Key)
+	})
+	o := opinion{
+		kind:       KindHang,
+		rank:       orderHang,
+		confidence: sureOfIdle,
+		judged:     true,
+	}
 	for _, s := range idle {
 		o.who = append(o.who, s.Who)
-		o.findings = append(o.findings, finding("idle", s.Who, zero, s.Source, "it holds memory of a job and idles while the others are busy"))
+		o.findings = append(o.findings, finding("idle", s.Who, zero, s.Source,
+			"it holds memory of a job and idles while the others are busy"))
 	}
-	o.summary = names(o.who) + " idles while the others are busy: in a hang its process is the one that did not come"
-	o.next = []string{"take the stack of the process on " + names(o.who) + " (py-spy dump), and look once more whether it still idles"}
+	o.summary = names(o.who) +
+		" idles while the others are busy: in a hang its process is the one that did not come"
+	o.next = []string{
+		"take the stack of the process on " + names(o.who) +
+			" (py-spy dump), and look once more whether it still idles",
+	}
 	return o
 }
 

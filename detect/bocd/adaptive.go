@@ -41,9 +41,13 @@ func (t *Tracker) observeSmall(ms float64) (shift.Change, bool) {
 // smallChange is a proven change as the tracker tells it.
 func (t *Tracker) smallChange(p shift.Change) Change {
 	return Change{
-		Index: p.Index, BeforeMs: p.Before, AfterMs: p.After, Change: relativeChange(p.Before, p.After),
-		Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
-		Why: t.shiftDecision(p),
+		Index:       p.Index,
+		BeforeMs:    p.Before,
+		AfterMs:     p.After,
+		Change:      relativeChange(p.Before, p.After),
+		Probability: t.filter.Last().PRecent,
+		DetectedAt:  t.next - 1,
+		Why:         t.shiftDecision(p),
 	}
 }
 
@@ -90,7 +94,9 @@ func (t *Tracker) isOff(level float64) bool {
 }
 
 func (s *small) isSmall(settled float64) bool {
-	return s.before > 0 && s.after > s.before && relative(s.before, s.after) < 2*settled
+	return s.before > 0 &&
+		s.after > s.before &&
+		relative(s.before, s.after) < 2*settled
 }
 
 // reliefLevel is the level that may end a slowdown without a change point.

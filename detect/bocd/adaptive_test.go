@@ -38,7 +38,9 @@ func TestAdaptiveMissesNothingOfThePaper(t *testing.T) {
 					late = 24
 				}
 				if want.Kind == KindOnset && !slices.ContainsFunc(told, func(c Change) bool {
-					return c.Kind == KindOnset && c.DetectedAt <= want.DetectedAt+late && relative(c.AfterMs, want.AfterMs) < 0.03
+					return c.Kind == KindOnset &&
+						c.DetectedAt <= want.DetectedAt+late &&
+						relative(c.AfterMs, want.AfterMs) < 0.03
 				}) {
 					t.Errorf("%s, seed %d: %+v is not among %+v", name, seed, want, told)
 				}
@@ -58,14 +60,30 @@ func TestPaperLetsPass(t *testing.T) {
 // TestSmallOnsetAndRelief: what the noise proves is an onset at its place, and its
 // end a relief, with the baseline where it was.
 func TestSmallOnsetAndRelief(t *testing.T) {
-	for _, x := range []struct{ size, cov float64 }{{0.056, 0.003}, {0.02, 0.003}, {0.03, 0.01}, {0.2, 0.02}} {
+	for _, x := range []struct{ size, cov float64 }{
+		{0.056, 0.003},
+		{0.02, 0.003},
+		{0.03, 0.01},
+		{0.2, 0.02},
+	} {
 		missed := 0
 		for seed := range uint64(15) {
-			xs := noisy(rand.New(rand.NewPCG(seed, 81)), x.cov, span{400, 105}, span{200, 105 * (1 + x.size)}, span{200, 105})
+			xs := noisy(
+				rand.New(rand.NewPCG(seed, 81)),
+				x.cov,
+				span{400, 105},
+				span{200, 105 * (1 + x.size)},
+				span{200, 105},
+			)
 			tr := NewTracker(adaptive())
 			got := verified(track(t, tr, xs))
-			if len(got) != 2 || got[0].Kind != KindOnset || got[1].Kind != KindRelief || tr.Slow() || relative(tr.BaselineMs(), 105) > 0.025 ||
-				max(got[0].Index-400, 400-got[0].Index) > 8 || max(got[1].Index-600, 600-got[1].Index) > 24 {
+			if len(got) != 2 ||
+				got[0].Kind != KindOnset ||
+				got[1].Kind != KindRelief ||
+				tr.Slow() ||
+				relative(tr.BaselineMs(), 105) > 0.025 ||
+				max(got[0].Index-400, 400-got[0].Index) > 8 ||
+				max(got[1].Index-600, 600-got[1].Index) > 24 {
 				missed++
 				t.Logf("+%.1f %% at %.1f %%, seed %d: %+v", 100*x.size, 100*x.cov, seed, got)
 			}
@@ -83,7 +101,8 @@ func TestNoNoiseTellsOfItself(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 82))
 		xs := noisy(rng, 0.03, span{1500, 300})
-		for i := 60; i+20 < len(xs); i += 60 + rng.IntN(120) { // congestion of the network, short and as rough as it is high
+		// congestion of the network, short and as rough as it is high
+		for i := 60; i+20 < len(xs); i += 60 + rng.IntN(120) {
 			for k := range 8 + rng.IntN(8) {
 				xs[i+k] *= 1.11 + 0.04*rng.NormFloat64()
 			}
@@ -126,7 +145,10 @@ func TestSmallReliefOnADriftedLevel(t *testing.T) {
 			tr.Rebase(0)
 		}
 		got := verified(track(t, tr, xs[3800:]))
-		if len(got) != 2 || got[0].Kind != KindOnset || got[1].Kind != KindRelief || tr.Slow() {
+		if len(got) != 2 ||
+			got[0].Kind != KindOnset ||
+			got[1].Kind != KindRelief ||
+			tr.Slow() {
 			t.Errorf("seed %d: %+v, slow %v", seed, got, tr.Slow())
 		}
 	}

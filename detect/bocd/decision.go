@@ -10,9 +10,10 @@ type By string
 
 // The values of By.
 const (
-	ByPosterior By = "bocd"      // an alarm of the filter, verified or turned down
-	ByReference By = "reference" // the level, held against what it was: a drift, a ladder, a level that is back
-	ByShift     By = "shift"     // the small-shift detector's proof; no posterior decided
+	ByPosterior By = "bocd" // an alarm of the filter, verified or turned down
+	// the level, held against what it was: a drift, a ladder, a level that is back
+	ByReference By = "reference"
+	ByShift     By = "shift" // the small-shift detector's proof; no posterior decided
 )
 
 // Run is one run length of a posterior with its probability.
@@ -103,7 +104,13 @@ func (t *Tracker) RecentOf(s State) float64 {
 
 // decide describes what decides a change now.
 func (t *Tracker) decide(by By, points int) *Decision {
-	d := &Decision{By: by, CentreMs: t.centre, ScaleMs: t.scale, From: t.fedFrom, Points: points}
+	d := &Decision{
+		By:       by,
+		CentreMs: t.centre,
+		ScaleMs:  t.scale,
+		From:     t.fedFrom,
+		Points:   points,
+	}
 	t.fillState(&d.State)
 	for _, r := range t.removed {
 		if r.Index >= d.From {
@@ -117,7 +124,8 @@ func (t *Tracker) decide(by By, points int) *Decision {
 func (t *Tracker) remove(index int, level float64) {
 	ms := &t.past[index%history]
 	was := *ms
-	if i := slices.IndexFunc(t.removed, func(r Removed) bool { return r.Index == index }); i >= 0 {
+	i := slices.IndexFunc(t.removed, func(r Removed) bool { return r.Index == index })
+	if i >= 0 {
 		t.removed[i].As = level
 	} else {
 		t.removed = append(t.removed, Removed{index, was, level})
@@ -127,7 +135,9 @@ func (t *Tracker) remove(index int, level float64) {
 
 // forgetRemoved drops what the filter is not fed any more.
 func (t *Tracker) forgetRemoved() {
-	t.removed = slices.DeleteFunc(t.removed, func(r Removed) bool { return r.Index < t.fedFrom })
+	t.removed = slices.DeleteFunc(t.removed, func(r Removed) bool {
+		return r.Index < t.fedFrom
+	})
 }
 
 // Binned writes the state's posterior into out: P(r = i) for each i but the last, which holds the tail.

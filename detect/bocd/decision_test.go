@@ -34,7 +34,14 @@ func sameBits(a, b State) bool {
 }
 
 // checkDecisions plays a series and computes each decision again.
-func checkDecisions(t *testing.T, name string, cfg TrackerConfig, ms []float64, count map[By]int, removed *int) {
+func checkDecisions(
+	t *testing.T,
+	name string,
+	cfg TrackerConfig,
+	ms []float64,
+	count map[By]int,
+	removed *int,
+) {
 	tr := NewTracker(cfg)
 	for i, x := range ms {
 		changes, _ := tr.Observe(x)
@@ -50,10 +57,13 @@ func checkDecisions(t *testing.T, name string, cfg TrackerConfig, ms []float64, 
 				}
 			}
 			if want := again(tr.cfg.Filter, ms, c); !sameBits(c.Why.State, want) {
-				t.Errorf("%s: change at %d by %s: P %v, longest %v of %d runs; again P %v, %v of %d", name, c.Index, c.Why.By,
-					c.Why.State.PRecent, c.Why.State.MAP, len(c.Why.State.Runs), want.PRecent, want.MAP, len(want.Runs))
+				t.Errorf("%s: change at %d by %s: P %v, longest %v of %d runs; again P %v, %v of %d",
+					name, c.Index, c.Why.By,
+					c.Why.State.PRecent, c.Why.State.MAP, len(c.Why.State.Runs),
+					want.PRecent, want.MAP, len(want.Runs))
 			}
-			if kept, ok := tr.StateAt(c.DetectedAt); cfg.Keep > 0 && (!ok || !sameBits(kept, c.Why.State)) {
+			kept, ok := tr.StateAt(c.DetectedAt)
+			if cfg.Keep > 0 && (!ok || !sameBits(kept, c.Why.State)) {
 				t.Errorf("%s: the state kept for %d is not what decided", name, c.DetectedAt)
 			}
 		}
@@ -70,12 +80,16 @@ func TestDecisionsComputedAgain(t *testing.T) {
 	resting := rank
 	resting.Rest = true
 	for name, cfg := range map[string]TrackerConfig{"job": job, "rank": rank, "resting": resting} {
-		count, removed := map[By]int{}, 0
+		count := map[By]int{}
+		removed := 0
 		for seed := range uint64(60) {
 			checkDecisions(t, name, cfg, generated(seed), count, &removed)
 		}
 		t.Logf("%s: %v, %d observations removed", name, count, removed)
-		if count[ByPosterior] == 0 || count[ByReference] == 0 || removed == 0 || name == "job" && count[ByShift] == 0 {
+		if count[ByPosterior] == 0 ||
+			count[ByReference] == 0 ||
+			removed == 0 ||
+			name == "job" && count[ByShift] == 0 {
 			t.Errorf("%s: not all kinds came: %v, %d removed", name, count, removed)
 		}
 	}
@@ -94,7 +108,9 @@ func TestStatesAreBounded(t *testing.T) {
 	if s, ok := tr.StateAt(499); !ok || s.PRecent != tr.filter.Last().PRecent {
 		t.Errorf("newest state %+v, %v", s.Step, ok)
 	}
-	if n := testing.AllocsPerRun(200, func() { _, _ = tr.Observe(101) }); n > 1 {
+	if n := testing.AllocsPerRun(200, func() {
+		_, _ = tr.Observe(101)
+	}); n > 1 {
 		t.Errorf("%.1f allocations an observation", n)
 	}
 }

@@ -57,7 +57,9 @@ func nextCount(n int, beyond bool) int {
 func (t *Tracker) findDrift() (Change, bool) {
 	d := &t.drift
 	n := max(d.slower, d.faster)
-	if n <= patience || n < driftMost && (n-patience-1)%driftEvery != 0 || n == driftMost && t.next%driftEvery != 0 {
+	if n <= patience ||
+		n < driftMost && (n-patience-1)%driftEvery != 0 ||
+		n == driftMost && t.next%driftEvery != 0 {
 		return Change{}, false
 	}
 	least := driftLeast
@@ -67,7 +69,10 @@ func (t *Tracker) findDrift() (Change, bool) {
 	for ; n > patience; n /= 2 {
 		c := t.measureAgainst(d.reference, t.next-n)
 		large := relative(c.BeforeMs, c.AfterMs) >= driftLarge*t.cfg.Verify
-		if (large || n >= least) && t.exceedsNoise(c) && t.holdsAfter(c) && !t.small.explains(c, n) {
+		if (large || n >= least) &&
+			t.exceedsNoise(c) &&
+			t.holdsAfter(c) &&
+			!t.small.explains(c, n) {
 			return t.measureAgainst(d.reference, t.crossing(c)), true
 		}
 	}
@@ -77,8 +82,11 @@ func (t *Tracker) findDrift() (Change, bool) {
 // measureAgainst measures what came from an index on against a level.
 func (t *Tracker) measureAgainst(level float64, index int) Change {
 	c := Change{
-		Index: index, BeforeMs: level, AfterMs: falcon.Median(t.observations(index, t.next)),
-		Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
+		Index:       index,
+		BeforeMs:    level,
+		AfterMs:     falcon.Median(t.observations(index, t.next)),
+		Probability: t.filter.Last().PRecent,
+		DetectedAt:  t.next - 1,
 	}
 	c.Change = relativeChange(c.BeforeMs, c.AfterMs)
 	return c
@@ -87,21 +95,25 @@ func (t *Tracker) measureAgainst(level float64, index int) Change {
 // crossing is where a drift went past Verify: the index that has most points on
 // its side, those within before it and those beyond from it on.
 func (t *Tracker) crossing(c Change) int {
-	score, best, at := 0, 0, c.Index
+	score := 0
+	best := 0
+	at := c.Index
 	for i := c.Index; i < t.next-patience; i++ {
-		past := relative(c.BeforeMs, t.past[i%history]) >= t.cfg.Verify && (t.past[i%history] > c.BeforeMs) == (c.AfterMs > c.BeforeMs)
+		past := relative(c.BeforeMs, t.past[i%history]) >= t.cfg.Verify &&
+			(t.past[i%history] > c.BeforeMs) == (c.AfterMs > c.BeforeMs)
 		if past {
 			score--
 		} else if score++; score > best {
-			best, at = score, i+1
+			best = score
+			at = i + 1
 		}
 	}
 	return at
 }
 
-// exceedsNoise reports whether a change exceeds Verify by a margin for noise: for n points,
-// sure standard errors of their median: 1.2533 σ/√n for normal noise, widened for the correlation of neighbours as
-// for a first-order autoregression, √((1+ρ)/(1−ρ)).
+// exceedsNoise reports whether a change exceeds Verify by a margin for noise: for n points, sure
+// standard errors of their median: 1.2533 σ/√n for normal noise, widened for the correlation of
+// neighbours as for a first-order autoregression, √((1+ρ)/(1−ρ)).
 func (t *Tracker) exceedsNoise(c Change) bool {
 	rho := min(max(t.filter.mood.corr, 0), corrMost)
 	margin := sure * medianError * t.noise * math.Sqrt((1+rho)/(1-rho)/float64(t.next-c.Index))
@@ -113,8 +125,10 @@ func (t *Tracker) exceedsNoise(c Change) bool {
 func (t *Tracker) updateReference() {
 	d := &t.drift
 	n := t.next - t.from
-	if !d.settled && n >= beforeMost && !t.alarm.raised || n == driftMost && max(d.slower, d.faster) <= patience && !d.given {
-		d.reference, d.settled = falcon.Median(t.observations(t.from, t.next)), true
+	if !d.settled && n >= beforeMost && !t.alarm.raised ||
+		n == driftMost && max(d.slower, d.faster) <= patience && !d.given {
+		d.reference = falcon.Median(t.observations(t.from, t.next))
+		d.settled = true
 	}
 }
 
@@ -126,10 +140,13 @@ func (t *Tracker) checkReference(c *Change) bool {
 		return false
 	}
 	if c.AfterMs < r && !t.slow {
-		return false // nothing was slow that could end by steps: a level that sank is for drifted, which looks longer
+		// nothing was slow that could end by steps: a level that sank is for
+		// drifted, which looks longer
+		return false
 	}
 	whole := *c
-	whole.BeforeMs, whole.Change = r, relativeChange(r, c.AfterMs)
+	whole.BeforeMs = r
+	whole.Change = relativeChange(r, c.AfterMs)
 	if !t.verified(whole) || !t.holdsAfter(*c) {
 		return false
 	}

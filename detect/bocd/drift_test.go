@@ -21,8 +21,12 @@ func TestLaddersAndDrifts(t *testing.T) {
 		return out
 	}
 	for name, levels := range map[string][]float64{
-		"2 × 7 %": ladder(0.07, 2, 150), "3 × 5 %": ladder(0.05, 3, 100), "4 × 4 %": ladder(0.04, 4, 150),
-		"2 × 9 %, close": ladder(0.09, 2, 20), "ramp to 15 %": ladder(0.0007, 200, 1), "slow ramp to 20 %": ladder(0.00018, 1000, 1),
+		"2 × 7 %":           ladder(0.07, 2, 150),
+		"3 × 5 %":           ladder(0.05, 3, 100),
+		"4 × 4 %":           ladder(0.04, 4, 150),
+		"2 × 9 %, close":    ladder(0.09, 2, 20),
+		"ramp to 15 %":      ladder(0.0007, 200, 1),
+		"slow ramp to 20 %": ladder(0.00018, 1000, 1),
 	} {
 		for seed := range uint64(40) {
 			rng := rand.New(rand.NewPCG(seed, 77))
@@ -37,7 +41,11 @@ func TestLaddersAndDrifts(t *testing.T) {
 			xs = append(xs, noisy(rng, 0.02, span{150, levels[len(levels)-1]}, span{150, 300})...)
 			tr := NewTracker(paper())
 			got := verified(track(t, tr, xs))
-			if len(got) < 2 || got[0].Kind != KindOnset || got[0].Index < crossed-100 || got[0].Index > crossed+100 || got[0].DetectedAt > crossed+150 {
+			if len(got) < 2 ||
+				got[0].Kind != KindOnset ||
+				got[0].Index < crossed-100 ||
+				got[0].Index > crossed+100 ||
+				got[0].DetectedAt > crossed+150 {
 				t.Errorf("%s, seed %d: past 11 %% from %d on: %+v", name, seed, crossed, got)
 				continue
 			}
@@ -70,7 +78,13 @@ func TestRecurringPauses(t *testing.T) {
 		for _, times := range []float64{1.3, 2, 5, 20} {
 			for seed := range uint64(6) {
 				rng := rand.New(rand.NewPCG(seed, uint64(every)))
-				xs := noisy(rng, 0.02, span{600, 300}, span{100, 390}, span{300, 300})
+				xs := noisy(
+					rng,
+					0.02,
+					span{600, 300},
+					span{100, 390},
+					span{300, 300},
+				)
 				for i := rng.IntN(every); i < len(xs); i += every {
 					xs[i] *= times
 				}
@@ -80,8 +94,13 @@ func TestRecurringPauses(t *testing.T) {
 					continue
 				}
 				got := verified(track(t, tr, xs[600:]))
-				if len(got) < 2 || got[0].Kind != KindOnset || got[0].DetectedAt > 612 || got[len(got)-1].Kind != KindRelief || tr.Slow() {
-					t.Errorf("every %d, × %g, seed %d: the onset at 600 and the relief at 700 are %+v", every, times, seed, got)
+				if len(got) < 2 ||
+					got[0].Kind != KindOnset ||
+					got[0].DetectedAt > 612 ||
+					got[len(got)-1].Kind != KindRelief ||
+					tr.Slow() {
+					t.Errorf("every %d, × %g, seed %d: the onset at 600 and the relief at 700 are %+v",
+						every, times, seed, got)
 				}
 			}
 		}
@@ -98,7 +117,8 @@ func TestCompare(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	tr.Compare(200)
-	if got = verified(track(t, tr, noisy(rng, 0.02, span{12, 260}))); len(got) != 1 || got[0].Kind != KindOnset || got[0].BeforeMs != 200 {
+	got = verified(track(t, tr, noisy(rng, 0.02, span{12, 260})))
+	if len(got) != 1 || got[0].Kind != KindOnset || got[0].BeforeMs != 200 {
 		t.Errorf("%+v", got)
 	}
 }

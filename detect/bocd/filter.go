@@ -70,8 +70,10 @@ func DefaultConfig() Config {
 }
 
 func (c Config) withDefaults() Config {
-	c.RunLength, c.Window = cmp.Or(c.RunLength, DefaultRunLength), cmp.Or(c.Window, DefaultWindow)
-	c.Threshold, c.Prior = cmp.Or(c.Threshold, DefaultThreshold), cmp.Or(c.Prior, UnitPrior)
+	c.RunLength = cmp.Or(c.RunLength, DefaultRunLength)
+	c.Window = cmp.Or(c.Window, DefaultWindow)
+	c.Threshold = cmp.Or(c.Threshold, DefaultThreshold)
+	c.Prior = cmp.Or(c.Prior, UnitPrior)
 	c.MaxRuns = max(cmp.Or(c.MaxRuns, DefaultMaxRuns), exactBelow(c.Window)+3+pruneEvery)
 	return c
 }
@@ -146,19 +148,29 @@ func New(cfg Config) *Filter {
 	cfg = cfg.withDefaults()
 	f := &Filter{cfg: cfg, terms: termsFor(cfg.Prior)}
 	hazard := min(1/cfg.RunLength, 1-0x1p-53) // some mass stays, to scale by
-	f.stay, f.leave = math.Log1p(-hazard), math.Log(hazard)
+	f.stay = math.Log1p(-hazard)
+	f.leave = math.Log(hazard)
 	f.logVari = math.Log(cfg.Prior.Beta / cfg.Prior.Alpha)
-	f.pStay, f.pGo = 1-hazard, hazard
+	f.pStay = 1 - hazard
+	f.pGo = hazard
 	f.Reset()
 	return f
 }
 
 // Reset forgets the series.
 func (f *Filter) Reset() {
-	f.run, f.mu, f.beta = f.run[:0], f.mu[:0], f.beta[:0]
-	f.logv, f.logw, f.prob = f.logv[:0], f.logw[:0], f.prob[:0]
-	f.seen, f.top, f.mood = 0, 0, mood{}
-	f.shift, f.scale, f.peak = 0, 1, 0
+	f.run = f.run[:0]
+	f.mu = f.mu[:0]
+	f.beta = f.beta[:0]
+	f.logv = f.logv[:0]
+	f.logw = f.logw[:0]
+	f.prob = f.prob[:0]
+	f.seen = 0
+	f.top = 0
+	f.mood = mood{}
+	f.shift = 0
+	f.scale = 1
+	f.peak = 0
 	f.pushRun(0, 1)
 	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
 }
@@ -215,8 +227,13 @@ func (f *Filter) predict(x float64) float64 {
 // seriesFrom. Top is the largest log weight before them.
 func (f *Filter) predictShort(x float64, from int, top float64) float64 {
 	run, n := f.run[from:], len(f.run)
-	mu, beta, logv, logw := f.mu[from:n], f.beta[from:n], f.logv[from:n], f.logw[from:n]
-	shift, table, best := f.shift, &f.terms.short, f.top
+	mu := f.mu[from:n]
+	beta := f.beta[from:n]
+	logv := f.logv[from:n]
+	logw := f.logw[from:n]
+	shift := f.shift
+	table := &f.terms.short
+	best := f.top
 	for i, r := range run {
 		c := &table[r&(seriesFrom-1)] // which is r
 		d := x - mu[i]
@@ -224,10 +241,13 @@ func (f *Filter) predictShort(x float64, from int, top float64) float64 {
 		log, before := fastLog(next*c.byAlpha), logv[i]
 		w := logw[i] + shift + c.constant - 0.5*before - c.power*(log-before)
 		mu[i] += c.step * d
-		beta[i], logv[i], logw[i] = next, log, w
+		beta[i] = next
+		logv[i] = log
+		logw[i] = w
 		run[i] = r + 1
 		if w >= top {
-			top, best = w, from+i
+			top = w
+			best = from + i
 		}
 	}
 	f.top = best
@@ -238,9 +258,13 @@ func (f *Filter) predictShort(x float64, from int, top float64) float64 {
 // change of the logarithm, so that a difference of logarithms is not exact enough.
 func (f *Filter) predictLong(x float64, to int) float64 {
 	run := f.run[:to]
-	mu, beta, logv, logw := f.mu[:to], f.beta[:to], f.logv[:to], f.logw[:to]
+	mu := f.mu[:to]
+	beta := f.beta[:to]
+	logv := f.logv[:to]
+	logw := f.logw[:to]
 	shift, t := f.shift, f.terms
-	top, best := math.Inf(-1), 0
+	top := math.Inf(-1)
+	best := 0
 	for i, r := range run {
 		c := t.factorsFor(r)
 		d := x - mu[i]

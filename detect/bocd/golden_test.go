@@ -61,7 +61,11 @@ func TestFilterEqualsGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 				r0 := f.Posterior(nil)[0]
-				off := max(math.Abs(s.PMAP-g.PMAP[i]), math.Abs(s.PRecent-g.PLe5[i]), math.Abs(r0-g.PR0[i]))
+				off := max(
+					math.Abs(s.PMAP-g.PMAP[i]),
+					math.Abs(s.PRecent-g.PLe5[i]),
+					math.Abs(r0-g.PR0[i]),
+				)
 				worst = max(worst, off)
 				if s.MAP != g.MAP[i] || off > 1e-9 {
 					t.Fatalf("after x[%d]: MAP %d (want %d), off by %g", i, s.MAP, g.MAP[i], off)
@@ -88,7 +92,8 @@ func TestFilterEqualsGoldenMatrix(t *testing.T) {
 		if _, err := f.Observe(x); err != nil {
 			t.Fatal(err)
 		}
-		post, l1 := f.Posterior(nil), 0.0
+		post := f.Posterior(nil)
+		l1 := 0.0
 		for r := range rows {
 			want, err := strconv.ParseFloat(rows[r][col], 64)
 			if err != nil {

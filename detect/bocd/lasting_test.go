@@ -18,14 +18,21 @@ func TestLastingChangeIsNeverJitter(t *testing.T) {
 				for seed := range uint64(60) {
 					rng := rand.New(rand.NewPCG(seed, uint64(at)))
 					cov := []float64{0.02, 0.05}[seed%2]
-					xs := noisy(rng, cov, span{at, 210}, span{80, 210 * (1 + size)}, span{60, 210})
+					xs := noisy(
+						rng,
+						cov,
+						span{at, 210},
+						span{80, 210 * (1 + size)},
+						span{60, 210},
+					)
 					for i := at - gap; gap > 0 && i < at-gap/2; i++ {
 						xs[i] = 210 * []float64{1.4, 1.9, 2.3, 6}[rng.IntN(4)]
 					}
 					tr := NewTracker(DefaultTrackerConfig())
 					if why := followed(t, tr, xs, at, 80, size); why != "" {
 						missed++
-						t.Logf("+%.0f %% at %d, hiccup %d before, CoV %g, seed %d: %s", 100*size, at, gap, cov, seed, why)
+						t.Logf("+%.0f %% at %d, hiccup %d before, CoV %g, seed %d: %s",
+							100*size, at, gap, cov, seed, why)
 					}
 				}
 				if missed > 0 {
@@ -40,14 +47,22 @@ func TestLastingChangeIsNeverJitter(t *testing.T) {
 // step up and, lasting points later, one back.
 func followed(t *testing.T, tr *Tracker, xs []float64, at, lasting int, size float64) string {
 	head := verified(track(t, tr, xs[:at+2*patience]))
-	if len(head) == 0 || head[0].Kind != KindOnset || head[0].Index < at-5 || head[0].Index > at+1 || !tr.Slow() {
+	if len(head) == 0 ||
+		head[0].Kind != KindOnset ||
+		head[0].Index < at-5 ||
+		head[0].Index > at+1 ||
+		!tr.Slow() {
 		return fmt.Sprintf("at first %+v", head)
 	}
 	if math.Abs(tr.centre/(210*(1+size))-1) > 0.15 {
 		return fmt.Sprintf("level %.0f after %+v", tr.centre, head)
 	}
 	tail := verified(track(t, tr, xs[at+2*patience:]))
-	if len(tail) == 0 || tail[0].Kind != KindRelief || tail[0].Index < at+lasting-1 || tail[0].Index > at+lasting+1 || tr.Slow() {
+	if len(tail) == 0 ||
+		tail[0].Kind != KindRelief ||
+		tail[0].Index < at+lasting-1 ||
+		tail[0].Index > at+lasting+1 ||
+		tr.Slow() {
 		return fmt.Sprintf("later %+v", tail)
 	}
 	return ""
@@ -75,7 +90,9 @@ func TestBurstInTheWarmUpHidesNoOnset(t *testing.T) {
 			}
 		}
 	}
-	if len(onsets) != 1 || onsets[0].Index != onset || onsets[0].DetectedAt > onset+4 {
+	if len(onsets) != 1 ||
+		onsets[0].Index != onset ||
+		onsets[0].DetectedAt > onset+4 {
 		t.Fatalf("onsets: %+v", onsets)
 	}
 	if b := tr.BaselineMs(); b < 155 || b > 170 {

@@ -14,11 +14,13 @@ func TestLogAndExp(t *testing.T) {
 		if want, got := math.Log(x), fastLog(x); math.Abs(want-got) > 3e-16+1e-15*want {
 			t.Fatalf("log %v = %v, want %v", x, got, want)
 		}
-		if want, got := math.Log(1/x), fastLog(1/x); x < 1/leastNormal && math.Abs(want-got) > 3e-16-1e-15*want {
+		if want, got := math.Log(1/x), fastLog(1/x); x < 1/leastNormal &&
+			math.Abs(want-got) > 3e-16-1e-15*want {
 			t.Fatalf("log %v = %v, want %v", 1/x, got, want)
 		}
 		y := -math.Pow(10, 20*rng.Float64()-17)
-		want, got := math.Exp(y), expNegative(y)
+		want := math.Exp(y)
+		got := expNegative(y)
 		if y <= -700 {
 			want = 0
 		}

@@ -7,12 +7,13 @@ import "math"
 // may go: run lengths are merged where their neighbours predict alike. How much
 // alike depends on what the series does (see tolerance).
 const (
-	dust       = 1e-12 // probability at which a run length is dropped outright
-	weighty    = 0.01  // probability from which a run length is left alone
-	farOff     = 512   // run length from which neighbours may be twice as far apart, and four times from four of it on
-	exactFor   = 8     // run lengths kept as they are, at least
-	pruneEvery = 4     // observations between prunings, unless MaxRuns is passed
-	forced     = 1e3   // tolerance from which the number of run lengths matters more
+	dust    = 1e-12 // probability at which a run length is dropped outright
+	weighty = 0.01  // probability from which a run length is left alone
+	// run length from which neighbours may be twice as far apart, and four times from four of it on
+	farOff     = 512
+	exactFor   = 8   // run lengths kept as they are, at least
+	pruneEvery = 4   // observations between prunings, unless MaxRuns is passed
+	forced     = 1e3 // tolerance from which the number of run lengths matters more
 
 	tolStirred = 3e-4 // while a change may be under way
 	tolCalm    = 5e-3 // else
@@ -42,7 +43,8 @@ func (f *Filter) trackFit(x float64) {
 	alpha := f.cfg.Prior.Alpha + 0.5*float64(f.run[i])
 	z := (x - f.mu[i]) * math.Sqrt(alpha/f.beta[i])
 	if !(math.Abs(z) < oddAt) {
-		f.mood.odd, z = f.seen, 0
+		f.mood.odd = f.seen
+		z = 0
 	}
 	f.mood.corr += (z*f.mood.z - f.mood.corr) / corrOver
 	f.mood.z = z
@@ -54,7 +56,9 @@ func (f *Filter) trackFit(x float64) {
 func (f *Filter) tolerance() float64 {
 	m := f.mood
 	switch {
-	case f.seen-m.odd > oddFor && math.Abs(m.corr) < steadyCorr && f.run[f.top] > steadyFrom:
+	case f.seen-m.odd > oddFor &&
+		math.Abs(m.corr) < steadyCorr &&
+		f.run[f.top] > steadyFrom:
 		return tolSteady * f.cfg.Prune
 	case f.seen-m.stirred > stirredFor:
 		return tolCalm * f.cfg.Prune
@@ -83,7 +87,8 @@ func (f *Filter) pruneRuns() {
 
 func (f *Filter) mergeRuns(tolerance float64) {
 	best, short := f.top, exactBelow(f.cfg.Window)
-	dust, weighty := dust/f.scale, weighty/f.scale
+	dust := dust / f.scale
+	weighty := weighty / f.scale
 	keep, lost := 0, 0.0
 	for i, r := range f.run {
 		switch p := f.prob[i]; {
@@ -91,7 +96,8 @@ func (f *Filter) mergeRuns(tolerance float64) {
 		case p < dust:
 			lost += p
 			continue
-		case keep > 0 && (tolerance >= forced || p < weighty && f.predictsAlike(keep-1, i, tolerance)):
+		case keep > 0 &&
+			(tolerance >= forced || p < weighty && f.predictsAlike(keep-1, i, tolerance)):
 			f.distributeMass(keep-1, i)
 			continue
 		}
@@ -116,7 +122,8 @@ func exactBelow(window int) int { return max(exactFor, window+3) }
 // variance. The newest entries are never merged, so that there is one after i.
 func (f *Filter) predictsAlike(older, i int, tolerance float64) bool {
 	newer := i + 1
-	a, r := float64(f.run[older]), float64(f.run[newer])
+	a := float64(f.run[older])
+	r := float64(f.run[newer])
 	gap := (a - r) * (a - r)
 	switch {
 	case r >= 4*farOff:
@@ -129,7 +136,9 @@ func (f *Filter) predictsAlike(older, i int, tolerance float64) bool {
 	}
 	far := max(math.Abs(f.mu[older]-f.mu[i]), math.Abs(f.mu[older]-f.mu[newer]))
 	alpha := f.cfg.Prior.Alpha
-	va, v, vr := f.beta[older]/(alpha+0.5*a), f.beta[i]/(alpha+0.5*float64(f.run[i])), f.beta[newer]/(alpha+0.5*r)
+	va := f.beta[older] / (alpha + 0.5*a)
+	v := f.beta[i] / (alpha + 0.5*float64(f.run[i]))
+	vr := f.beta[newer] / (alpha + 0.5*r)
 	least := min(va, v, vr)
 	spread := (max(va, v, vr) - least) / least
 	return gap/(r*r)+far*far/least+4*spread*spread < tolerance
@@ -169,7 +178,11 @@ func (f *Filter) truncate(n int) {
 
 func (f *Filter) currentStep() Step {
 	best := f.top
-	s := Step{MAP: f.run[best], PMAP: f.prob[best] * f.scale, Runs: len(f.run)}
+	s := Step{
+		MAP:  f.run[best],
+		PMAP: f.prob[best] * f.scale,
+		Runs: len(f.run),
+	}
 	for i := len(f.run) - 1; i >= 0 && f.run[i] <= f.cfg.Window; i-- {
 		s.PRecent += f.prob[i]
 	}

@@ -38,7 +38,8 @@ func TestPruningIsClose(t *testing.T) {
 			for i := range ms {
 				xs[i] = (ms[i] - centre) / scale
 			}
-			points, most = points+len(xs), max(most, compare(t, xs))
+			points += len(xs)
+			most = max(most, compare(t, xs))
 		}
 	}
 	t.Logf("records: %d points, P(r ≤ w) off by at most %.4f", points, most)
@@ -67,7 +68,8 @@ func TestPruningIsCloseInTheTracker(t *testing.T) {
 	points, most := 0, 0.0
 	for _, r := range readRecords(t) {
 		for name, ms := range durations(t, r) {
-			tr, exact := NewTracker(DefaultTrackerConfig()), New(Config{})
+			tr := NewTracker(DefaultTrackerConfig())
+			exact := New(Config{})
 			for i, x := range ms {
 				shadow(t, tr, exact, x)
 				off := math.Abs(exact.Last().PRecent - tr.filter.Last().PRecent)
@@ -108,7 +110,8 @@ func shadow(t *testing.T, tr *Tracker, exact *Filter, ms float64) {
 // compare returns the largest difference of P(r ≤ w), and checks the bound on
 // run lengths kept.
 func compare(t *testing.T, xs []float64) (most float64) {
-	exact, pruned := New(Config{}), New(DefaultConfig())
+	exact := New(Config{})
+	pruned := New(DefaultConfig())
 	for i, x := range xs {
 		a, err := exact.Observe(x)
 		if err != nil {
@@ -135,24 +138,30 @@ func TestPruningChangesNoDecision(t *testing.T) {
 		for name, ms := range durations(t, r) {
 			exact := DefaultTrackerConfig()
 			exact.Filter.Prune = 0
-			a, b := NewTracker(exact), NewTracker(DefaultTrackerConfig())
+			a := NewTracker(exact)
+			b := NewTracker(DefaultTrackerConfig())
 			var want, got []Change
 			for _, x := range ms {
 				want = append(want, decisions(t, a, x)...)
 				got = append(got, decisions(t, b, x)...)
 				d := math.Abs(a.PRecent() - b.PRecent())
-				points, most = points+1, max(most, d)
+				points++
+				most = max(most, d)
 				if d > 0.01 {
 					off++
 				}
 			}
 			if len(want) != len(got) {
-				t.Errorf("%s %s: %d decisions exact, %d pruned", short(r.File), name, len(want), len(got))
+				t.Errorf("%s %s: %d decisions exact, %d pruned",
+					short(r.File), name, len(want), len(got))
 				continue
 			}
 			for i := range want {
-				if want[i].Index != got[i].Index || want[i].Kind != got[i].Kind || want[i].DetectedAt != got[i].DetectedAt {
-					t.Errorf("%s %s: exact %+v, pruned %+v", short(r.File), name, want[i], got[i])
+				if want[i].Index != got[i].Index ||
+					want[i].Kind != got[i].Kind ||
+					want[i].DetectedAt != got[i].DetectedAt {
+					t.Errorf("%s %s: exact %+v, pruned %+v",
+						short(r.File), name, want[i], got[i])
 				}
 			}
 		}

@@ -48,7 +48,11 @@ func near(index int, labels []int) bool {
 // to at least 95 % of the labelled changes, placed within 5 points, and at
 // most one false onset in 10,000 iterations.
 func TestQuality(t *testing.T) {
-	points, labels, found, onsets, reliefs := 0, 0, 0, 0, 0
+	points := 0
+	labels := 0
+	found := 0
+	onsets := 0
+	reliefs := 0
 	for _, r := range readRecords(t) {
 		for name, ms := range durations(t, r) {
 			changes := track(t, NewTracker(DefaultTrackerConfig()), ms)
@@ -81,7 +85,8 @@ func TestQuality(t *testing.T) {
 	if 100*found < 95*labels || 10000*onsets > points {
 		t.Error("not good enough")
 	}
-	t.Logf("%d points, %d of %d labelled changes, %d other onsets, %d other reliefs", points, found, labels, onsets, reliefs)
+	t.Logf("%d points, %d of %d labelled changes, %d other onsets, %d other reliefs",
+		points, found, labels, onsets, reliefs)
 }
 
 func short(file string) string {

@@ -36,7 +36,8 @@ func (f *reference) observe(x float64) []float64 {
 		next[i] -= total
 		out[i] = math.Exp(next[i])
 	}
-	f.joint, f.xs = next, append(f.xs, x)
+	f.joint = next
+	f.xs = append(f.xs, x)
 	return out
 }
 
@@ -46,13 +47,15 @@ func (f *reference) posterior(r int) Prior {
 	for _, x := range f.xs[len(f.xs)-r:] {
 		p.Beta += p.Kappa * (x - p.Mu) * (x - p.Mu) / (2 * (p.Kappa + 1))
 		p.Mu = (p.Kappa*p.Mu + x) / (p.Kappa + 1)
-		p.Kappa, p.Alpha = p.Kappa+1, p.Alpha+0.5
+		p.Kappa++
+		p.Alpha += 0.5
 	}
 	return p
 }
 
 func studentT(p Prior, x float64) float64 {
-	nu, scale2 := 2*p.Alpha, p.Beta*(p.Kappa+1)/(p.Alpha*p.Kappa)
+	nu := 2 * p.Alpha
+	scale2 := p.Beta * (p.Kappa + 1) / (p.Alpha * p.Kappa)
 	hi, _ := math.Lgamma((nu + 1) / 2)
 	lo, _ := math.Lgamma(nu / 2)
 	z2 := (x - p.Mu) * (x - p.Mu) / scale2
@@ -60,7 +63,8 @@ func studentT(p Prior, x float64) float64 {
 }
 
 func logSum(xs []float64) float64 {
-	top, sum := math.Inf(-1), 0.0
+	top := math.Inf(-1)
+	sum := 0.0
 	for _, x := range xs {
 		top = max(top, x)
 	}
@@ -73,7 +77,8 @@ func logSum(xs []float64) float64 {
 // series makes a random one with level changes, spikes and its own noise.
 func series(rng *rand.Rand, n int) []float64 {
 	xs := make([]float64, n)
-	level, noise := rng.NormFloat64(), math.Exp(rng.NormFloat64())
+	level := rng.NormFloat64()
+	noise := math.Exp(rng.NormFloat64())
 	for i := range xs {
 		if rng.Float64() < 0.02 {
 			level += 10 * rng.NormFloat64()
@@ -92,7 +97,12 @@ func TestFilterEqualsReference(t *testing.T) {
 	for trial := range 40 {
 		prior := UnitPrior
 		if trial%2 == 1 {
-			prior = Prior{Mu: rng.NormFloat64(), Kappa: rng.ExpFloat64() + 0.01, Alpha: rng.ExpFloat64() + 0.1, Beta: rng.ExpFloat64() + 0.1}
+			prior = Prior{
+				Mu:    rng.NormFloat64(),
+				Kappa: rng.ExpFloat64() + 0.01,
+				Alpha: rng.ExpFloat64() + 0.1,
+				Beta:  rng.ExpFloat64() + 0.1,
+			}
 		}
 		hazard := 1 / (2 + 500*rng.Float64())
 		f := New(Config{RunLength: 1 / hazard, Prior: prior})
@@ -102,7 +112,10 @@ func TestFilterEqualsReference(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, got, l1, recent := ref.observe(x), f.Posterior(nil), 0.0, 0.0
+			want := ref.observe(x)
+			got := f.Posterior(nil)
+			l1 := 0.0
+			recent := 0.0
 			for r := range want {
 				l1 += math.Abs(want[r] - got[r])
 				if r <= DefaultWindow {
@@ -122,12 +135,23 @@ func TestFilterEqualsReference(t *testing.T) {
 // with the gamma function itself.
 func TestLongRunsUseTheSeries(t *testing.T) {
 	for _, r := range []int{tabled, 5000, 100000} {
-		kappa, alpha := 1+float64(r), 1+float64(r)/2
+		kappa := 1 + float64(r)
+		alpha := 1 + float64(r)/2
 		hi, _ := math.Lgamma(alpha + 0.5)
 		lo, _ := math.Lgamma(alpha)
-		want := factors{hi - lo - 0.5*math.Log(alpha) + 0.5*math.Log(kappa/(2*math.Pi*(kappa+1))), 1 / (kappa + 1), math.Log((alpha + 0.5) / alpha), alpha + 0.5}
+		want := factors{
+			hi - lo - 0.5*math.Log(alpha) + 0.5*math.Log(kappa/(2*math.Pi*(kappa+1))),
+			1 / (kappa + 1),
+			math.Log((alpha + 0.5) / alpha),
+			alpha + 0.5,
+		}
 		got := unitTerms.asymptoticFor(r)
-		for _, d := range []float64{got.constant - want.constant, got.step/want.step - 1, got.shrink/want.shrink - 1, got.power - want.power} {
+		for _, d := range []float64{
+			got.constant - want.constant,
+			got.step/want.step - 1,
+			got.shrink/want.shrink - 1,
+			got.power - want.power,
+		} {
 			if math.Abs(d) > 1e-9 {
 				t.Errorf("r = %d: %+v, want %+v", r, got, want)
 			}
@@ -150,7 +174,11 @@ func TestFilterRefusesWhatIsNotFinite(t *testing.T) {
 func hostile() map[string][]float64 {
 	rng := rand.New(rand.NewPCG(3, 5))
 	out := map[string][]float64{
-		"constant": make([]float64, 300), "huge": nil, "tiny": nil, "negative": nil, "wild": nil,
+		"constant": make([]float64, 300),
+		"huge":     nil,
+		"tiny":     nil,
+		"negative": nil,
+		"wild":     nil,
 	}
 	for i := range out["constant"] {
 		out["constant"][i] = 42
@@ -159,13 +187,37 @@ func hostile() map[string][]float64 {
 		out["negative"] = append(out["negative"], -200-rng.Float64())
 		out["wild"] = append(out["wild"], math.Pow(10, 600*rng.Float64()-300)*float64(1-2*(i%2)))
 	}
-	out["extremes"] = []float64{math.MaxFloat64, -math.MaxFloat64, 5e-324, 0, math.MaxFloat64, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, -math.MaxFloat64}
+	out["extremes"] = []float64{
+		math.MaxFloat64,
+		-math.MaxFloat64,
+		5e-324,
+		0,
+		math.MaxFloat64,
+		0,
+		0,
+		0,
+		1,
+		1,
+		1,
+		1,
+		1,
+		1,
+		1,
+		1,
+		-math.MaxFloat64,
+	}
 	return out
 }
 
 func TestFilterStaysFinite(t *testing.T) {
 	for name, xs := range hostile() {
-		for _, cfg := range []Config{{}, {Prune: DefaultPrune}, {RunLength: 1}, {RunLength: 1, Prune: DefaultPrune}, {RunLength: 1e12, Prune: DefaultPrune}} {
+		for _, cfg := range []Config{
+			{},
+			{Prune: DefaultPrune},
+			{RunLength: 1},
+			{RunLength: 1, Prune: DefaultPrune},
+			{RunLength: 1e12, Prune: DefaultPrune},
+		} {
 			f := New(cfg)
 			for i, x := range xs {
 				if _, err := f.Observe(x); err != nil {
@@ -187,7 +239,9 @@ func checkPosterior(t testing.TB, f *Filter, name string, i int) {
 		sum += p
 	}
 	s := f.Last()
-	if math.Abs(sum-1) > 1e-9 || !(s.PRecent >= 0 && s.PRecent <= 1) || s.MAP > f.Seen() {
+	if math.Abs(sum-1) > 1e-9 ||
+		!(s.PRecent >= 0 && s.PRecent <= 1) ||
+		s.MAP > f.Seen() {
 		t.Fatalf("%s[%d]: mass %v, %+v", name, i, sum, s)
 	}
 }
@@ -211,7 +265,10 @@ func TestShortFactors(t *testing.T) {
 	for r := range seriesFrom {
 		s, c := unitTerms.short[r], unitTerms.table[r]
 		power := 1.5 + 0.5*float64(r)
-		if s.step != c.step || s.power != power || math.Abs(s.byAlpha*power-1) > 1e-15 || math.Abs(s.constant-c.constant+power*math.Log(power/(power-0.5))) > 1e-12 {
+		if s.step != c.step ||
+			s.power != power ||
+			math.Abs(s.byAlpha*power-1) > 1e-15 ||
+			math.Abs(s.constant-c.constant+power*math.Log(power/(power-0.5))) > 1e-12 {
 			t.Errorf("r = %d: %+v, %+v", r, s, c)
 		}
 	}

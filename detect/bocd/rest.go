@@ -39,7 +39,10 @@ func (t *Tracker) noteCalm(ms float64) {
 	if !t.cfg.Rest || t.small != nil || t.cfg.Raw {
 		return
 	}
-	if !t.isNear(ms) || !t.refined || t.alarm.raised || t.drift.slower+t.drift.faster > 0 {
+	if !t.isNear(ms) ||
+		!t.refined ||
+		t.alarm.raised ||
+		t.drift.slower+t.drift.faster > 0 {
 		t.rest.calm = 0
 		return
 	}
@@ -68,7 +71,9 @@ func (t *Tracker) observeAtRest(ms float64) []Change {
 func (t *Tracker) forgetStray() {
 	if relative(t.centre, t.past[t.rest.stray%history]) > t.levelTolerance() {
 		t.remove(t.rest.stray, t.centre)
-		t.removed = slices.DeleteFunc(t.removed, func(r Removed) bool { return r.Index < t.next-history })
+		t.removed = slices.DeleteFunc(t.removed, func(r Removed) bool {
+			return r.Index < t.next-history
+		})
 	}
 	t.rest.off = false
 }
@@ -76,7 +81,8 @@ func (t *Tracker) forgetStray() {
 // wake begins a filter and gives it what was observed from the first observation off the level on.
 func (t *Tracker) wake() []Change {
 	next, first := t.next, t.rest.stray
-	t.filter, t.rest = New(t.cfg.Filter), rest{}
+	t.filter = New(t.cfg.Filter)
+	t.rest = rest{}
 	t.filter.mood.corr = t.corr
 	t.next = first
 	t.fedFrom = max(t.from, first-restFeed, 0)

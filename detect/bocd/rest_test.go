@@ -47,11 +47,13 @@ func differs(t *testing.T, ms []float64) (why string, exact bool, rested int) {
 	want, _ := reported(t, ms, false)
 	got, rested := reported(t, ms, true)
 	if len(got) != len(want) {
-		return fmt.Sprintf("%d decisions, want %d: %+v, want %+v", len(got), len(want), got, want), false, rested
+		return fmt.Sprintf("%d decisions, want %d: %+v, want %+v",
+			len(got), len(want), got, want), false, rested
 	}
 	for i, g := range got {
 		w := want[i]
-		place, found := max(g.Index-w.Index, w.Index-g.Index), max(g.DetectedAt-w.DetectedAt, w.DetectedAt-g.DetectedAt)
+		place := max(g.Index-w.Index, w.Index-g.Index)
+		found := max(g.DetectedAt-w.DetectedAt, w.DetectedAt-g.DetectedAt)
 		level := max(relative(g.BeforeMs, w.BeforeMs), relative(g.AfterMs, w.AfterMs))
 		if g.Kind != w.Kind || place > samePlace || found > driftMost || level > sameLevel {
 			return fmt.Sprintf("%+v, want %+v", g, w), false, rested
@@ -77,7 +79,8 @@ func TestRestDecidesTheSameOnRecords(t *testing.T) {
 			if !exact {
 				t.Errorf("%s %s: not the same: %s", short(r.File), name, why)
 			}
-			points, rested = points+len(ms), rested+m
+			points += len(ms)
+			rested += m
 		}
 	}
 	t.Logf("at rest for %d of %d points", rested, points)
@@ -99,7 +102,8 @@ func TestRestDecidesTheSameOnGeneratedRanks(t *testing.T) {
 		if exact {
 			same++
 		}
-		points, rested = points+len(ms), rested+m
+		points += len(ms)
+		rested += m
 	}
 	t.Logf("at rest for %d of %d points; %d of %d series to the last bit", rested, points, same, series)
 	if rested < points/2 || same < series*9/10 {

@@ -45,7 +45,8 @@ func termsFor(p Prior) *terms {
 func newTerms(p Prior) *terms {
 	t := &terms{prior: p}
 	for r := range t.table {
-		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
+		kappa := p.Kappa + float64(r)
+		alpha := p.Alpha + 0.5*float64(r)
 		hi, _ := math.Lgamma(alpha + 0.5)
 		lo, _ := math.Lgamma(alpha)
 		constant := hi - lo - 0.5*math.Log(2*math.Pi*alpha*(1+1/kappa))
@@ -72,9 +73,11 @@ func (t *terms) factorsFor(r int) factors {
 //	log(1+u) = u − u²/2 + u³/3 − u⁴/4 + …
 //	log(1−s) = −(s + s²/2 + s³/3 + …), s = 1/(κ+1)
 func (t *terms) asymptoticFor(r int) factors {
-	kappa, alpha := t.prior.Kappa+float64(r), t.prior.Alpha+0.5*float64(r)
+	kappa := t.prior.Kappa + float64(r)
+	alpha := t.prior.Alpha + 0.5*float64(r)
 	by := 1 / (alpha * (kappa + 1)) // one division for both
-	s, u := by*alpha, 0.5*by*(kappa+1)
+	s := by * alpha
+	u := 0.5 * by * (kappa + 1)
 	constant := -halfLog2Pi - s*(1.0/2+s*(1.0/4+s*(1.0/6))) - u*(1.0/4-u*u*(1.0/24))
 	return factors{constant, s, u * (1 - u*(1.0/2-u*(1.0/3-u*(1.0/4)))), alpha + 0.5}
 }

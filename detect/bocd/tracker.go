@@ -41,8 +41,9 @@ type TrackerConfig struct {
 	// Verification is by what the series' own noise proves (VerifyAdaptive, the default):
 	// changes from Floor on. Or by Verify alone (VerifyPaper).
 	Verification string  `yaml:"verification"`
-	Floor        float64 `yaml:"floor"`        // least share that is worth telling; 0 = shift.DefaultFloor
-	FalseAlarms  float64 `yaml:"false_alarms"` // changes reported per iteration without a change, at most; 0 = shift.DefaultRate
+	Floor        float64 `yaml:"floor"` // least share that is worth telling; 0 = shift.DefaultFloor
+	// changes reported per iteration without a change, at most; 0 = shift.DefaultRate
+	FalseAlarms float64 `yaml:"false_alarms"`
 	// Raw feeds the filter the observations as they are, from the first on,
 	// and never starts it over: its posterior is then that of the bare series.
 	Raw bool `yaml:"-"`
@@ -122,7 +123,8 @@ type alarm struct {
 // configuration that Config.Validate refuses.
 func NewTracker(cfg TrackerConfig) *Tracker {
 	cfg.WarmUp = min(max(cmp.Or(cfg.WarmUp, defaultWarmUp), sideMin), history)
-	cfg.Verify, cfg.Settled = cmp.Or(cfg.Verify, 0.10), cmp.Or(cfg.Settled, 0.05)
+	cfg.Verify = cmp.Or(cfg.Verify, 0.10)
+	cfg.Settled = cmp.Or(cfg.Settled, 0.05)
 	return newTracker(&cfg)
 }
 
@@ -133,7 +135,10 @@ func (t *Tracker) Another() *Tracker { return newTracker(t.cfg) }
 func newTracker(cfg *TrackerConfig) *Tracker {
 	t := &Tracker{cfg: cfg, filter: New(cfg.Filter)}
 	if cfg.Verification == VerifyAdaptive {
-		t.small = &small{watch: shift.New(shift.Config{Floor: cfg.Floor, Rate: cfg.FalseAlarms})}
+		t.small = &small{watch: shift.New(shift.Config{
+			Floor: cfg.Floor,
+			Rate:  cfg.FalseAlarms,
+		})}
 	}
 	return t
 }
@@ -248,7 +253,8 @@ func (t *Tracker) updateAlarm() {
 	if !t.alarm.raised {
 		t.alarm = alarm{raised: true, first: index}
 	}
-	t.alarm.index, t.alarm.first = index, min(index, t.alarm.first)
+	t.alarm.index = index
+	t.alarm.first = min(index, t.alarm.first)
 	t.alarm.probability = max(t.alarm.probability, probability)
 }
 
@@ -258,7 +264,10 @@ func (t *Tracker) updateAlarm() {
 // began within the last patience points, else 0.
 func (t *Tracker) detectRamp(step Step) float64 {
 	w := t.filter.cfg.Window
-	if t.alarm.raised || step.MAP <= w || step.MAP > patience || t.next-step.MAP <= t.jitter+w {
+	if t.alarm.raised ||
+		step.MAP <= w ||
+		step.MAP > patience ||
+		t.next-step.MAP <= t.jitter+w {
 		return 0
 	}
 	near := 0.0
@@ -273,7 +282,9 @@ func (t *Tracker) detectRamp(step Step) float64 {
 // acceptChange makes a verified change the present level.
 func (t *Tracker) acceptChange(c Change) Change {
 	switch {
-	case c.Index >= t.settleFrom && c.Index < t.settleTo && c.AfterMs <= t.settleMost:
+	case c.Index >= t.settleFrom &&
+		c.Index < t.settleTo &&
+		c.AfterMs <= t.settleMost:
 		c.Kind = KindSettled
 	case c.AfterMs > c.BeforeMs:
 		c.Kind = KindOnset
@@ -290,12 +301,14 @@ func (t *Tracker) acceptChange(c Change) Change {
 
 // setLevel moves centre and scale to a new level, keeping the relative noise.
 func (t *Tracker) setLevel(index int, ms float64) {
-	if noise := t.scale / math.Abs(t.centre); t.centre != 0 && !math.IsInf(noise, 0) {
+	noise := t.scale / math.Abs(t.centre)
+	if t.centre != 0 && !math.IsInf(noise, 0) {
 		t.scale = noise * math.Abs(ms)
 	}
 	t.scale = max(t.scale, scaleFloor*math.Abs(ms), math.SmallestNonzeroFloat64)
 	t.centre = ms
-	t.alarm, t.drift = alarm{}, drift{}
+	t.alarm = alarm{}
+	t.drift = drift{}
 	t.from, t.refined = index, false
 	t.small.setLevel(index)
 	t.refilter()
@@ -313,9 +326,14 @@ func (t *Tracker) checkRelief() []Change {
 	}
 	t.slow = false
 	c := Change{
-		Index: t.next - recent, Kind: KindRelief, BeforeMs: t.centre, AfterMs: level,
-		Change: relativeChange(t.centre, level), Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
-		Why: t.decide(ByReference, recent),
+		Index:       t.next - recent,
+		Kind:        KindRelief,
+		BeforeMs:    t.centre,
+		AfterMs:     level,
+		Change:      relativeChange(t.centre, level),
+		Probability: t.filter.Last().PRecent,
+		DetectedAt:  t.next - 1,
+		Why:         t.decide(ByReference, recent),
 	}
 	t.setLevel(c.Index, level)
 	return []Change{c}
@@ -326,7 +344,9 @@ func (t *Tracker) checkRelief() []Change {
 // level, and neither open nor end an incident. A change to a level above most ms
 // does not belong to it; +Inf takes all.
 func (t *Tracker) Settle(index, n int, most float64) {
-	t.settleFrom, t.settleTo, t.settleMost = index, index+n, most
+	t.settleFrom = index
+	t.settleTo = index + n
+	t.settleMost = most
 	if t.small != nil {
 		t.small.watch.Act(index)
 	}
@@ -342,7 +362,9 @@ func (t *Tracker) Rebase(ms float64) {
 
 // Compare makes ms what the present level is held against, instead of what it
 // was when it began: a level that is lastingly off it by Verify is a change.
-func (t *Tracker) Compare(ms float64) { t.drift = drift{reference: ms, settled: true, given: true} }
+func (t *Tracker) Compare(ms float64) {
+	t.drift = drift{reference: ms, settled: true, given: true}
+}
 
 // Learning reports whether the warm-up is not over.
 func (t *Tracker) Learning() bool { return t.next < t.cfg.WarmUp }

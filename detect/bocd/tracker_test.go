@@ -44,7 +44,10 @@ func TestOnsetWithinFive(t *testing.T) {
 			t.Fatalf("seed %d: %+v", seed, got)
 		}
 		on, off := got[0], got[1]
-		if on.Index != 40 || on.DetectedAt > 45 || off.Index != 160 || off.DetectedAt > 165 {
+		if on.Index != 40 ||
+			on.DetectedAt > 45 ||
+			off.Index != 160 ||
+			off.DetectedAt > 165 {
 			t.Fatalf("seed %d: %+v", seed, got)
 		}
 		if math.Abs(on.Change-0.8) > 0.1 || on.Probability <= 0.9 {
@@ -131,7 +134,8 @@ func checkTracker(t testing.TB, tr *Tracker, cs []Change, name string, i int) {
 func TestTrackerRefusesWhatIsNotFinite(t *testing.T) {
 	tr := NewTracker(DefaultTrackerConfig())
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		if _, err := tr.Observe(x); !errors.Is(err, ErrNotFinite) || tr.Seen() != 0 {
+		_, err := tr.Observe(x)
+		if !errors.Is(err, ErrNotFinite) || tr.Seen() != 0 {
 			t.Errorf("%v: %v, %d seen", x, err, tr.Seen())
 		}
 	}
@@ -141,11 +145,21 @@ func TestTrackerRefusesWhatIsNotFinite(t *testing.T) {
 // level without opening or ending an incident.
 func TestSettleKeepsActionsApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
-	xs := noisy(rng, 0.01, span{40, 200}, span{30, 380}, span{40, 250}, span{40, 200})
+	xs := noisy(
+		rng,
+		0.01,
+		span{40, 200},
+		span{30, 380},
+		span{40, 250},
+		span{40, 200},
+	)
 	tr := NewTracker(DefaultTrackerConfig())
 	tr.Settle(68, 6, math.Inf(1))
 	got := verified(track(t, tr, xs))
-	if len(got) != 3 || got[0].Kind != KindOnset || got[1].Kind != KindSettled || got[2].Kind != KindRelief {
+	if len(got) != 3 ||
+		got[0].Kind != KindOnset ||
+		got[1].Kind != KindSettled ||
+		got[2].Kind != KindRelief {
 		t.Fatalf("%+v", got)
 	}
 	if tr.Slow() || math.Abs(tr.BaselineMs()-200) > 4 {
@@ -163,14 +177,21 @@ func TestCreepingRelief(t *testing.T) {
 	xs = append(xs, noisy(rng, 0.005, span{40, 200})...)
 	tr := NewTracker(DefaultTrackerConfig())
 	got := verified(track(t, tr, xs))
-	if len(got) < 2 || got[0].Kind != KindOnset || got[len(got)-1].Kind != KindRelief || tr.Slow() {
+	if len(got) < 2 ||
+		got[0].Kind != KindOnset ||
+		got[len(got)-1].Kind != KindRelief ||
+		tr.Slow() {
 		t.Fatalf("slow %v: %+v", tr.Slow(), got)
 	}
 }
 
 func TestRebase(t *testing.T) {
 	tr := NewTracker(DefaultTrackerConfig())
-	track(t, tr, noisy(rand.New(rand.NewPCG(1, 1)), 0.01, span{40, 200}, span{40, 400}))
+	track(
+		t,
+		tr,
+		noisy(rand.New(rand.NewPCG(1, 1)), 0.01, span{40, 200}, span{40, 400}),
+	)
 	if !tr.Slow() {
 		t.Fatal("no onset")
 	}

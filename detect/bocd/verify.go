@@ -39,12 +39,14 @@ func (t *Tracker) verifyAlarm() []Change {
 			later.Why = t.decide(ByPosterior, t.next-later.Index)
 			return []Change{t.acceptChange(later)}
 		}
-		if n := t.next - t.alarm.index; n < patience || n < lastPatience && (t.isOffLevel(c) || t.small.mayProve(c)) {
+		if n := t.next - t.alarm.index; n < patience ||
+			n < lastPatience && (t.isOffLevel(c) || t.small.mayProve(c)) {
 			return nil
 		}
 		c.Why = t.decide(ByPosterior, t.next-c.Index)
 	}
-	t.alarm, t.jitter = alarm{}, c.Index
+	t.alarm = alarm{}
+	t.jitter = c.Index
 	c.Kind = KindJitter
 	return []Change{c}
 }
@@ -55,9 +57,13 @@ func (t *Tracker) verifyAlarm() []Change {
 func (t *Tracker) findLasting(c Change) (Change, bool) {
 	for i := c.Index + 1; t.next-i > sideMin+1; i++ {
 		later := c
-		later.Index, later.AfterMs = i, falcon.Median(t.observations(i, t.next))
+		later.Index = i
+		later.AfterMs = falcon.Median(t.observations(i, t.next))
 		later.Change = relativeChange(c.BeforeMs, later.AfterMs)
-		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.isBeyondMiddle(later, i) && t.verified(later) && t.holdsBefore(later) {
+		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) &&
+			t.isBeyondMiddle(later, i) &&
+			t.verified(later) &&
+			t.holdsBefore(later) {
 			return later, true
 		}
 	}
@@ -68,7 +74,12 @@ func (t *Tracker) findLasting(c Change) (Change, bool) {
 // burst right before a step gives the step the burst's level, and the two are
 // too close for an alarm of their own. What is off by less, refine puts right.
 func (t *Tracker) correctLevel() (Change, bool) {
-	c := Change{Index: t.from, BeforeMs: t.centre, Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1}
+	c := Change{
+		Index:       t.from,
+		BeforeMs:    t.centre,
+		Probability: t.filter.Last().PRecent,
+		DetectedAt:  t.next - 1,
+	}
 	if t.refined || t.next-t.from <= patience || !t.isOffLevel(c) {
 		return c, false
 	}
@@ -86,7 +97,8 @@ func (t *Tracker) isOffLevel(c Change) bool {
 // learnt from a burst, and is wide.
 func (t *Tracker) returned(c Change) bool {
 	for i := t.next - 2; i < t.next; i++ {
-		if t.isBeyondMiddle(c, i) || relative(c.BeforeMs, t.past[i%history]) > t.levelTolerance() {
+		if t.isBeyondMiddle(c, i) ||
+			relative(c.BeforeMs, t.past[i%history]) > t.levelTolerance() {
 			return false
 		}
 	}
@@ -116,8 +128,12 @@ func (t *Tracker) measureChange() Change {
 	before := falcon.Median(t.observations(max(t.from, i-beforeMost), i))
 	after := falcon.Median(t.observations(i, t.next))
 	return Change{
-		Index: i, BeforeMs: before, AfterMs: after, Change: relativeChange(before, after),
-		Probability: t.alarm.probability, DetectedAt: t.next - 1,
+		Index:       i,
+		BeforeMs:    before,
+		AfterMs:     after,
+		Change:      relativeChange(before, after),
+		Probability: t.alarm.probability,
+		DetectedAt:  t.next - 1,
 	}
 }
 
@@ -127,7 +143,10 @@ func (t *Tracker) measureChange() Change {
 // published logs are full of: the smaller a change, the longer it must last.
 func (t *Tracker) verified(c Change) bool {
 	n := t.next - c.Index
-	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.exceedsNoise(c) && t.holdsAfter(c) && !t.small.explains(c, n)
+	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) &&
+		t.exceedsNoise(c) &&
+		t.holdsAfter(c) &&
+		!t.small.explains(c, n)
 }
 
 // holdsBefore reports whether two in three points before a change lay on their side of the
@@ -150,7 +169,9 @@ func (t *Tracker) holdsBefore(c Change) bool {
 func (t *Tracker) holdsAfter(c Change) bool {
 	n, beyond := 0, 0
 	for i := c.Index; i < t.next; i++ {
-		if c.AfterMs < c.BeforeMs && relative(c.BeforeMs, t.past[i%history]) >= t.cfg.Verify && t.past[i%history] > c.BeforeMs {
+		if c.AfterMs < c.BeforeMs &&
+			relative(c.BeforeMs, t.past[i%history]) >= t.cfg.Verify &&
+			t.past[i%history] > c.BeforeMs {
 			continue
 		}
 		n++

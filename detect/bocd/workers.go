@@ -73,7 +73,12 @@ func (o *worker) applyChange(name string, c Change) {
 	ratio := clampFinite(c.AfterMs / o.tracker.BaselineMs())
 	switch {
 	case c.Kind == KindOnset && !open:
-		o.flags = append(o.flags, Flag{Worker: name, Onset: c.Index, Relief: -1, Ratio: ratio})
+		o.flags = append(o.flags, Flag{
+			Worker: name,
+			Onset:  c.Index,
+			Relief: -1,
+			Ratio:  ratio,
+		})
 	case c.Kind == KindOnset:
 		o.flags[last].Ratio = max(o.flags[last].Ratio, ratio)
 	case c.Kind == KindRelief && open && !o.tracker.Slow():

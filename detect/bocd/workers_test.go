@@ -32,7 +32,9 @@ func TestWorkers(t *testing.T) {
 		value func(w, i int) float64
 		want  []string
 	}{
-		"steady but unlike": {func(w, _ int) float64 { return noise(100 + 5*float64(w)) }, nil},
+		"steady but unlike": {func(w, _ int) float64 {
+			return noise(100 + 5*float64(w))
+		}, nil},
 		"all together": {func(_, i int) float64 {
 			if i >= 50 {
 				return noise(150)
@@ -66,7 +68,8 @@ func TestWorkers(t *testing.T) {
 // in job 3 several become slow near the end.
 func TestWorkersOnRecords(t *testing.T) {
 	for file, want := range map[string][]string{
-		"pai_job_2.csv": nil, "pai_job_3.csv": {"6", "7", "8", "9"},
+		"pai_job_2.csv": nil,
+		"pai_job_3.csv": {"6", "7", "8", "9"},
 	} {
 		in, err := os.Open(filepath.Join(dataDir(t), "workers", file))
 		if err != nil {

@@ -48,11 +48,18 @@ type opinion struct {
 
 func (o *opinion) addEvidence(kind falcon.EvidenceKind, weight float64, format string, args ...any) {
 	o.proofs = append(o.proofs, weight)
-	o.evidence = append(o.evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...)})
+	o.evidence = append(o.evidence, falcon.Evidence{
+		Kind: kind,
+		Text: fmt.Sprintf(format, args...),
+	})
 }
 
 func (o *opinion) addAgainst(kind falcon.EvidenceKind, format string, args ...any) {
-	o.evidence = append(o.evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...), Against: true})
+	o.evidence = append(o.evidence, falcon.Evidence{
+		Kind:    kind,
+		Text:    fmt.Sprintf(format, args...),
+		Against: true,
+	})
 }
 
 // Judge gives the verdict on a case.
@@ -101,7 +108,10 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	}
 	if c.Tests != nil && c.Tests.Barred != nil {
 		v.Untested = c.Tests.Barred
-		all[0].evidence = append(all[0].evidence, falcon.Evidence{Kind: falcon.EvidenceTest, Text: v.Untested.Text()})
+		all[0].evidence = append(all[0].evidence, falcon.Evidence{
+			Kind: falcon.EvidenceTest,
+			Text: v.Untested.Text(),
+		})
 	}
 	slow, allLinks := 0, false
 	for _, o := range all {
@@ -129,14 +139,25 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	slices.Sort(v.NICs)
 	v.NICs = slices.Compact(v.NICs)
 	if c.Timing.Overlap {
-		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: c.overlapText()})
+		v.Evidence = append(v.Evidence, falcon.Evidence{
+			Kind: falcon.EvidenceTiming,
+			Text: c.overlapText(),
+		})
 	}
 	if c.Timing.Missing > 0 {
-		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: fmt.Sprintf(
-			"%d of %d ranks sent no usable profile", c.Timing.Missing, len(c.Timing.Ranks))})
+		v.Evidence = append(v.Evidence, falcon.Evidence{
+			Kind:    falcon.EvidenceTiming,
+			Against: true,
+			Text: fmt.Sprintf(
+				"%d of %d ranks sent no usable profile", c.Timing.Missing, len(c.Timing.Ranks)),
+		})
 	}
 	if c.Timing.Dropped > 0 {
-		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: c.droppedText()})
+		v.Evidence = append(v.Evidence, falcon.Evidence{
+			Kind:    falcon.EvidenceTiming,
+			Against: true,
+			Text:    c.droppedText(),
+		})
 	}
 	v.Evidence = v.Evidence[:min(len(v.Evidence), linesMost)]
 	v.Severity = Severity(c.relativeDelay(), len(v.Links), allLinks, slow)
@@ -149,7 +170,10 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 // overlapText is how much of the computation the gaps between calls still show.
 func (c *Case) overlapText() string {
 	if c.Timing.Hidden {
-		return fmt.Sprintf("Computation hides behind communication: gaps between calls are %.0f %% of the time that ranks work, so ranks are judged by when they enter collectives", 100*c.Timing.GapShare)
+		return fmt.Sprintf(
+			"Computation hides behind communication: gaps between calls are %.0f %% of the time that ranks work, so ranks are judged by when they enter collectives",
+			100*c.Timing.GapShare,
+		)
 	}
 	return "Overlap seen: ranks compute on while calls run, so gaps between calls count only as far as a rank enters collectives later than before"
 }
@@ -168,8 +192,10 @@ func (c *Case) confidence(o *opinion) float64 {
 }
 
 func (c *Case) droppedText() string {
-	return fmt.Sprintf("The timings of %d calls were lost, %.0f %% of the window's: iterations that lack one are left out",
-		c.Timing.Dropped, 100*c.Timing.DroppedShare())
+	return fmt.Sprintf(
+		"The timings of %d calls were lost, %.0f %% of the window's: iterations that lack one are left out",
+		c.Timing.Dropped, 100*c.Timing.DroppedShare(),
+	)
 }
 
 // relativeDelay is the slowdown as a share of the healthy time; for a fault without a

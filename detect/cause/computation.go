@@ -15,7 +15,9 @@ func (c *Case) computation() []opinion {
 		if o.cause == falcon.CauseCPU {
 			c.neighbours(&o, r)
 		}
-		i := slices.IndexFunc(out, func(p opinion) bool { return p.cause == o.cause })
+		i := slices.IndexFunc(out, func(p opinion) bool {
+			return p.cause == o.cause
+		})
 		if i < 0 {
 			out = append(out, o)
 			continue
@@ -41,10 +43,14 @@ func (c *Case) explainRank(r falcon.Rank) opinion {
 	rank := c.Timing.Ranks[r]
 	tested, fine := c.gemmProofs(&gpu, &cpu, r, behind)
 	if ahead {
-		gpu.addEvidence(falcon.EvidenceTiming, weightAhead, "%s: the host runs %.1f ms ahead of the device (healthy %.1f ms), so the device itself is slow", c.nameOf(r), rank.QueueMs, rank.LeadMs)
+		gpu.addEvidence(falcon.EvidenceTiming, weightAhead,
+			"%s: the host runs %.1f ms ahead of the device (healthy %.1f ms), so the device itself is slow",
+			c.nameOf(r), rank.QueueMs, rank.LeadMs)
 	}
 	if behind {
-		cpu.addEvidence(falcon.EvidenceTiming, weightBehind, "%s: the host is only %.1f ms ahead of the device (healthy %.1f ms), so the device waits for launches", c.nameOf(r), rank.QueueMs, rank.LeadMs)
+		cpu.addEvidence(falcon.EvidenceTiming, weightBehind,
+			"%s: the host is only %.1f ms ahead of the device (healthy %.1f ms), so the device waits for launches",
+			c.nameOf(r), rank.QueueMs, rank.LeadMs)
 	}
 	isGPU := hardware || tested || (!counters && ahead && !host && !fine)
 	isCPU := behind && (host || fine || !c.hostKnown(r)) || (host && !ahead && !hardware && !tested) ||
@@ -52,12 +58,14 @@ func (c *Case) explainRank(r falcon.Rank) opinion {
 	switch {
 	case isGPU && (!isCPU || c.confidence(&gpu) >= c.confidence(&cpu)):
 		if !counters {
-			gpu.addAgainst(falcon.EvidenceCounter, "%s: no GPU counters since the onset confirm it", c.nameOf(r))
+			gpu.addAgainst(falcon.EvidenceCounter, "%s: no GPU counters since the onset confirm it",
+				c.nameOf(r))
 		}
 		return gpu
 	case isCPU:
 		if !host {
-			cpu.addAgainst(falcon.EvidenceCounter, "%s: no host counters since the onset confirm it", c.deviceOf(r).Node())
+			cpu.addAgainst(falcon.EvidenceCounter, "%s: no host counters since the onset confirm it",
+				c.deviceOf(r).Node())
 		}
 		return cpu
 	}
@@ -67,8 +75,10 @@ func (c *Case) explainRank(r falcon.Rank) opinion {
 // copyAs copies an opinion under a cause.
 func (o *opinion) copyAs(cause falcon.Cause) opinion {
 	return opinion{
-		cause: cause, ranks: slices.Clone(o.ranks),
-		proofs: slices.Clone(o.proofs), evidence: slices.Clone(o.evidence),
+		cause:    cause,
+		ranks:    slices.Clone(o.ranks),
+		proofs:   slices.Clone(o.proofs),
+		evidence: slices.Clone(o.evidence),
 	}
 }
 
@@ -85,7 +95,9 @@ func (c *Case) addTiming(o *opinion, r falcon.Rank) {
 		c.addSelfTime(o, r, factor)
 	}
 	if rank.Awaited {
-		o.addEvidence(falcon.EvidenceTiming, weightAwaited, "%s: other members of its groups wait for it more than twice the transfer", c.nameOf(r))
+		o.addEvidence(falcon.EvidenceTiming, weightAwaited,
+			"%s: other members of its groups wait for it more than twice the transfer",
+			c.nameOf(r))
 	}
 	if !c.Timing.Clear {
 		o.addAgainst(falcon.EvidenceTiming, "The margin over the next rank is only %.2f", c.Timing.Margin)
@@ -94,12 +106,15 @@ func (c *Case) addTiming(o *opinion, r falcon.Rank) {
 
 // addArrival adds how a rank comes to collectives that hide its computation.
 func (c *Case) addArrival(o *opinion, r falcon.Rank, factor float64) {
-	rank, weight := c.Timing.Ranks[r], weightFew
+	rank := c.Timing.Ranks[r]
+	weight := weightFew
 	if rank.Peers >= crowdLeast {
 		weight = weightPeers
 	}
-	o.addEvidence(falcon.EvidenceTiming, factor*weight, "%s: it does not wait for others in %s of an iteration, entered last in %d of %d collectives, and is at least %.2f x slower than before and than its %d peers",
-		c.nameOf(r), falcon.DurationText(rank.WorkMs), rank.EnteredLast, rank.Entered, rank.Ratio, rank.Peers)
+	o.addEvidence(falcon.EvidenceTiming, factor*weight,
+		"%s: it does not wait for others in %s of an iteration, entered last in %d of %d collectives, and is at least %.2f x slower than before and than its %d peers",
+		c.nameOf(r), falcon.DurationText(rank.WorkMs), rank.EnteredLast, rank.Entered, rank.Ratio,
+		rank.Peers)
 }
 
 // addSelfTime adds how long a rank computes between its calls.
@@ -107,11 +122,19 @@ func (c *Case) addSelfTime(o *opinion, r falcon.Rank, factor float64) {
 	rank := c.Timing.Ranks[r]
 	switch rank.Basis {
 	case peer.ByPeers:
-		o.addEvidence(falcon.EvidenceTiming, factor*weightPeers, "%s: self time %s, %.2f x the median %s of %d same-stage peers", c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.Ratio, falcon.DurationText(rank.PeerMs), rank.Peers)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightPeers,
+			"%s: self time %s, %.2f x the median %s of %d same-stage peers",
+			c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.Ratio,
+			falcon.DurationText(rank.PeerMs), rank.Peers)
 	case peer.ByOwn:
-		o.addEvidence(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %s, %.2f x its own healthy %s", c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.OwnRatio, falcon.DurationText(rank.OwnMs))
+		o.addEvidence(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %s, %.2f x its own healthy %s",
+			c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.OwnRatio,
+			falcon.DurationText(rank.OwnMs))
 	default:
-		o.addEvidence(falcon.EvidenceTiming, factor*weightFew, "%s: self time %s, %.2f x the median %s of only %d same-stage peers", c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.Ratio, falcon.DurationText(rank.PeerMs), rank.Peers)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightFew,
+			"%s: self time %s, %.2f x the median %s of only %d same-stage peers",
+			c.nameOf(r), falcon.DurationText(rank.SelfMs), rank.Ratio,
+			falcon.DurationText(rank.PeerMs), rank.Peers)
 	}
 }
 
@@ -130,10 +153,14 @@ func (c *Case) compareLead(r falcon.Rank) (ahead, behind bool) {
 func (c *Case) neighbours(o *opinion, r falcon.Rank) {
 	for q, d := range c.Placement {
 		rank := falcon.Rank(q)
-		if rank == r || d.Node() != c.deviceOf(r).Node() || q >= len(c.Timing.Ranks) || slices.Contains(c.Timing.Slow, rank) {
+		if rank == r ||
+			d.Node() != c.deviceOf(r).Node() ||
+			q >= len(c.Timing.Ranks) ||
+			slices.Contains(c.Timing.Slow, rank) {
 			continue
 		}
-		if _, behind := c.compareLead(rank); behind && c.Timing.Ranks[q].Ratio > 1.05 {
+		_, behind := c.compareLead(rank)
+		if behind && c.Timing.Ranks[q].Ratio > 1.05 {
 			o.ranks = append(o.ranks, rank)
 		}
 	}
@@ -143,19 +170,24 @@ func (c *Case) neighbours(o *opinion, r falcon.Rank) {
 func (c *Case) unexplained(o opinion, r falcon.Rank) opinion {
 	o.cause = falcon.CauseUnknown
 	if g, ok := c.gemmResult(c.deviceOf(r)); ok {
-		o.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs", g.Device, g.Ms, g.Ratio)
+		o.addAgainst(falcon.EvidenceTest,
+			"%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs",
+			g.Device, g.Ms, g.Ratio)
 	}
 	gpu, host := c.Counters.GPUs[c.deviceOf(r)], c.Counters.Hosts[c.deviceOf(r).Node()]
 	if gpu.Known {
-		o.addAgainst(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum, as its peers", c.deviceOf(r), 100*gpu.Clock)
+		o.addAgainst(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum, as its peers",
+			c.deviceOf(r), 100*gpu.Clock)
 	} else {
 		o.addAgainst(falcon.EvidenceCounter, "%s: no GPU counters since the onset", c.deviceOf(r))
 	}
 	if c.Timing.Ranks[r].Peers == 0 {
-		o.addAgainst(falcon.EvidenceTiming, "%s: no other rank has its work, which may have grown by itself", c.nameOf(r))
+		o.addAgainst(falcon.EvidenceTiming, "%s: no other rank has its work, which may have grown by itself",
+			c.nameOf(r))
 	}
 	if host.Known {
-		o.addAgainst(falcon.EvidenceCounter, "%s: the host withholds %.0f %% of the CPU, as its peers", c.deviceOf(r).Node(), 100*host.StealShare)
+		o.addAgainst(falcon.EvidenceCounter, "%s: the host withholds %.0f %% of the CPU, as its peers",
+			c.deviceOf(r).Node(), 100*host.StealShare)
 	}
 	return o
 }

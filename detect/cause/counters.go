@@ -4,8 +4,12 @@ import (
 	"github.com/failslow/falcon"
 )
 
-func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.deviceOf(r)].Known }
-func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.deviceOf(r).Node()].Known }
+func (c *Case) gpuKnown(r falcon.Rank) bool {
+	return c.Counters.GPUs[c.deviceOf(r)].Known
+}
+func (c *Case) hostKnown(r falcon.Rank) bool {
+	return c.Counters.Hosts[c.deviceOf(r).Node()].Known
+}
 
 // Confirmed reports whether counters or a failed test accuse rank r's GPU or node, so that
 // one window of timing is enough.
@@ -27,23 +31,36 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	slow := g.Clock < clockGap*clock
 	switch {
 	case slow && g.ThrottleShare >= throttleShare:
-		o.addEvidence(falcon.EvidenceCounter, weightThrottle, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
+		o.addEvidence(falcon.EvidenceCounter, weightThrottle,
+			"%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset",
+			d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
 	case slow && g.Before > 0 && g.Clock > clockGap*g.Before:
-		o.addAgainst(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
+		o.addAgainst(falcon.EvidenceCounter,
+			"%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before",
+			d, 100*g.Clock, 100*clock)
 	case !slow && c.isCrowded(r) && g.Before > 0 && g.Clock < clockGap*g.Before:
 		weight := weightClock
 		if g.ThrottleShare >= throttleShare {
 			weight = weightThrottle
 		}
-		o.addEvidence(falcon.EvidenceCounter, weight, "%s: SM clock %.0f %% of its maximum against %.0f %% before, as at most of its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*g.Before, 100*g.ThrottleShare)
+		o.addEvidence(falcon.EvidenceCounter, weight,
+			"%s: SM clock %.0f %% of its maximum against %.0f %% before, as at most of its peers, slowed for heat or by the power brake %.0f %% of the time since the onset",
+			d, 100*g.Clock, 100*g.Before, 100*g.ThrottleShare)
 	case slow:
-		o.addEvidence(falcon.EvidenceCounter, weightClock, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)", d, 100*g.Clock, 100*clock, 100*g.CapShare)
+		o.addEvidence(falcon.EvidenceCounter, weightClock,
+			"%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)",
+			d, 100*g.Clock, 100*clock, 100*g.CapShare)
 	}
 	if g.Fatal > 0 || g.Xids > 0 {
-		o.addEvidence(falcon.EvidenceCounter, weightXid, "%s: %d XID events (last %d) and %d uncorrectable ECC errors since the onset", d, g.Xids, g.LastXid, g.Fatal)
+		o.addEvidence(falcon.EvidenceCounter, weightXid,
+			"%s: %d XID events (last %d) and %d uncorrectable ECC errors since the onset",
+			d, g.Xids, g.LastXid, g.Fatal)
 	}
-	if usual := c.peerGPU(d, func(g GPU) float64 { return g.ProbeUs }); g.ProbeUs > stalledUs && g.ProbeUs > stalledRatio*usual {
-		o.addEvidence(falcon.EvidenceCounter, weightProbe, "%s: its probe takes %.1f ms, %.1f ms at its peers", d, g.ProbeUs/1e3, usual/1e3)
+	usual := c.peerGPU(d, func(g GPU) float64 { return g.ProbeUs })
+	if g.ProbeUs > stalledUs && g.ProbeUs > stalledRatio*usual {
+		o.addEvidence(falcon.EvidenceCounter, weightProbe,
+			"%s: its probe takes %.1f ms, %.1f ms at its peers",
+			d, g.ProbeUs/1e3, usual/1e3)
 	}
 	return len(o.proofs) > before
 }
@@ -65,7 +82,8 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 	over := func(value func(Host) float64, gap float64) (usual float64, ok bool) {
 		usual, known := c.peerHost(n, value)
 		if h.Before != nil {
-			usual, known = max(usual, value(*h.Before)), true
+			usual = max(usual, value(*h.Before))
+			known = true
 		}
 		return usual, known && value(h) > usual+gap
 	}
@@ -74,7 +92,9 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 		if h.Emulated {
 			how = " (emulated)"
 		}
-		o.addEvidence(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, usual is %.0f %%%s", n, 100*h.StealShare, 100*steal, how)
+		o.addEvidence(falcon.EvidenceCounter, weightSteal,
+			"%s: the host withholds %.0f %% of the CPU that the ranks want, usual is %.0f %%%s",
+			n, 100*h.StealShare, 100*steal, how)
 		return true
 	}
 	if h.Emulated {
@@ -85,12 +105,18 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 		of   func(Host) float64
 		gap  float64
 	}{
-		{"the ranks' CPU quota throttles them", func(h Host) float64 { return h.ThrottledShare }, throttledGap},
+		{
+			"the ranks' CPU quota throttles them",
+			func(h Host) float64 { return h.ThrottledShare },
+			throttledGap,
+		},
 		{"ranks wait for a CPU", func(h Host) float64 { return h.PressureShare }, pressureGap},
 		{"a rank is runnable without a CPU", func(h Host) float64 { return h.RunDelayShare }, pressureGap},
 	} {
 		if usual, ok := over(kind.of, kind.gap); ok {
-			o.addEvidence(falcon.EvidenceCounter, weightPressure, "%s: %s %.0f %% of the time, usual is %.0f %%", n, kind.text, 100*kind.of(h), 100*usual)
+			o.addEvidence(falcon.EvidenceCounter, weightPressure,
+				"%s: %s %.0f %% of the time, usual is %.0f %%",
+				n, kind.text, 100*kind.of(h), 100*usual)
 			return true
 		}
 	}

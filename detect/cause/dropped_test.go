@@ -14,12 +14,28 @@ func TestLostTimingsLowerTheConfidence(t *testing.T) {
 	for _, dropped := range []uint64{0, 100, 1000, 10_000} {
 		ranks := make([]peer.Rank, 8)
 		for r := range ranks {
-			ranks[r] = peer.Rank{Rank: falcon.Rank(r), Measured: true, SelfMs: 10, PeerMs: 10, Peers: 7, Ratio: 1, Basis: peer.ByPeers}
+			ranks[r] = peer.Rank{
+				Rank:     falcon.Rank(r),
+				Measured: true,
+				SelfMs:   10,
+				PeerMs:   10,
+				Peers:    7,
+				Ratio:    1,
+				Basis:    peer.ByPeers,
+			}
 		}
 		ranks[3].SelfMs, ranks[3].Ratio, ranks[3].Slow = 20, 2, true
 		v := Judge(Case{
-			Layout: falcon.Layout{TP: 1, DP: 8, PP: 1}, HealthyMs: 100, SlowMs: 200,
-			Timing: peer.Result{Ranks: ranks, Slow: []falcon.Rank{3}, Clear: true, Timed: 1000, Dropped: dropped},
+			Layout:    falcon.Layout{TP: 1, DP: 8, PP: 1},
+			HealthyMs: 100,
+			SlowMs:    200,
+			Timing: peer.Result{
+				Ranks:   ranks,
+				Slow:    []falcon.Rank{3},
+				Clear:   true,
+				Timed:   1000,
+				Dropped: dropped,
+			},
 		})
 		said := false
 		for _, e := range v.Evidence {

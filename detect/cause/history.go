@@ -36,8 +36,10 @@ type Host struct {
 	ThrottledShare float64 // of the time, the ranks' cgroup was throttled
 	RunDelayShare  float64 // of the time, the worst rank was runnable and did not run
 	LoadPerCPU     float64
-	Emulated       bool  // the lab's knob answered for StealShare; the kernel's figures are of the machine that all nodes share
-	Before         *Host // the same before the moment, nil when not seen
+	// the lab's knob answered for StealShare; the kernel's figures are of the
+	// machine that all nodes share
+	Emulated bool
+	Before   *Host // the same before the moment, nil when not seen
 }
 
 // Counters is the view of all devices, nodes and ports since one moment.
@@ -109,11 +111,17 @@ func readAll[T any](h *History, t *track, as func(look) T, room *[]stamped[T]) [
 	return out
 }
 
-func (h *History) arrival(l look) time.Time { return h.begun.Add(time.Duration(l.values[0])) }
+func (h *History) arrival(l look) time.Time {
+	return h.begun.Add(time.Duration(l.values[0]))
+}
 
 // Since sums up all devices, nodes and ports since a moment.
 func (h *History) Since(moment time.Time) Counters {
-	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}, NICs: map[falcon.NIC]NIC{}}
+	c := Counters{
+		GPUs:  map[falcon.Device]GPU{},
+		Hosts: map[falcon.Node]Host{},
+		NICs:  map[falcon.NIC]NIC{},
+	}
 	var gpus []stamped[falcon.GPUReading]
 	for d, t := range h.gpus {
 		c.GPUs[d] = summarizeGPU(splitAt(readAll(h, t, gpuOf, &gpus), moment))
@@ -133,7 +141,11 @@ func (h *History) Since(moment time.Time) Counters {
 // brought anything, and the newest before the moment that lacks the same fields
 // as it, else the oldest since. A field that a look could not read is zero: a
 // difference to it would take the counter's whole past for its growth.
-func endReadings[T any](before, since []stamped[T], brought func(T) bool, lacks func(T) string) (first, last T, ok bool) {
+func endReadings[T any](
+	before, since []stamped[T],
+	brought func(T) bool,
+	lacks func(T) string,
+) (first, last T, ok bool) {
 	i := len(since) - 1
 	for i >= 0 && !brought(since[i].of) {
 		i--
@@ -142,7 +154,9 @@ func endReadings[T any](before, since []stamped[T], brought func(T) bool, lacks 
 		return first, last, false
 	}
 	last = since[i].of
-	like := func(s stamped[T]) bool { return brought(s.of) && lacks(s.of) == lacks(last) }
+	like := func(s stamped[T]) bool {
+		return brought(s.of) && lacks(s.of) == lacks(last)
+	}
 	for k := len(before) - 1; k >= 0; k-- {
 		if like(before[k]) {
 			return before[k].of, last, true
@@ -153,7 +167,9 @@ func endReadings[T any](before, since []stamped[T], brought func(T) bool, lacks 
 
 // splitAt parts readings at a moment; the last one before it opens the deltas.
 func splitAt[T any](v []stamped[T], moment time.Time) (before, since []stamped[T]) {
-	i := slices.IndexFunc(v, func(s stamped[T]) bool { return !s.at.Before(moment) })
+	i := slices.IndexFunc(v, func(s stamped[T]) bool {
+		return !s.at.Before(moment)
+	})
 	if i < 0 {
 		return v, nil
 	}
@@ -164,7 +180,8 @@ func splitAt[T any](v []stamped[T], moment time.Time) (before, since []stamped[T
 // that nothing runs on says nothing: it drops by itself, as while the job is
 // held, saves a checkpoint, or launches late.
 func clockOf(r falcon.GPUReading) (float64, bool) {
-	return float64(r.SMClockMHz) / float64(r.MaxSMClockMHz), r.MaxSMClockMHz > 0 && r.SMClockMHz > 0 && r.Reasons&reasonIdle == 0
+	return float64(r.SMClockMHz) / float64(r.MaxSMClockMHz),
+		r.MaxSMClockMHz > 0 && r.SMClockMHz > 0 && r.Reasons&reasonIdle == 0
 }
 
 // reasonIdle is NVML's clocks-event reason of a GPU that nothing runs on.
@@ -176,16 +193,23 @@ func summarizeGPU(before, since []stamped[falcon.GPUReading]) GPU {
 		return GPU{}
 	}
 	g.Before, _ = medianOf(before, clockOf)
-	g.ProbeUs, _ = medianOf(since, func(r falcon.GPUReading) (float64, bool) { return float64(r.ProbeUs), true })
+	g.ProbeUs, _ = medianOf(since, func(r falcon.GPUReading) (float64, bool) {
+		return float64(r.ProbeUs), true
+	})
 	for _, s := range since {
 		g.Reasons |= s.of.Reasons
 	}
 	read := func(r falcon.GPUReading) bool { return r.SMClockMHz > 0 }
 	first, last, _ := endReadings(before, since, read, func(r falcon.GPUReading) string { return r.Err })
 	span := float64(last.AtNs - first.AtNs)
-	g.ThrottleShare = shareOf(counterGrowth(first.ThermalNs, last.ThermalNs)+counterGrowth(first.PowerBrakeNs, last.PowerBrakeNs), span)
+	g.ThrottleShare = shareOf(
+		counterGrowth(first.ThermalNs, last.ThermalNs)+counterGrowth(first.PowerBrakeNs, last.PowerBrakeNs),
+		span,
+	)
 	g.CapShare = shareOf(counterGrowth(first.PowerCapNs, last.PowerCapNs), span)
-	g.Fatal, g.Xids, g.LastXid = counterGrowth(first.EccFatal, last.EccFatal), counterGrowth(first.XidCount, last.XidCount), last.LastXid
+	g.Fatal = counterGrowth(first.EccFatal, last.EccFatal)
+	g.Xids = counterGrowth(first.XidCount, last.XidCount)
+	g.LastXid = last.LastXid
 	return g
 }
 
@@ -200,18 +224,27 @@ func summarizeHost(before, since []stamped[falcon.HostReading]) Host {
 
 func hostShares(before, since []stamped[falcon.HostReading]) Host {
 	var h Host
-	h.StealShare, h.Known = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, hasReading(r) })
+	h.StealShare, h.Known = medianOf(since, func(r falcon.HostReading) (float64, bool) {
+		return r.StealShare, hasReading(r)
+	})
 	if !h.Known {
 		return Host{}
 	}
-	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.LoadPerCPU, hasReading(r) })
-	first, last, _ := endReadings(before, since, hasReading, func(r falcon.HostReading) string { return r.Err })
+	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) {
+		return r.LoadPerCPU, hasReading(r)
+	})
+	first, last, _ := endReadings(before, since, hasReading, func(r falcon.HostReading) string {
+		return r.Err
+	})
 	spanUs := float64(last.AtNs-first.AtNs) / 1e3
 	h.PressureShare = shareOf(counterGrowth(first.PressureUs, last.PressureUs), spanUs)
 	h.ThrottledShare = shareOf(counterGrowth(first.ThrottledUs, last.ThrottledUs), spanUs)
 	for rank, delay := range last.RunDelayNs {
 		if start, ok := first.RunDelayNs[rank]; ok {
-			h.RunDelayShare = max(h.RunDelayShare, shareOf(counterGrowth(start, delay), float64(last.AtNs-first.AtNs)))
+			h.RunDelayShare = max(
+				h.RunDelayShare,
+				shareOf(counterGrowth(start, delay), float64(last.AtNs-first.AtNs)),
+			)
 		}
 	}
 	h.Emulated = last.Emulated
@@ -221,7 +254,11 @@ func hostShares(before, since []stamped[falcon.HostReading]) Host {
 // hasReading reports whether a look brought anything: Err may name files that this
 // kernel lacks beside figures that are there.
 func hasReading(r falcon.HostReading) bool {
-	return r.Err == "" || r.Emulated || r.PressureUs > 0 || r.ThrottledUs > 0 || len(r.RunDelayNs) > 0
+	return r.Err == "" ||
+		r.Emulated ||
+		r.PressureUs > 0 ||
+		r.ThrottledUs > 0 ||
+		len(r.RunDelayNs) > 0
 }
 
 // counterGrowth is a counter's growth; one that went back was reset and says nothing.
@@ -255,7 +292,9 @@ type Moment struct {
 	Ns int64     // Unix ns by the node's, 0 = unknown
 }
 
-func momentOf(s stamped[falcon.GPUReading]) Moment { return Moment{s.at, s.of.AtNs} }
+func momentOf(s stamped[falcon.GPUReading]) Moment {
+	return Moment{s.at, s.of.AtNs}
+}
 
 // Normal is the first of the newest readings in which the device's clock reads as
 // its peers' do, and the last one before them (zero if none is remembered); ok is
@@ -276,7 +315,8 @@ func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 		if r.MaxSMClockMHz == 0 || float64(r.SMClockMHz) < clockGap*reference*float64(r.MaxSMClockMHz) {
 			return since, momentOf(v[i]), ok
 		}
-		since, ok = momentOf(v[i]), true
+		since = momentOf(v[i])
+		ok = true
 	}
 	return since, Moment{}, ok
 }

@@ -10,7 +10,11 @@ import (
 
 func reading(d falcon.Device, second, clock int, thermalMs uint64) falcon.GPUReading {
 	return falcon.GPUReading{
-		Device: d, AtNs: int64(second) * 1e9, SMClockMHz: uint32(clock), MaxSMClockMHz: 2000, ThermalNs: thermalMs * 1e6,
+		Device:        d,
+		AtNs:          int64(second) * 1e9,
+		SMClockMHz:    uint32(clock),
+		MaxSMClockMHz: 2000,
+		ThermalNs:     thermalMs * 1e6,
 	}
 }
 
@@ -24,7 +28,10 @@ func TestDeltasRunFromBeforeTheOnset(t *testing.T) {
 		h.AddGPU(at(s), reading("n0.g0", s, 1000, 500+1000*uint64(s-9)))
 	}
 	g := h.Since(at(10)).GPUs["n0.g0"]
-	if !g.Known || g.Clock != 0.5 || g.Before != 1 || math.Abs(g.ThrottleShare-1) > 1e-9 {
+	if !g.Known ||
+		g.Clock != 0.5 ||
+		g.Before != 1 ||
+		math.Abs(g.ThrottleShare-1) > 1e-9 {
 		t.Errorf("%+v", g)
 	}
 	if g := h.Since(at(99)).GPUs["n0.g0"]; g.Known {
@@ -73,7 +80,8 @@ func TestNormalDatesTheReturnOfTheClock(t *testing.T) {
 			t.Errorf("second %d: normal %v at %d MHz", s, ok, clock)
 		}
 	}
-	if at, bad, _ := h.Normal("n0.g0"); at.At.Unix() != 12 || bad.At.Unix() != 11 {
+	at, bad, _ := h.Normal("n0.g0")
+	if at.At.Unix() != 12 || bad.At.Unix() != 11 {
 		t.Errorf("normal since %v, not at %v, want seconds 12 and 11", at.At.Unix(), bad.At.Unix())
 	}
 }
@@ -82,11 +90,17 @@ func TestRunDelayOfTheWorstRank(t *testing.T) {
 	var h History
 	for s := range 5 {
 		h.AddHost(time.Unix(int64(s), 0), falcon.HostReading{
-			Node: "n0", AtNs: int64(s) * 1e9, Err: "no cgroup",
-			RunDelayNs: map[falcon.Rank]uint64{0: uint64(s) * 1e7, 1: uint64(s) * 5e8},
+			Node: "n0",
+			AtNs: int64(s) * 1e9,
+			Err:  "no cgroup",
+			RunDelayNs: map[falcon.Rank]uint64{
+				0: uint64(s) * 1e7,
+				1: uint64(s) * 5e8,
+			},
 		})
 	}
-	if got := h.Since(time.Unix(2, 0)).Hosts["n0"]; !got.Known || math.Abs(got.RunDelayShare-0.5) > 1e-9 {
+	got := h.Since(time.Unix(2, 0)).Hosts["n0"]
+	if !got.Known || math.Abs(got.RunDelayShare-0.5) > 1e-9 {
 		t.Errorf("%+v, want known and a run delay of half the time", got)
 	}
 }

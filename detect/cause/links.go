@@ -16,15 +16,25 @@ func (c *Case) network() (opinion, bool) {
 	best := 0.0
 	for _, g := range c.Timing.Groups {
 		if g.Suspect && !c.holdsSlow(g.Ranks) {
-			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-				"%s group of ranks %v: %s of %d bytes takes %s, %.2f x the usual %s", g.Dimension, g.Ranks, g.Op, g.Bytes, falcon.DurationText(g.TransferMs), g.Ratio, falcon.DurationText(g.BaseMs))})
+			o.evidence = append(o.evidence, falcon.Evidence{
+				Kind: falcon.EvidenceTiming,
+				Text: fmt.Sprintf(
+					"%s group of ranks %v: %s of %d bytes takes %s, %.2f x the usual %s",
+					g.Dimension, g.Ranks, g.Op, g.Bytes, falcon.DurationText(g.TransferMs),
+					g.Ratio, falcon.DurationText(g.BaseMs)),
+			})
 			o.ranks = append(o.ranks, g.Ranks...)
 			best = max(best, weightOf(g.Basis))
 		}
 	}
 	for _, p := range c.worstPairs() {
-		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-			"%s to %s: a receive of %d bytes takes at least %s, %s usually", c.nameOf(p.From), c.nameOf(p.To), p.Bytes, falcon.DurationText(p.RecvMs), falcon.DurationText(p.BaseMs))})
+		o.evidence = append(o.evidence, falcon.Evidence{
+			Kind: falcon.EvidenceTiming,
+			Text: fmt.Sprintf(
+				"%s to %s: a receive of %d bytes takes at least %s, %s usually",
+				c.nameOf(p.From), c.nameOf(p.To), p.Bytes, falcon.DurationText(p.RecvMs),
+				falcon.DurationText(p.BaseMs)),
+		})
 		o.ranks = append(o.ranks, p.From, p.To)
 		best = max(best, weightOf(p.Basis))
 	}
@@ -32,8 +42,11 @@ func (c *Case) network() (opinion, bool) {
 		return opinion{}, false
 	}
 	o.proofs = append(o.proofs, best)
-	if len(c.Timing.Slow) == 0 && !c.Timing.AllSlow && len(c.Timing.SlowStages) == 0 {
-		o.addEvidence(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
+	if len(c.Timing.Slow) == 0 &&
+		!c.Timing.AllSlow &&
+		len(c.Timing.SlowStages) == 0 {
+		o.addEvidence(falcon.EvidenceTiming, weightSelf,
+			"No rank computes longer than its peers or its own past")
 	}
 	c.nameLinks(&o)
 	c.narrowRanks(&o)
@@ -50,12 +63,16 @@ func (c *Case) narrowRanks(o *opinion) {
 	}
 	o.ranks = slices.DeleteFunc(o.ranks, func(r falcon.Rank) bool {
 		node := c.deviceOf(r).Node()
-		return !slices.ContainsFunc(o.links, func(l falcon.Link) bool { return l.A == node || l.B == node })
+		return !slices.ContainsFunc(o.links, func(l falcon.Link) bool {
+			return l.A == node || l.B == node
+		})
 	})
 }
 
 func (c *Case) holdsSlow(ranks []falcon.Rank) bool {
-	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(c.Timing.Slow, r) })
+	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+		return slices.Contains(c.Timing.Slow, r)
+	})
 }
 
 // worstPairs are the suspect pairs with the greatest excess: lesser ones in the same replica
@@ -84,17 +101,23 @@ func (c *Case) worstPairs() []peer.Pair {
 func (c *Case) nameLinks(o *opinion) {
 	u := c.paths().linkUse(false)
 	o.links = u.unexplained()
-	defer func() { o.allLinks = len(o.links) > 0 && len(o.links) == len(u.total) }()
+	defer func() {
+		o.allLinks = len(o.links) > 0 && len(o.links) == len(u.total)
+	}()
 	if c.nameByTest(o, u) {
 		return
 	}
 	hot := c.congestedLinks(o.links)
 	switch {
 	case len(o.links) == 1 && !c.paths().isSure(o.links[0]):
-		o.addAgainst(falcon.EvidenceTiming, "%s is the only link that slow groups use and healthy ones do not if their all-reduces are rings, which nothing shows", o.links[0])
+		o.addAgainst(falcon.EvidenceTiming,
+			"%s is the only link that slow groups use and healthy ones do not if their all-reduces are rings, which nothing shows",
+			o.links[0])
 		o.links = nil
 	case len(o.links) == 1:
-		o.addEvidence(falcon.EvidenceTiming, weightLinkNamed, "%s is the only link that slow groups use and healthy ones do not", o.links[0])
+		o.addEvidence(falcon.EvidenceTiming, weightLinkNamed,
+			"%s is the only link that slow groups use and healthy ones do not",
+			o.links[0])
 		c.addCongestion(o, hot)
 	case len(hot) > 0 && len(hot) < len(o.links):
 		o.links = hot
@@ -124,9 +147,13 @@ func (c *Case) nameByTest(o *opinion, u linkUse) bool {
 	}
 	if len(slow) == 0 {
 		o.refuted = clear > 0 && clear == len(u.suspect) && shared == clear
-		o.links = slices.DeleteFunc(o.links, func(l falcon.Link) bool { return tests[l].judged > 0 })
+		o.links = slices.DeleteFunc(o.links, func(l falcon.Link) bool {
+			return tests[l].judged > 0
+		})
 		if clear > 0 {
-			o.addAgainst(falcon.EvidenceTest, "%d of the %d links that the slow groups use were tested, and none is slow", clear, len(u.suspect))
+			o.addAgainst(falcon.EvidenceTest,
+				"%d of the %d links that the slow groups use were tested, and none is slow",
+				clear, len(u.suspect))
 		}
 		return false
 	}
@@ -138,8 +165,11 @@ func (c *Case) nameByTest(o *opinion, u linkUse) bool {
 	}
 	o.proofs = append(o.proofs, weightLinkTest)
 	if judged > len(slow) {
-		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTest, Text: fmt.Sprintf(
-			"%d other tested links of the slow groups are healthy", judged-len(slow))})
+		o.evidence = append(o.evidence, falcon.Evidence{
+			Kind: falcon.EvidenceTest,
+			Text: fmt.Sprintf(
+				"%d other tested links of the slow groups are healthy", judged-len(slow)),
+		})
 	}
 	o.links = slow
 	c.addCongestion(o, c.congestedLinks(slow))
@@ -193,14 +223,20 @@ func (c pathJudge) isSure(l falcon.Link) bool {
 // linkUse counts what groups and pairs use. With doubt, slow groups are suspected of all
 // that they may use, and healthy ones clear what they use in any case.
 func (c pathJudge) linkUse(doubt bool) linkUse {
-	u := linkUse{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}, balance: map[falcon.Link]int{}}
+	u := linkUse{
+		suspect: map[falcon.Link]bool{},
+		healthy: map[falcon.Link]bool{},
+		total:   map[falcon.Link]bool{},
+		balance: map[falcon.Link]int{},
+	}
 	for i := range c.Timing.Groups {
 		g := &c.Timing.Groups[i]
 		links, wide, sure := c.linksOf(g)
 		into := u.healthy
 		switch {
 		case g.Suspect && doubt:
-			into, links = u.suspect, wide
+			into = u.suspect
+			links = wide
 		case g.Suspect:
 			into = u.suspect
 		case doubt:
@@ -208,7 +244,9 @@ func (c pathJudge) linkUse(doubt bool) linkUse {
 		}
 		for _, l := range links {
 			u.total[l] = true
-			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld && (g.Suspect || !g.Crowded) {
+			if g.Basis != peer.ByNone &&
+				g.Dimension != falcon.DimWorld &&
+				(g.Suspect || !g.Crowded) {
 				into[l] = true // one that is slow as most of its kind are clears nothing
 			}
 		}
@@ -227,7 +265,9 @@ func (c pathJudge) countPairs(u *linkUse) {
 		}
 		u.total[l] = true
 		switch {
-		case slices.ContainsFunc(worst, func(q peer.Pair) bool { return q.From == p.From && q.To == p.To }):
+		case slices.ContainsFunc(worst, func(q peer.Pair) bool {
+			return q.From == p.From && q.To == p.To
+		}):
 			u.suspect[l] = true
 		case !p.Suspect && !p.Crowded && p.Basis != peer.ByNone:
 			u.healthy[l] = true
@@ -240,13 +280,16 @@ func (c pathJudge) countPairs(u *linkUse) {
 }
 
 // ringLinks are the links that a group uses.
-func (c pathJudge) ringLinks(g *peer.Group) []falcon.Link { return c.linksOver(c.pathsOf(g).Edges) }
+func (c pathJudge) ringLinks(g *peer.Group) []falcon.Link {
+	return c.linksOver(c.pathsOf(g).Edges)
+}
 
 // linksOver are the links of edges whose ends are on different nodes, each once.
 func (c pathJudge) linksOver(edges []nccl.Edge) []falcon.Link {
 	var out []falcon.Link
 	for _, e := range edges {
-		if l, ok := c.linkBetween(e.Pair[0], e.Pair[1]); ok && !slices.Contains(out, l) {
+		l, ok := c.linkBetween(e.Pair[0], e.Pair[1])
+		if ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}
@@ -254,7 +297,8 @@ func (c pathJudge) linksOver(edges []nccl.Edge) []falcon.Link {
 }
 
 func (c *Case) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
-	x, y := c.deviceOf(a), c.deviceOf(b)
+	x := c.deviceOf(a)
+	y := c.deviceOf(b)
 	if x == "" || y == "" || x.Node() == y.Node() {
 		return falcon.Link{}, false
 	}

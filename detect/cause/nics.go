@@ -34,7 +34,11 @@ func summarizeNIC(before, since []stamped[falcon.NICReading]) NIC {
 	if !ok {
 		return NIC{}
 	}
-	n := NIC{RateMbps: last.RateMbps, Down: portLost(before, since), Emulated: last.Emulated}
+	n := NIC{
+		RateMbps: last.RateMbps,
+		Down:     portLost(before, since),
+		Emulated: last.Emulated,
+	}
 	for _, s := range before {
 		n.RateBefore = max(n.RateBefore, s.of.RateMbps)
 	}
@@ -76,9 +80,17 @@ func growthRates(first, last falcon.NICReading) (marks, resent, wait float64, ok
 	if seconds <= 0 {
 		return 0, 0, 0, false
 	}
-	marked := counterGrowth(first.CNPSent, last.CNPSent) + counterGrowth(first.CNPHandled, last.CNPHandled) + counterGrowth(first.ECNMarked, last.ECNMarked)
-	again := counterGrowth(first.Retransmits, last.Retransmits) + counterGrowth(first.OutOfSequence, last.OutOfSequence)
-	return float64(marked) / seconds, float64(again) / seconds, float64(counterGrowth(first.XmitWait, last.XmitWait)) / seconds, true
+	marked := counterGrowth(first.CNPSent, last.CNPSent) +
+		counterGrowth(first.CNPHandled, last.CNPHandled) +
+		counterGrowth(first.ECNMarked, last.ECNMarked)
+	again := counterGrowth(first.Retransmits, last.Retransmits) +
+		counterGrowth(first.OutOfSequence, last.OutOfSequence)
+	return float64(
+			marked,
+		) / seconds,
+		float64(again) / seconds,
+		float64(counterGrowth(first.XmitWait, last.XmitWait)) / seconds,
+		true
 }
 
 // congestion says what of a port's counters grows much faster than before and
@@ -126,10 +138,13 @@ func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (bus
 			all[i] = of(q)
 		}
 		usual := falcon.Median(all)
-		return slices.ContainsFunc(here, func(q NIC) bool { return of(q) > nicTimes*usual && of(q) > floor })
+		return slices.ContainsFunc(here, func(q NIC) bool {
+			return of(q) > nicTimes*usual && of(q) > floor
+		})
 	}
 	busy = far(marksLeast, func(q NIC) float64 { return q.Marks }) ||
-		far(resentLeast, func(q NIC) float64 { return q.Resent }) || far(waitLeast, func(q NIC) float64 { return q.Wait })
+		far(resentLeast, func(q NIC) float64 { return q.Resent }) ||
+		far(waitLeast, func(q NIC) float64 { return q.Wait })
 	return busy, len(here) > 0
 }
 
@@ -138,9 +153,11 @@ func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (bus
 // same number on the other nodes: a node has ports of several kinds.
 func (c *Case) degraded(id falcon.NIC) string {
 	n := c.Counters.NICs[id]
-	usual, of := n.RateBefore, "before"
+	usual := n.RateBefore
+	of := "before"
 	if usual == 0 {
-		usual, of = c.railRate(id), "at its peers"
+		usual = c.railRate(id)
+		of = "at its peers"
 	}
 	switch {
 	case n.Down:
@@ -148,7 +165,8 @@ func (c *Case) degraded(id falcon.NIC) string {
 	case n.Downed > 0:
 		return fmt.Sprintf("its link went down %d times since the onset", n.Downed)
 	case n.RateMbps > 0 && float64(n.RateMbps) < rateGap*float64(usual):
-		return fmt.Sprintf("its link runs at %.0f Gb/s, %s at %.0f Gb/s", float64(n.RateMbps)/1e3, of, float64(usual)/1e3)
+		return fmt.Sprintf("its link runs at %.0f Gb/s, %s at %.0f Gb/s",
+			float64(n.RateMbps)/1e3, of, float64(usual)/1e3)
 	}
 	return ""
 }
@@ -159,7 +177,8 @@ func (c *Case) railRate(id falcon.NIC) uint64 {
 	_, number, _ := strings.Cut(string(id), ".nic")
 	var out []float64
 	for q, n := range c.Counters.NICs {
-		if _, other, _ := strings.Cut(string(q), ".nic"); q != id && other == number && n.RateMbps > 0 {
+		_, other, _ := strings.Cut(string(q), ".nic")
+		if q != id && other == number && n.RateMbps > 0 {
 			out = append(out, float64(n.RateMbps))
 		}
 	}
@@ -222,7 +241,10 @@ func (c *Case) addCongestion(o *opinion, links []falcon.Link) {
 			if id != "" {
 				o.nics = append(o.nics, id)
 			}
-			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceCounter, Text: fmt.Sprintf("%s, an end of %s: %s", id, l, said)})
+			o.evidence = append(o.evidence, falcon.Evidence{
+				Kind: falcon.EvidenceCounter,
+				Text: fmt.Sprintf("%s, an end of %s: %s", id, l, said),
+			})
 		}
 	}
 	if len(links) > 0 {

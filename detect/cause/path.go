@@ -34,12 +34,15 @@ func (c pathJudge) onlyPath() (opinion, bool) {
 		if len(links) != 1 || groups > 0 && links[0] != path {
 			return opinion{}, false
 		}
-		path, groups = links[0], groups+1
+		path = links[0]
+		groups++
 		if worst == nil || excessOf(g) > excessOf(worst) {
 			worst = g
 		}
 	}
-	if groups == 0 || excessOf(worst) < explainsShare*(c.SlowMs-c.HealthyMs) || c.pairsAcross(path) {
+	if groups == 0 ||
+		excessOf(worst) < explainsShare*(c.SlowMs-c.HealthyMs) ||
+		c.pairsAcross(path) {
 		return opinion{}, false
 	}
 	o := opinion{cause: falcon.CauseNetwork, links: []falcon.Link{path}}
@@ -48,15 +51,22 @@ func (c pathJudge) onlyPath() (opinion, bool) {
 			o.ranks = append(o.ranks, g.Ranks...)
 		}
 	}
-	o.addEvidence(falcon.EvidenceTiming, weightOwn, "All %d groups between nodes are slower than when healthy: that of ranks %v takes %s for %s of %d bytes, %.2f x its own %s",
-		groups, worst.Ranks, falcon.DurationText(worst.TransferMs), worst.Op, worst.Bytes, worst.TransferMs/worst.OwnMs, falcon.DurationText(worst.OwnMs))
+	o.addEvidence(falcon.EvidenceTiming, weightOwn,
+		"All %d groups between nodes are slower than when healthy: that of ranks %v takes %s for %s of %d bytes, %.2f x its own %s",
+		groups, worst.Ranks, falcon.DurationText(worst.TransferMs), worst.Op, worst.Bytes,
+		worst.TransferMs/worst.OwnMs, falcon.DurationText(worst.OwnMs))
 	o.addEvidence(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
-	use := linkUse{suspect: map[falcon.Link]bool{path: true}, healthy: map[falcon.Link]bool{}}
+	use := linkUse{
+		suspect: map[falcon.Link]bool{path: true},
+		healthy: map[falcon.Link]bool{},
+	}
 	if !c.nameByTest(&o, use) {
 		if o.refuted || len(o.links) == 0 {
 			return opinion{}, false
 		}
-		o.addEvidence(falcon.EvidenceTiming, weightLinkNamed, "%s is the only path between the job's nodes that they cross: it, or the port at one of its ends", path)
+		o.addEvidence(falcon.EvidenceTiming, weightLinkNamed,
+			"%s is the only path between the job's nodes that they cross: it, or the port at one of its ends",
+			path)
 		c.addCongestion(&o, c.congestedLinks(o.links))
 	}
 	c.addPorts(&o)
@@ -65,12 +75,15 @@ func (c pathJudge) onlyPath() (opinion, bool) {
 }
 
 // excessOf is by how much a group's transfers take longer in an iteration than when healthy, ms.
-func excessOf(g *peer.Group) float64 { return (g.TransferMs - g.OwnMs) * g.CallsPerIt }
+func excessOf(g *peer.Group) float64 {
+	return (g.TransferMs - g.OwnMs) * g.CallsPerIt
+}
 
 // pairsAcross reports whether messages between two ranks cross a path as fast as ever.
 func (c pathJudge) pairsAcross(path falcon.Link) bool {
 	for _, p := range c.Timing.Pairs {
-		if l, ok := c.linkBetween(p.From, p.To); ok && l == path && !p.Suspect && !p.Crowded && p.Basis != peer.ByNone {
+		l, ok := c.linkBetween(p.From, p.To)
+		if ok && l == path && !p.Suspect && !p.Crowded && p.Basis != peer.ByNone {
 			return true
 		}
 	}

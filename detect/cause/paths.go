@@ -43,7 +43,10 @@ func (c pathJudge) addChoices(o *opinion) {
 		p := falcon.PathChoice{Op: g.Op, Choice: c.pathsOf(g).Choice}
 		if !slices.Contains(o.paths, p) {
 			o.paths = append(o.paths, p)
-			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: p.Text()})
+			o.evidence = append(o.evidence, falcon.Evidence{
+				Kind: falcon.EvidenceTiming,
+				Text: p.Text(),
+			})
 		}
 	}
 }

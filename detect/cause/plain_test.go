@@ -46,7 +46,11 @@ func trimplainHistory[T any](v []stamped[T], now time.Time) []stamped[T] {
 
 // Since sums up all devices, nodes and ports since a moment.
 func (h *plainHistory) Since(moment time.Time) Counters {
-	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}, NICs: map[falcon.NIC]NIC{}}
+	c := Counters{
+		GPUs:  map[falcon.Device]GPU{},
+		Hosts: map[falcon.Node]Host{},
+		NICs:  map[falcon.NIC]NIC{},
+	}
 	for d, v := range h.gpus {
 		c.GPUs[d] = summarizeGPU(splitAt(v, moment))
 	}
@@ -73,7 +77,8 @@ func (h *plainHistory) Normal(d falcon.Device) (since, until Moment, ok bool) {
 		if r.MaxSMClockMHz == 0 || float64(r.SMClockMHz) < clockGap*reference*float64(r.MaxSMClockMHz) {
 			return since, momentOf(v[i]), ok
 		}
-		since, ok = momentOf(v[i]), true
+		since = momentOf(v[i])
+		ok = true
 	}
 	return since, Moment{}, ok
 }
@@ -110,9 +115,12 @@ func (h *plainHistory) Busy(n falcon.Node, apart []falcon.Node, since time.Time)
 			all[i] = of(q)
 		}
 		usual := falcon.Median(all)
-		return slices.ContainsFunc(here, func(q NIC) bool { return of(q) > nicTimes*usual && of(q) > floor })
+		return slices.ContainsFunc(here, func(q NIC) bool {
+			return of(q) > nicTimes*usual && of(q) > floor
+		})
 	}
 	busy = far(marksLeast, func(q NIC) float64 { return q.Marks }) ||
-		far(resentLeast, func(q NIC) float64 { return q.Resent }) || far(waitLeast, func(q NIC) float64 { return q.Wait })
+		far(resentLeast, func(q NIC) float64 { return q.Resent }) ||
+		far(waitLeast, func(q NIC) float64 { return q.Wait })
 	return busy, len(here) > 0
 }

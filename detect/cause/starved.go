@@ -28,7 +28,11 @@ func (c *Case) starvedHost() (opinion, bool) {
 		return opinion{}, false
 	}
 	n := c.deviceOf(held[0]).Node()
-	if n == "" || slices.ContainsFunc(held, func(r falcon.Rank) bool { return c.deviceOf(r).Node() != n }) || !c.throttledAlone(n) {
+	if n == "" ||
+		slices.ContainsFunc(held, func(r falcon.Rank) bool {
+			return c.deviceOf(r).Node() != n
+		}) ||
+		!c.throttledAlone(n) {
 		return opinion{}, false
 	}
 	o := opinion{cause: falcon.CauseCPU}
@@ -38,11 +42,14 @@ func (c *Case) starvedHost() (opinion, bool) {
 		}
 	}
 	for i, r := range held {
-		steps, weight := heldSteps(&c.Timing.Ranks[r]), weightFew
+		steps := heldSteps(&c.Timing.Ranks[r])
+		weight := weightFew
 		if i > 0 {
 			weight = 0 // the same fault's
 		}
-		o.addEvidence(falcon.EvidenceTiming, weight, "%s: self time up to %.2f x its peers' in %d of %d iterations, and theirs in the others", c.nameOf(r), slices.Max(steps), len(steps), len(c.Timing.Ranks[r].StepRatio))
+		o.addEvidence(falcon.EvidenceTiming, weight,
+			"%s: self time up to %.2f x its peers' in %d of %d iterations, and theirs in the others",
+			c.nameOf(r), slices.Max(steps), len(steps), len(c.Timing.Ranks[r].StepRatio))
 	}
 	c.hostProofs(&o, held[0])
 	return o, true
@@ -64,7 +71,8 @@ func (c *Case) throttledAlone(n falcon.Node) bool {
 	h := c.Counters.Hosts[n]
 	usual, known := c.peerHost(n, func(h Host) float64 { return h.ThrottledShare })
 	if h.Before != nil {
-		usual, known = max(usual, h.Before.ThrottledShare), true
+		usual = max(usual, h.Before.ThrottledShare)
+		known = true
 	}
 	return h.Known && !h.Emulated && known && h.ThrottledShare > usual+starvedShare
 }

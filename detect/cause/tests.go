@@ -22,7 +22,9 @@ func (c *Case) gemmResult(d falcon.Device) (falcon.GEMMResult, bool) {
 	if c.Tests == nil || d == "" {
 		return falcon.GEMMResult{}, false
 	}
-	i := slices.IndexFunc(c.Tests.GEMM, func(g falcon.GEMMResult) bool { return g.Device == d && g.Err == "" && g.Ms > 0 })
+	i := slices.IndexFunc(c.Tests.GEMM, func(g falcon.GEMMResult) bool {
+		return g.Device == d && g.Err == "" && g.Ms > 0
+	})
 	if i < 0 {
 		return falcon.GEMMResult{}, false
 	}
@@ -56,21 +58,28 @@ func (c *Case) gemmProofs(gpu, cpu *opinion, r falcon.Rank, behind bool) (slow, 
 	g, ok := c.gemmResult(c.deviceOf(r))
 	base := "the median"
 	if ok && c.isCrowded(r) {
-		g, base = c.againstFastest(g), "the fastest"
+		g = c.againstFastest(g)
+		base = "the fastest"
 	}
 	switch {
 	case !ok || g.Unjudged != "" && !g.Slow:
 		return false, false
 	case !g.Slow:
-		gpu.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio, base)
-		cpu.addEvidence(falcon.EvidenceTest, weightGEMMHealthy, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: what slows it lies outside the device", g.Device, g.Ms, g.Ratio, base)
+		gpu.addAgainst(falcon.EvidenceTest,
+			"%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: the device itself is healthy",
+			g.Device, g.Ms, g.Ratio, base)
+		cpu.addEvidence(falcon.EvidenceTest, weightGEMMHealthy,
+			"%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: what slows it lies outside the device",
+			g.Device, g.Ms, g.Ratio, base)
 		return false, true
 	}
 	weight := weightGEMM
 	if behind {
 		weight = weightGEMMBehind
 	}
-	gpu.addEvidence(falcon.EvidenceTest, weight, "%s: a matrix multiplication takes %.2f ms, %.2f x %s %.2f ms of all tested GPUs", g.Device, g.Ms, g.Ratio, base, g.MedianMs)
+	gpu.addEvidence(falcon.EvidenceTest, weight,
+		"%s: a matrix multiplication takes %.2f ms, %.2f x %s %.2f ms of all tested GPUs",
+		g.Device, g.Ms, g.Ratio, base, g.MedianMs)
 	return true, false
 }
 
@@ -83,7 +92,9 @@ func (c *Case) againstFastest(g falcon.GEMMResult) falcon.GEMMResult {
 			fastest = min(fastest, q.Ms)
 		}
 	}
-	g.MedianMs, g.Ratio, g.Unjudged = fastest, g.Ms/fastest, ""
+	g.MedianMs = fastest
+	g.Ratio = g.Ms / fastest
+	g.Unjudged = ""
 	g.Slow = g.Ratio > gemmOver || c.Small > 0 && g.Ratio > c.smallGEMM()
 	return g
 }
@@ -97,7 +108,10 @@ func (c *Case) adoptSlowGEMM() {
 	}
 	for r, t := range c.Timing.Ranks {
 		g, ok := c.gemmResult(c.deviceOf(falcon.Rank(r)))
-		if ok && g.Slow && t.Ratio >= c.adoptFrom() && !slices.Contains(c.Timing.Slow, falcon.Rank(r)) {
+		if ok &&
+			g.Slow &&
+			t.Ratio >= c.adoptFrom() &&
+			!slices.Contains(c.Timing.Slow, falcon.Rank(r)) {
 			c.Timing.Slow = append(slices.Clone(c.Timing.Slow), falcon.Rank(r))
 		}
 	}
@@ -119,7 +133,9 @@ type linkTest struct {
 }
 
 // isSlow asks for half of the pair's exchanges: one of two directions.
-func (t linkTest) isSlow() bool { return t.slow > 0 && 2*t.slow >= t.judged }
+func (t linkTest) isSlow() bool {
+	return t.slow > 0 && 2*t.slow >= t.judged
+}
 
 // linkTests sums up the tests that were judged, by node pair. A class whose members share one or
 // two links has no independent median and clears none, unless timing shows that most of the pairs
@@ -180,8 +196,14 @@ func (t *Tests) classes() map[falcon.LinkClass]map[falcon.Link]bool {
 
 // resultLink is the node pair of a result that was judged.
 func resultLink(r falcon.LinkResult) (falcon.Link, bool) {
-	a, b := r.FromDevice.Node(), r.ToDevice.Node()
-	if r.Err != "" || r.Unjudged != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
+	a := r.FromDevice.Node()
+	b := r.ToDevice.Node()
+	if r.Err != "" ||
+		r.Unjudged != "" ||
+		r.BaseMs <= 0 ||
+		a == b ||
+		a == "" ||
+		b == "" {
 		return falcon.Link{}, false
 	}
 	return falcon.NewLink(a, b), true
@@ -207,9 +229,13 @@ func slowLinks(tests map[falcon.Link]linkTest, candidates map[falcon.Link]bool) 
 }
 
 func (c *Case) linkTestEvidence(l falcon.Link, t linkTest) falcon.Evidence {
-	return falcon.Evidence{Kind: falcon.EvidenceTest, Text: fmt.Sprintf(
-		"%s: %d bytes from %s to %s take %.2f ms, %.2f x the median %.2f ms of its class (%s)",
-		l, t.worst.Bytes, t.worst.FromDevice, t.worst.ToDevice, t.worst.Ms, t.worst.Ratio, t.worst.BaseMs, t.worst.Class)}
+	return falcon.Evidence{
+		Kind: falcon.EvidenceTest,
+		Text: fmt.Sprintf(
+			"%s: %d bytes from %s to %s take %.2f ms, %.2f x the median %.2f ms of its class (%s)",
+			l, t.worst.Bytes, t.worst.FromDevice, t.worst.ToDevice, t.worst.Ms, t.worst.Ratio,
+			t.worst.BaseMs, t.worst.Class),
+	}
 }
 
 // addTestSummary adds what tests found, for a case in which timing names no rank.
@@ -222,7 +248,9 @@ func (c *Case) addTestSummary(o *opinion) {
 		switch {
 		case g.Err != "" || g.Unjudged != "":
 		case g.Slow:
-			o.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f x the median, but its rank computes as fast as its peers", g.Device, g.Ratio)
+			o.addAgainst(falcon.EvidenceTest,
+				"%s: a matrix multiplication takes %.2f x the median, but its rank computes as fast as its peers",
+				g.Device, g.Ratio)
 		default:
 			devices++
 		}
@@ -230,7 +258,8 @@ func (c *Case) addTestSummary(o *opinion) {
 	if devices > 0 {
 		o.addAgainst(falcon.EvidenceTest, "%d tested GPUs multiply matrices as fast as each other", devices)
 	}
-	healthy, tests := 0, c.linkTests(c.paths().linkUse(false))
+	healthy := 0
+	tests := c.linkTests(c.paths().linkUse(false))
 	for l, t := range tests {
 		if !t.isSlow() {
 			healthy++

@@ -36,7 +36,8 @@ func (t *track) add(l look) {
 	}
 	t.last = look{append(t.last.values[:0], l.values...), l.text}
 	t.n++
-	for t.n > 1 && (t.n > keepReadings || time.Duration(l.values[0]-t.oldest.values[0]) > keepSpan) {
+	for t.n > 1 &&
+		(t.n > keepReadings || time.Duration(l.values[0]-t.oldest.values[0]) > keepSpan) {
 		t.drop()
 	}
 }
@@ -61,10 +62,15 @@ func (t *track) room() {
 		return
 	}
 	if t.off >= max(rowsLeast, len(t.rows)/8) {
-		t.rows, t.off = append(t.rows[:0], t.rows[t.off:]...), 0
+		t.rows = append(t.rows[:0], t.rows[t.off:]...)
+		t.off = 0
 		return
 	}
-	grown := make([]byte, len(t.rows)-t.off, len(t.rows)-t.off+max(rowsLeast, len(t.rows)/4))
+	grown := make(
+		[]byte,
+		len(t.rows)-t.off,
+		len(t.rows)-t.off+max(rowsLeast, len(t.rows)/4),
+	)
 	copy(grown, t.rows[t.off:])
 	t.rows, t.off = grown, 0
 }
@@ -74,7 +80,9 @@ func (t *track) looks(yield func(look) bool) {
 	if t.n == 0 {
 		return
 	}
-	at, step, rows := look{slices.Clone(t.oldest.values), t.oldest.text}, t.early, t.rows[t.off:]
+	at := look{slices.Clone(t.oldest.values), t.oldest.text}
+	step := t.early
+	rows := t.rows[t.off:]
 	for i := range t.n {
 		if i > 0 {
 			size := 0
@@ -149,7 +157,8 @@ func takeLook(b []byte, was look, step uint64) (l look, next uint64, size int) {
 	l = was
 	if mask&textChanged != 0 {
 		n := int(uvarint())
-		l.text, size = string(b[size:size+n]), size+n
+		l.text = string(b[size : size+n])
+		size += n
 	}
 	if mask&lengthChanged != 0 {
 		n := int(uvarint())
@@ -160,7 +169,8 @@ func takeLook(b []byte, was look, step uint64) (l look, next uint64, size int) {
 	first := l.values[0] - step
 	take := func(i int) {
 		v, n := binary.Varint(b[size:])
-		l.values[i], size = l.values[i]+uint64(v), size+n
+		l.values[i] += uint64(v)
+		size += n
 	}
 	for rest := mask >> firstValue; rest != 0; rest &= rest - 1 {
 		take(bits.TrailingZeros64(rest))

@@ -25,11 +25,22 @@ type story struct {
 }
 
 func newStory(seed uint64) *story {
-	s := &story{rng: rand.New(rand.NewPCG(seed, 5)), now: time.Unix(1_700_000_000, 0)}
+	s := &story{
+		rng: rand.New(rand.NewPCG(seed, 5)),
+		now: time.Unix(1_700_000_000, 0),
+	}
 	for i := range 4 {
 		node := fmt.Sprintf("n%d", i/2)
-		s.gpus = append(s.gpus, falcon.GPUReading{Device: falcon.Device(fmt.Sprintf("%s.g%d", node, i%2)), SMClockMHz: 1980, MaxSMClockMHz: 1980})
-		s.nics = append(s.nics, falcon.NICReading{NIC: falcon.NIC(fmt.Sprintf("%s.nic%d", node, i%2)), RateMbps: 400_000, Active: true})
+		s.gpus = append(s.gpus, falcon.GPUReading{
+			Device:        falcon.Device(fmt.Sprintf("%s.g%d", node, i%2)),
+			SMClockMHz:    1980,
+			MaxSMClockMHz: 1980,
+		})
+		s.nics = append(s.nics, falcon.NICReading{
+			NIC:      falcon.NIC(fmt.Sprintf("%s.nic%d", node, i%2)),
+			RateMbps: 400_000,
+			Active:   true,
+		})
 	}
 	for i := range 2 {
 		s.hosts = append(s.hosts, falcon.HostReading{Node: falcon.Node(fmt.Sprintf("n%d", i))})
@@ -38,7 +49,9 @@ func newStory(seed uint64) *story {
 }
 
 // odd is true at times.
-func (s *story) odd(one int) bool { return s.rng.IntN(one) == 0 }
+func (s *story) odd(one int) bool {
+	return s.rng.IntN(one) == 0
+}
 
 func (s *story) counter(v *uint64, by int) {
 	switch {
@@ -88,7 +101,16 @@ func (s *story) second() {
 	for i := range s.nics {
 		r := &s.nics[i]
 		r.AtNs, r.Active, r.Emulated = s.ns(), !s.odd(80), s.odd(90)
-		for _, c := range []*uint64{&r.XmitWait, &r.CNPSent, &r.CNPHandled, &r.ECNMarked, &r.Retransmits, &r.OutOfSequence, &r.LinkDowned, &r.XmitBytes} {
+		for _, c := range []*uint64{
+			&r.XmitWait,
+			&r.CNPSent,
+			&r.CNPHandled,
+			&r.ECNMarked,
+			&r.Retransmits,
+			&r.OutOfSequence,
+			&r.LinkDowned,
+			&r.XmitBytes,
+		} {
 			s.counter(c, 2000)
 		}
 		if s.odd(100) {
@@ -104,7 +126,10 @@ func (s *story) second() {
 }
 
 func (s *story) host(r *falcon.HostReading) {
-	r.AtNs, r.LoadPerCPU, r.StealShare, r.Emulated = s.ns(), s.rng.Float64(), s.rng.Float64()*float64(s.rng.IntN(2)), s.odd(90)
+	r.AtNs, r.LoadPerCPU, r.StealShare, r.Emulated = s.ns(),
+		s.rng.Float64(),
+		s.rng.Float64()*float64(s.rng.IntN(2)),
+		s.odd(90)
 	s.counter(&r.PressureUs, 1e6)
 	s.counter(&r.ThrottledUs, 1e6)
 	was := r.RunDelayNs
@@ -133,7 +158,9 @@ func TestHistoryIsAsThePlainOne(t *testing.T) {
 		}
 		for range 4 {
 			since := s.now.Add(-time.Duration(s.rng.IntN(150)) * time.Second)
-			if got, want := s.packed.Since(since), s.plain.Since(since); !reflect.DeepEqual(got, want) {
+			got := s.packed.Since(since)
+			want := s.plain.Since(since)
+			if !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d since %s:\n%+v\n%+v", seed, since, got, want)
 			}
 			busy, known := s.packed.Busy("n0", nil, since)
@@ -144,7 +171,11 @@ func TestHistoryIsAsThePlainOne(t *testing.T) {
 		for _, g := range s.gpus {
 			a, b, ok := s.packed.Normal(g.Device)
 			c, d, is := s.plain.Normal(g.Device)
-			if !a.At.Equal(c.At) || a.Ns != c.Ns || !b.At.Equal(d.At) || b.Ns != d.Ns || ok != is {
+			if !a.At.Equal(c.At) ||
+				a.Ns != c.Ns ||
+				!b.At.Equal(d.At) ||
+				b.Ns != d.Ns ||
+				ok != is {
 				t.Fatalf("seed %d %s: normal %v %v %v, want %v %v %v", seed, g.Device, a, b, ok, c, d, is)
 			}
 		}
@@ -162,18 +193,23 @@ func FuzzTrack(f *testing.F) {
 			at += uint64(binary.LittleEndian.Uint32(b)) % uint64(time.Minute)
 			l := look{values: []uint64{at}, text: string(b[4:5])[:int(b[4])%2]}
 			for i := range 1 + int(wide+b[5])%80 {
-				l.values = append(l.values, binary.LittleEndian.Uint64(append(slices.Clone(b[i%8:]), make([]byte, 8)...)))
+				l.values = append(l.values,
+					binary.LittleEndian.Uint64(append(slices.Clone(b[i%8:]), make([]byte, 8)...)),
+				)
 			}
 			k.add(l)
 			want = append(want, look{slices.Clone(l.values), l.text})
-			for len(want) > 1 && (len(want) > keepReadings || time.Duration(at-want[0].values[0]) > keepSpan) {
+			for len(want) > 1 &&
+				(len(want) > keepReadings || time.Duration(at-want[0].values[0]) > keepSpan) {
 				want = want[1:]
 			}
 			b = b[6:]
 		}
 		i := 0
 		for l := range k.looks {
-			if i >= len(want) || !slices.Equal(l.values, want[i].values) || l.text != want[i].text {
+			if i >= len(want) ||
+				!slices.Equal(l.values, want[i].values) ||
+				l.text != want[i].text {
 				t.Fatalf("look %d of %d is %v", i, len(want), l)
 			}
 			i++
@@ -198,7 +234,11 @@ func TestHistoryIsSmall(t *testing.T) {
 			now := time.Unix(int64(s), rng.Int64N(2e6))
 			for d := range devices {
 				h.AddGPU(now, falcon.GPUReading{
-					Device: falcon.NewDevice("n0", d), AtNs: now.UnixNano() - rng.Int64N(1e6), SMClockMHz: 1965 + uint32(rng.IntN(16)), MaxSMClockMHz: 1980, ProbeUs: 700,
+					Device:        falcon.NewDevice("n0", d),
+					AtNs:          now.UnixNano() - rng.Int64N(1e6),
+					SMClockMHz:    1965 + uint32(rng.IntN(16)),
+					MaxSMClockMHz: 1980,
+					ProbeUs:       700,
 				})
 			}
 		}

@@ -63,8 +63,12 @@ func (c workJudge) addVolumes(o *opinion) {
 	}
 	for _, l := range o.links[:min(len(o.links), volumesShown)] {
 		if v := byLink[l]; v > 0 {
-			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-				"%s carries %s of the %s that an iteration moves between nodes", l, bytesText(v), bytesText(total))})
+			o.evidence = append(o.evidence, falcon.Evidence{
+				Kind: falcon.EvidenceTiming,
+				Text: fmt.Sprintf(
+					"%s carries %s of the %s that an iteration moves between nodes",
+					l, bytesText(v), bytesText(total)),
+			})
 		}
 	}
 }

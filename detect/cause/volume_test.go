@@ -11,8 +11,11 @@ import (
 
 // What a link carries is what a count of every message of every ring by hand gives.
 func TestLinkVolumes(t *testing.T) {
-	c := scene(t, func(j *jobtest.Job) { j.Link[falcon.NewLink("n2", "n3")] = 0.1 })
-	want, all := map[falcon.Link]float64{}, 0.0
+	c := scene(t, func(j *jobtest.Job) {
+		j.Link[falcon.NewLink("n2", "n3")] = 0.1
+	})
+	want := map[falcon.Link]float64{}
+	all := 0.0
 	count := func(a, b falcon.Rank, bytes float64) {
 		if x, y := c.Placement[a].Node(), c.Placement[b].Node(); x != y {
 			want[falcon.NewLink(x, y)] += bytes

@@ -13,7 +13,9 @@ type Work struct {
 	Iterations int     // slow ones, 0 = nothing is known
 	LostMs     float64 // of one of them
 
-	Waits   []Stop  // ranks whose hosts wait longer before their first call than before the onset, the longest first
+	// ranks whose hosts wait longer before their first call than before the onset,
+	// the longest first
+	Waits   []Stop
 	WaitMs  float64 // of the middle rank, beyond before
 	WaitAll bool    // all ranks wait, and none much longer than the others
 
@@ -28,7 +30,8 @@ type Work struct {
 	SizeRatio float64 // payload of the rank that grew most over its usual one: median
 	SizeRanks int     // ranks whose payload differed, at most in one iteration
 
-	Paused     float64       // share in which a host stopped inside the iteration, for a good part of what was lost
+	// share in which a host stopped inside the iteration, for a good part of what was lost
+	Paused     float64
 	PauseMs    float64       // median of these
 	PauseRanks []falcon.Rank // who did, ascending
 	PauseNodes []falcon.Node // on which nodes
@@ -70,7 +73,9 @@ func (c workJudge) dropStalled() {
 	waits := c.waits()
 	c.Timing.Slow = slices.DeleteFunc(slices.Clone(c.Timing.Slow), func(r falcon.Rank) bool {
 		i := slices.IndexFunc(waits, func(s Stop) bool { return s.Rank == r })
-		if i < 0 || waits[i].Ms < stallLeast*c.Work.LostMs || !c.waitsAlone(waits[i]) {
+		if i < 0 ||
+			waits[i].Ms < stallLeast*c.Work.LostMs ||
+			!c.waitsAlone(waits[i]) {
 			return false
 		}
 		rank := c.Timing.Ranks[r]
@@ -102,7 +107,10 @@ func (c workJudge) waits() []Stop {
 func (c workJudge) stalled() []Stop {
 	out := slices.Clone(c.dropped)
 	for _, s := range c.waits() {
-		if s.Ms >= waitExplains*c.Work.LostMs && c.waitsAlone(s) && !slices.Contains(out, s) && !slices.Contains(c.Timing.Slow, s.Rank) {
+		if s.Ms >= waitExplains*c.Work.LostMs &&
+			c.waitsAlone(s) &&
+			!slices.Contains(out, s) &&
+			!slices.Contains(c.Timing.Slow, s.Rank) {
 			out = append(out, s)
 		}
 	}
@@ -124,7 +132,9 @@ func (c workJudge) idleBetween() []Stop {
 	}
 	for i := range c.Timing.Ranks {
 		r := &c.Timing.Ranks[i]
-		if r.OwnInsideMs < insideLeast*r.OwnOutsideMs || r.OwnInsideMs <= 0 || r.InsideMs > r.OwnInsideMs+insideLost*c.Work.LostMs {
+		if r.OwnInsideMs < insideLeast*r.OwnOutsideMs ||
+			r.OwnInsideMs <= 0 ||
+			r.InsideMs > r.OwnInsideMs+insideLost*c.Work.LostMs {
 			continue
 		}
 		if ms := r.OutsideMs - r.OwnOutsideMs; ms > 0 {
@@ -153,7 +163,9 @@ func idleMost(ranks int) int { return max(1, ranks/4) }
 func (c workJudge) lostBetween() bool {
 	for i := range c.Timing.Ranks {
 		r := &c.Timing.Ranks[i]
-		if r.OwnInsideMs <= 0 || r.InsideMs > r.OwnInsideMs+insideLost*c.Work.LostMs || r.OutsideMs < r.OwnOutsideMs+outsideLost*c.Work.LostMs {
+		if r.OwnInsideMs <= 0 ||
+			r.InsideMs > r.OwnInsideMs+insideLost*c.Work.LostMs ||
+			r.OutsideMs < r.OwnOutsideMs+outsideLost*c.Work.LostMs {
 			return false
 		}
 	}
@@ -170,7 +182,9 @@ func (c workJudge) ownWork() (o opinion, ok bool) {
 		return opinion{}, false
 	}
 	o.cause = falcon.CauseNotHardware
-	for _, explain := range []func(*opinion) bool{c.dataStall, c.changedCalls, c.lengths, c.garbage, c.checkpoint} {
+	for _, explain := range []func(*opinion) bool{
+		c.dataStall, c.changedCalls, c.lengths, c.garbage, c.checkpoint,
+	} {
 		if explain(&o) {
 			c.addClocks(&o)
 			return o, true
@@ -182,13 +196,20 @@ func (c workJudge) ownWork() (o opinion, ok bool) {
 func (c workJudge) dataStall(o *opinion) bool {
 	w := &c.Work
 	o.reason = falcon.ReasonData
-	if w.WaitAll && w.WaitMs >= waitExplains*w.LostMs && len(c.Timing.Slow) == 0 && c.lostBetween() {
-		o.addEvidence(falcon.EvidenceTiming, weightWork, "The hosts of all ranks wait %s longer before their first call of an iteration than before: they wait for data", falcon.DurationText(w.WaitMs))
+	if w.WaitAll &&
+		w.WaitMs >= waitExplains*w.LostMs &&
+		len(c.Timing.Slow) == 0 &&
+		c.lostBetween() {
+		o.addEvidence(falcon.EvidenceTiming, weightWork,
+			"The hosts of all ranks wait %s longer before their first call of an iteration than before: they wait for data",
+			falcon.DurationText(w.WaitMs))
 		return true
 	}
 	stalled := c.stalled()
 	for _, s := range stalled[:min(len(stalled), stopsShown)] {
-		o.addEvidence(falcon.EvidenceTiming, weightWork, "%s: it makes its first call of an iteration %s later than before, and the others do not: its host waits for data", c.nameOf(s.Rank), falcon.DurationText(s.Ms))
+		o.addEvidence(falcon.EvidenceTiming, weightWork,
+			"%s: it makes its first call of an iteration %s later than before, and the others do not: its host waits for data",
+			c.nameOf(s.Rank), falcon.DurationText(s.Ms))
 	}
 	for _, s := range stalled {
 		o.ranks = append(o.ranks, s.Rank)
@@ -209,9 +230,12 @@ func (c workJudge) changedCalls(o *opinion) bool {
 	o.reason = falcon.ReasonEvaluation
 	text := "calls of other kinds, or in one direction alone: passes besides training, as an evaluation makes"
 	if w.Kept == 0 && grewAlike(w.Kinds) {
-		o.reason, text = falcon.ReasonMicroBatches, "all alike: other micro-batches in an iteration"
+		o.reason = falcon.ReasonMicroBatches
+		text = "all alike: other micro-batches in an iteration"
 	}
-	o.addEvidence(falcon.EvidenceTiming, weightWork, "%d ranks make %d calls in an iteration instead of %d (%s), %s", w.Ranks, w.Calls, w.Usual, kindsText(w.Kinds), text)
+	o.addEvidence(falcon.EvidenceTiming, weightWork,
+		"%d ranks make %d calls in an iteration instead of %d (%s), %s",
+		w.Ranks, w.Calls, w.Usual, kindsText(w.Kinds), text)
 	return true
 }
 
@@ -246,33 +270,47 @@ func kindsText(kinds []falcon.CallChange) string {
 func (c workJudge) lengths(o *opinion) bool {
 	w := &c.Work
 	grew := w.SizeRatio - 1
-	if w.Sized < someIts || c.HealthyMs <= 0 || grew < sizeExplains*w.LostMs/c.HealthyMs {
+	if w.Sized < someIts ||
+		c.HealthyMs <= 0 ||
+		grew < sizeExplains*w.LostMs/c.HealthyMs {
 		return false
 	}
 	o.reason = falcon.ReasonLengths
-	o.addEvidence(falcon.EvidenceTiming, weightWork, "As many calls as usual carry up to %.2f x the bytes in %.0f %% of the slow iterations, on up to %d ranks: sequences are longer", w.SizeRatio, 100*w.Sized, w.SizeRanks)
+	o.addEvidence(falcon.EvidenceTiming, weightWork,
+		"As many calls as usual carry up to %.2f x the bytes in %.0f %% of the slow iterations, on up to %d ranks: sequences are longer",
+		w.SizeRatio, 100*w.Sized, w.SizeRanks)
 	return true
 }
 
 // garbage is hosts that stop inside iterations, now one, now another.
 func (c workJudge) garbage(o *opinion) bool {
 	w := &c.Work
-	if w.Paused < someIts || len(w.PauseRanks) < 2 || len(w.PauseNodes) < 2 && len(c.Placement.Nodes()) > 1 || w.PauseTop > pauseTopMost {
+	if w.Paused < someIts ||
+		len(w.PauseRanks) < 2 ||
+		len(w.PauseNodes) < 2 && len(c.Placement.Nodes()) > 1 ||
+		w.PauseTop > pauseTopMost {
 		return false
 	}
 	o.reason = falcon.ReasonGarbage
-	o.addEvidence(falcon.EvidenceTiming, weightWork, "In %.0f %% of the slow iterations one host makes no call for %s where it usually does, now one of %d ranks, now another: pauses of the processes, as of garbage collection", 100*w.Paused, falcon.DurationText(w.PauseMs), len(w.PauseRanks))
+	o.addEvidence(falcon.EvidenceTiming, weightWork,
+		"In %.0f %% of the slow iterations one host makes no call for %s where it usually does, now one of %d ranks, now another: pauses of the processes, as of garbage collection",
+		100*w.Paused, falcon.DurationText(w.PauseMs), len(w.PauseRanks))
 	return true
 }
 
 // checkpoint is all ranks that stop behind their last call.
 func (c workJudge) checkpoint(o *opinion) bool {
 	w := &c.Work
-	if w.Tail < mostIts || len(c.Timing.Slow) > 0 || c.Timing.AllSlow || !c.lostBetween() {
+	if w.Tail < mostIts ||
+		len(c.Timing.Slow) > 0 ||
+		c.Timing.AllSlow ||
+		!c.lostBetween() {
 		return false
 	}
 	o.reason = falcon.ReasonCheckpoint
-	o.addEvidence(falcon.EvidenceTiming, weightWork, "All ranks make no call for %s longer than usual behind the last one of an iteration, and their calls take as long as ever: state is saved there", falcon.DurationText(w.TailMs))
+	o.addEvidence(falcon.EvidenceTiming, weightWork,
+		"All ranks make no call for %s longer than usual behind the last one of an iteration, and their calls take as long as ever: state is saved there",
+		falcon.DurationText(w.TailMs))
 	return true
 }
 
@@ -290,7 +328,8 @@ func (c workJudge) addClocks(o *opinion) {
 	case len(reduced) > 0:
 		o.addAgainst(falcon.EvidenceCounter, "The SM clocks of %d of %d GPUs fell", len(reduced), known)
 	default:
-		o.addEvidence(falcon.EvidenceCounter, weightNormal, "The SM clocks of all %d GPUs are as before", known)
+		o.addEvidence(falcon.EvidenceCounter, weightNormal, "The SM clocks of all %d GPUs are as before",
+			known)
 	}
 }
 
@@ -302,7 +341,8 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 	if !ok {
 		return c.addUneven(all)
 	}
-	if own.reason == falcon.ReasonGarbage && slices.ContainsFunc(all, func(o opinion) bool { return o.cause == falcon.CauseNetwork }) {
+	if own.reason == falcon.ReasonGarbage &&
+		slices.ContainsFunc(all, func(o opinion) bool { return o.cause == falcon.CauseNetwork }) {
 		return all // a pause makes no transfer slower, but hosts that wait for each call pause for a slow one
 	}
 	var out []opinion
@@ -325,7 +365,11 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 // addUneven says of work that grew, and differs from iteration to iteration besides, that it is as
 // with sequences of different length.
 func (c workJudge) addUneven(all []opinion) []opinion {
-	if o := &all[0]; len(all) == 1 && o.cause == falcon.CauseNotHardware && o.reason == "" && c.Timing.Uneven {
+	o := &all[0]
+	if len(all) == 1 &&
+		o.cause == falcon.CauseNotHardware &&
+		o.reason == "" &&
+		c.Timing.Uneven {
 		more := c.unevenWork(nil)
 		o.reason, o.evidence = more.reason, append(o.evidence, more.evidence[0])
 	}

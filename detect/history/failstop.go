@@ -31,7 +31,8 @@ func FailStops(list []falcon.Recovery, sinceNs int64) []FailStop {
 		nodes map[falcon.Node]int
 		down  float64
 	}
-	kinds, all := map[falcon.FaultKind]*tally{}, 0
+	kinds := map[falcon.FaultKind]*tally{}
+	all := 0
 	for i := range list {
 		v := &list[i]
 		met := map[falcon.FaultKind]bool{}
@@ -43,7 +44,10 @@ func FailStops(list []falcon.Recovery, sinceNs int64) []FailStop {
 			}
 			t := kinds[f.Kind]
 			if t == nil {
-				t = &tally{FailStop: FailStop{Kind: f.Kind}, nodes: map[falcon.Node]int{}}
+				t = &tally{
+					FailStop: FailStop{Kind: f.Kind},
+					nodes:    map[falcon.Node]int{},
+				}
 				kinds[f.Kind] = t
 			}
 			all++
@@ -67,7 +71,8 @@ func FailStops(list []falcon.Recovery, sinceNs int64) []FailStop {
 	}
 	out := make([]FailStop, 0, len(kinds))
 	for _, t := range kinds {
-		t.Share, t.Nodes = float64(t.Faults)/float64(all), len(t.nodes)
+		t.Share = float64(t.Faults) / float64(all)
+		t.Nodes = len(t.nodes)
 		for n, times := range t.nodes {
 			if times > t.Times || times == t.Times && n < t.Most {
 				t.Most, t.Times = n, times
@@ -78,6 +83,8 @@ func FailStops(list []falcon.Recovery, sinceNs int64) []FailStop {
 		}
 		out = append(out, t.FailStop)
 	}
-	slices.SortFunc(out, func(a, b FailStop) int { return cmp.Or(cmp.Compare(b.Faults, a.Faults), cmp.Compare(a.Kind, b.Kind)) })
+	slices.SortFunc(out, func(a, b FailStop) int {
+		return cmp.Or(cmp.Compare(b.Faults, a.Faults), cmp.Compare(a.Kind, b.Kind))
+	})
 	return out
 }

@@ -33,14 +33,16 @@ type Entry struct {
 	Devices   []falcon.Device `json:"devices,omitempty"`
 	Links     []falcon.Link   `json:"links,omitempty"`
 	NICs      []falcon.NIC    `json:"nics,omitempty"`
-	Times     int             `json:"times,omitempty"`   // how many times it came between its onset and its end, 0 = once
-	Unnamed   int             `json:"unnamed,omitempty"` // culprits beyond NamedMost
+	// how many times it came between its onset and its end, 0 = once
+	Times   int `json:"times,omitempty"`
+	Unnamed int `json:"unnamed,omitempty"` // culprits beyond NamedMost
 }
 
 // TimesOf are an incident's onset, so many slow iterations before it was verified, at atNs, and
 // its end, at endNs, 0 while it lasts.
 func TimesOf(v falcon.Incident, atNs, endNs int64) (onsetNs, overNs int64) {
-	if late := float64(v.DetectedIteration-v.OnsetIteration) * v.SlowMs * 1e6; late > 0 && late < lateMost {
+	late := float64(v.DetectedIteration-v.OnsetIteration) * v.SlowMs * 1e6
+	if late > 0 && late < lateMost {
 		atNs = max(0, atNs-int64(late))
 	}
 	if endNs != 0 {
@@ -53,8 +55,13 @@ func TimesOf(v falcon.Incident, atNs, endNs int64) (onsetNs, overNs int64) {
 func EntryOf(v falcon.Incident, atNs, endNs int64) Entry {
 	onsetNs, endNs := TimesOf(v, atNs, endNs)
 	e := Entry{
-		Incident: v.ID, OnsetNs: onsetNs, EndNs: endNs, HealthyMs: v.HealthyMs, SlowMs: v.SlowMs,
-		Cause: v.Verdict.Cause, Also: slices.Clone(v.Verdict.Also),
+		Incident:  v.ID,
+		OnsetNs:   onsetNs,
+		EndNs:     endNs,
+		HealthyMs: v.HealthyMs,
+		SlowMs:    v.SlowMs,
+		Cause:     v.Verdict.Cause,
+		Also:      slices.Clone(v.Verdict.Also),
 	}
 	if n := v.RelievedIteration - v.OnsetIteration; v.RelievedIteration != falcon.NoIteration && n > 0 {
 		e.LostMs = float64(n) * max(0, v.SlowMs-v.HealthyMs)
@@ -179,18 +186,26 @@ func (l *Ledger) Watch(atNs int64, w Watched) {
 			return
 		}
 		l.newest++
-		l.jobs = append(l.jobs, Job{Number: l.newest, Name: w.Name, Kind: w.Kind, FirstNs: atNs - int64(w.Ms*1e6)})
+		l.jobs = append(l.jobs, Job{
+			Number:  l.newest,
+			Name:    w.Name,
+			Kind:    w.Kind,
+			FirstNs: atNs - int64(w.Ms*1e6),
+		})
 		l.foldJobs()
 		j = &l.jobs[len(l.jobs)-1]
 	}
 	j.World = max(j.World, w.World)
 	j.Iterations += w.Iterations
 	j.WatchedMs += w.Ms
-	j.LastNs, j.Over = atNs, w.Over
+	j.LastNs = atNs
+	j.Over = w.Over
 }
 
 func (l *Ledger) job(number uint64) *Job {
-	i, found := slices.BinarySearchFunc(l.jobs, number, func(j Job, n uint64) int { return cmp.Compare(j.Number, n) })
+	i, found := slices.BinarySearchFunc(l.jobs, number, func(j Job, n uint64) int {
+		return cmp.Compare(j.Number, n)
+	})
 	if !found {
 		return nil
 	}
@@ -219,7 +234,9 @@ func (n *JobCount) add(j *Job) {
 
 // Close adds an incident that is over. One that the ledger has already is left as it is.
 func (l *Ledger) Close(e Entry) {
-	if slices.ContainsFunc(l.past, func(o Entry) bool { return o.Incident == e.Incident }) {
+	if slices.ContainsFunc(l.past, func(o Entry) bool {
+		return o.Incident == e.Incident
+	}) {
 		return
 	}
 	if j := l.job(e.Job); j != nil {
@@ -306,7 +323,11 @@ func (t *Tally) add(e *Entry) {
 func (l *Ledger) forgetCulprits() {
 	list := slices.SortedFunc(maps.Keys(l.named), func(a, b Name) int {
 		x, y := l.named[a], l.named[b]
-		return cmp.Or(x.Times-y.Times, cmp.Compare(x.LastNs, y.LastNs), compareNames(a, b))
+		return cmp.Or(
+			x.Times-y.Times,
+			cmp.Compare(x.LastNs, y.LastNs),
+			compareNames(a, b),
+		)
 	})
 	for _, k := range list[:len(list)-CulpritsMost*3/4] {
 		delete(l.named, k)

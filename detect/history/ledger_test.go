@@ -17,23 +17,38 @@ const day = int64(24 * time.Hour)
 // incident is one of the GPU, over after a minute.
 func incident(n int, d falcon.Device, atNs int64) Entry {
 	return Entry{
-		Incident: fmt.Sprintf("INC-%04d", n), OnsetNs: atNs, EndNs: atNs + int64(time.Minute), HealthyMs: 100, SlowMs: 150, LostMs: 20_000,
-		Cause: falcon.CauseGPU, Devices: []falcon.Device{d},
+		Incident:  fmt.Sprintf("INC-%04d", n),
+		OnsetNs:   atNs,
+		EndNs:     atNs + int64(time.Minute),
+		HealthyMs: 100,
+		SlowMs:    150,
+		LostMs:    20_000,
+		Cause:     falcon.CauseGPU,
+		Devices:   []falcon.Device{d},
 	}
 }
 
 // Table 1 of the paper, from jobs like its own: 392 of one node of which four met CPU
 // contention and two a slow GPU, 107 of four nodes with one and 42, and 27 large ones.
 func TestTableOne(t *testing.T) {
-	l, at, id := &Ledger{}, int64(0), 0
+	l := &Ledger{}
+	at := int64(0)
+	id := 0
 	run := func(kind Kind, jobs int, causes ...falcon.Cause) {
 		for range jobs {
 			at += day / 24
-			l.Watch(at, Watched{Name: "probe", Kind: kind, World: 4, Iterations: 100, Ms: 100_000})
+			l.Watch(at, Watched{
+				Name:       "probe",
+				Kind:       kind,
+				World:      4,
+				Iterations: 100,
+				Ms:         100_000,
+			})
 			for _, c := range causes {
 				id++
 				e := incident(id, "n0.g0", at)
-				e.Job, e.Cause = l.Open(), c
+				e.Job = l.Open()
+				e.Cause = c
 				l.Close(e)
 			}
 			l.Watch(at+1, Watched{Name: "probe", Kind: kind, Over: true})
@@ -49,18 +64,39 @@ func TestTableOne(t *testing.T) {
 	run("", 13, falcon.CauseNetwork, falcon.CauseNetwork)
 	run("", 3, falcon.CauseNetwork, falcon.CauseGPU)
 	want := []TableRow{
-		{Kind: ProbeA, Jobs: map[Category]int{None: 386, CPU: 4, GPU: 2}, Total: 392, Slowed: 6, Slowdown: 0.25},
-		{Kind: ProbeB, Jobs: map[Category]int{None: 64, CPU: 1, Network: 42}, Total: 107, Slowed: 43, Slowdown: 0.25},
-		{Kind: "", Jobs: map[Category]int{None: 11, Network: 13, Multiple: 3}, Total: 27, Slowed: 16, Slowdown: 2.0 / 3},
+		{
+			Kind:     ProbeA,
+			Jobs:     map[Category]int{None: 386, CPU: 4, GPU: 2},
+			Total:    392,
+			Slowed:   6,
+			Slowdown: 0.25,
+		},
+		{
+			Kind:     ProbeB,
+			Jobs:     map[Category]int{None: 64, CPU: 1, Network: 42},
+			Total:    107,
+			Slowed:   43,
+			Slowdown: 0.25,
+		},
+		{
+			Kind:     "",
+			Jobs:     map[Category]int{None: 11, Network: 13, Multiple: 3},
+			Total:    27,
+			Slowed:   16,
+			Slowdown: 2.0 / 3,
+		},
 	}
-	zeros := gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().String() == ".Jobs" }, gocmp.Transformer("zeros", func(m map[Category]int) [6]int {
+	zeros := gocmp.FilterPath(func(p gocmp.Path) bool {
+		return p.Last().String() == ".Jobs"
+	}, gocmp.Transformer("zeros", func(m map[Category]int) [6]int {
 		var out [6]int
 		for i, c := range Categories {
 			out[i] = m[c]
 		}
 		return out
 	}))
-	if diff := gocmp.Diff(want, l.Report(Query{NowNs: at}).Table, zeros, near); diff != "" {
+	diff := gocmp.Diff(want, l.Report(Query{NowNs: at}).Table, zeros, near)
+	if diff != "" {
 		t.Error(diff)
 	}
 	if n := len(l.jobs); n != JobsMost {
@@ -78,18 +114,41 @@ func TestBounds(t *testing.T) {
 		e.Devices = nil
 		for n := range 40 {
 			node := falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", i))
-			e.Devices, e.NICs = append(e.Devices, falcon.NewDevice(node, n)), append(e.NICs, falcon.NIC(fmt.Sprintf("%s.nic%d", node, n)))
-			e.Links = append(e.Links, falcon.NewLink(node, falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", 5000+n))))
+			e.Devices, e.NICs = append(e.Devices, falcon.NewDevice(node, n)),
+				append(e.NICs, falcon.NIC(fmt.Sprintf("%s.nic%d", node, n)))
+			e.Links = append(e.Links, falcon.NewLink(
+				node,
+				falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", 5000+n)),
+			))
 		}
-		e = EntryOf(falcon.Incident{ID: e.Incident, Verdict: falcon.Verdict{Cause: e.Cause, Devices: e.Devices, Links: e.Links, NICs: e.NICs}}, e.OnsetNs, e.EndNs)
+		e = EntryOf(
+			falcon.Incident{
+				ID: e.Incident,
+				Verdict: falcon.Verdict{
+					Cause:   e.Cause,
+					Devices: e.Devices,
+					Links:   e.Links,
+					NICs:    e.NICs,
+				},
+			},
+			e.OnsetNs,
+			e.EndNs,
+		)
 		if e.Unnamed != 3*(40-NamedMost) {
 			t.Fatalf("%d culprits are left out", e.Unnamed)
 		}
 		l.Close(e)
-		l.Watch(int64(i)*day/100, Watched{Name: fmt.Sprint("job-", i), Iterations: 1, Ms: 100})
+		l.Watch(int64(i)*day/100, Watched{
+			Name:       fmt.Sprint("job-", i),
+			Iterations: 1,
+			Ms:         100,
+		})
 	}
-	if len(l.past) != EntriesMost || len(l.jobs) != JobsMost || len(l.named) > CulpritsMost {
-		t.Errorf("%d entries, %d jobs, %d culprits are kept", len(l.past), len(l.jobs), len(l.named))
+	if len(l.past) != EntriesMost ||
+		len(l.jobs) != JobsMost ||
+		len(l.named) > CulpritsMost {
+		t.Errorf("%d entries, %d jobs, %d culprits are kept",
+			len(l.past), len(l.jobs), len(l.named))
 	}
 	size := 0
 	l.Parts(func(p Part) {
@@ -108,8 +167,11 @@ func TestBounds(t *testing.T) {
 	for _, row := range r.Table {
 		jobs += row.Total
 	}
-	if r.Causes[0].Incidents != incidents || jobs != incidents || r.Folded+len(r.Past) != incidents {
-		t.Errorf("%d incidents and %d jobs are counted, want %d: %d folded, %d kept", r.Causes[0].Incidents, jobs, incidents, r.Folded, len(r.Past))
+	if r.Causes[0].Incidents != incidents ||
+		jobs != incidents ||
+		r.Folded+len(r.Past) != incidents {
+		t.Errorf("%d incidents and %d jobs are counted, want %d: %d folded, %d kept",
+			r.Causes[0].Incidents, jobs, incidents, r.Folded, len(r.Past))
 	}
 }
 
@@ -131,7 +193,8 @@ func TestDecay(t *testing.T) {
 		q.HalfLife = tt.half
 		for _, c := range l.Report(q).Culprits {
 			if math.Abs(c.Score-tt.want[c.Name.String()]) > 1e-12 {
-				t.Errorf("half-life %s: %s has score %v, want %v", tt.half, c.Name, c.Score, tt.want[c.Name.String()])
+				t.Errorf("half-life %s: %s has score %v, want %v",
+					tt.half, c.Name, c.Score, tt.want[c.Name.String()])
 			}
 		}
 	}
@@ -139,7 +202,8 @@ func TestDecay(t *testing.T) {
 		l.Close(incident(10+i, "n3.g0", 15*day))
 	}
 	for _, c := range l.Report(Query{NowNs: 15 * day}).Culprits {
-		if c.Name.Device == "n1.g0" && (c.Times != 2 || c.Score != 0 || c.Last != "INC-0002" || c.FirstNs != 0 || c.LastNs != 7*day) {
+		if c.Name.Device == "n1.g0" &&
+			(c.Times != 2 || c.Score != 0 || c.Last != "INC-0002" || c.FirstNs != 0 || c.LastNs != 7*day) {
 			t.Errorf("folded: %+v", c)
 		}
 	}
@@ -150,7 +214,11 @@ func TestLastingIncident(t *testing.T) {
 	open := incident(1, "n1.g0", day)
 	open.EndNs = 0
 	r := (&Ledger{}).Report(Query{NowNs: day, Lasting: []Entry{open}})
-	if len(r.Culprits) != 1 || !r.Culprits[0].Lasts || r.Culprits[0].Last != "INC-0001" || len(r.Past) != 0 || len(r.Causes) != 0 {
+	if len(r.Culprits) != 1 ||
+		!r.Culprits[0].Lasts ||
+		r.Culprits[0].Last != "INC-0001" ||
+		len(r.Past) != 0 ||
+		len(r.Causes) != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -159,17 +227,31 @@ func TestLastingIncident(t *testing.T) {
 // what they lost; iterations that are of another numbering move nothing.
 func TestEntryOf(t *testing.T) {
 	v := falcon.Incident{
-		ID: "INC-0001", OnsetIteration: 100, DetectedIteration: 110, RelievedIteration: 200, HealthyMs: 100, SlowMs: 200,
-		Verdict: falcon.Verdict{Cause: falcon.CauseNetwork, Links: []falcon.Link{falcon.NewLink("n0", "n1")}, NICs: []falcon.NIC{"n1.nic0"}},
+		ID:                "INC-0001",
+		OnsetIteration:    100,
+		DetectedIteration: 110,
+		RelievedIteration: 200,
+		HealthyMs:         100,
+		SlowMs:            200,
+		Verdict: falcon.Verdict{
+			Cause: falcon.CauseNetwork,
+			Links: []falcon.Link{falcon.NewLink("n0", "n1")},
+			NICs:  []falcon.NIC{"n1.nic0"},
+		},
 	}
 	e := EntryOf(v, 5e9, 60e9)
-	if e.OnsetNs != 3e9 || e.EndNs != 60e9 || e.LostMs != 10_000 || e.Slowdown() != 1 || len(namesOf(&e)) != 2 {
+	if e.OnsetNs != 3e9 ||
+		e.EndNs != 60e9 ||
+		e.LostMs != 10_000 ||
+		e.Slowdown() != 1 ||
+		len(namesOf(&e)) != 2 {
 		t.Errorf("%+v", e)
 	}
 	if e := EntryOf(v, 5e9, 1e9); e.EndNs != e.OnsetNs {
 		t.Errorf("ended before its onset: %+v", e)
 	}
-	v.DetectedIteration, v.RelievedIteration = 1<<40, falcon.NoIteration
+	v.DetectedIteration = 1 << 40
+	v.RelievedIteration = falcon.NoIteration
 	if e := EntryOf(v, 5e9, 60e9); e.OnsetNs != 5e9 || e.LostMs != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -182,13 +264,27 @@ func TestEntryOf(t *testing.T) {
 func TestJobs(t *testing.T) {
 	l := &Ledger{}
 	l.Watch(1, Watched{Name: "gpt", Over: true})
-	l.Watch(2, Watched{Name: "gpt", Iterations: 5, Ms: 50, World: 8})
-	l.Watch(3, Watched{Name: "gpt", Iterations: 5, Ms: 50, Over: true})
+	l.Watch(2, Watched{
+		Name:       "gpt",
+		Iterations: 5,
+		Ms:         50,
+		World:      8,
+	})
+	l.Watch(3, Watched{
+		Name:       "gpt",
+		Iterations: 5,
+		Ms:         50,
+		Over:       true,
+	})
 	l.Watch(4, Watched{Name: "gpt", Over: true})
 	l.Watch(5, Watched{Name: "gpt", Iterations: 1, Ms: 10})
 	l.Watch(6, Watched{Name: "moe", Iterations: 1, Ms: 10})
 	r := l.Report(Query{NowNs: 6})
-	if len(r.Jobs) != 3 || r.Jobs[2].Iterations != 10 || !r.Jobs[1].Over || r.Jobs[0].Over || l.Open() != 3 {
+	if len(r.Jobs) != 3 ||
+		r.Jobs[2].Iterations != 10 ||
+		!r.Jobs[1].Over ||
+		r.Jobs[0].Over ||
+		l.Open() != 3 {
 		t.Errorf("%+v", r.Jobs)
 	}
 }

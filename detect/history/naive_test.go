@@ -35,7 +35,10 @@ func (n *naive) entries() []Entry {
 	var out []Entry
 	for _, ev := range n.events {
 		switch {
-		case ev.close != nil && !slices.ContainsFunc(out, func(e Entry) bool { return e.Incident == ev.close.Incident }):
+		case ev.close != nil &&
+			!slices.ContainsFunc(out, func(e Entry) bool {
+				return e.Incident == ev.close.Incident
+			}):
 			out = append(out, *ev.close)
 		case ev.lost != nil:
 			for i := range out {
@@ -68,11 +71,17 @@ func (n *naive) jobs() []Job {
 			if w.Over && w.Iterations == 0 {
 				continue
 			}
-			out = append(out, Job{Number: uint64(len(out) + 1), Name: w.Name, Kind: w.Kind, FirstNs: ev.at - int64(w.Ms*1e6)})
+			out = append(out, Job{
+				Number:  uint64(len(out) + 1),
+				Name:    w.Name,
+				Kind:    w.Kind,
+				FirstNs: ev.at - int64(w.Ms*1e6),
+			})
 		}
 		j := &out[len(out)-1]
 		j.LastNs, j.Over, j.World = ev.at, w.Over, max(j.World, w.World)
-		j.Iterations, j.WatchedMs = j.Iterations+w.Iterations, j.WatchedMs+w.Ms
+		j.Iterations += w.Iterations
+		j.WatchedMs += w.Ms
 	}
 	for _, e := range n.entries() {
 		for i := range out {
@@ -102,7 +111,11 @@ func quantile(values []float64, p float64) float64 {
 func (n *naive) category(j Job) Category {
 	hardware := 0
 	out := Other
-	for cause, row := range map[falcon.Cause]Category{"gpu_degradation": GPU, "cpu_contention": CPU, "network_congestion": Network} {
+	for cause, row := range map[falcon.Cause]Category{
+		"gpu_degradation":    GPU,
+		"cpu_contention":     CPU,
+		"network_congestion": Network,
+	} {
 		if slices.Contains(j.Causes, cause) {
 			hardware++
 			out = row
@@ -132,20 +145,32 @@ var (
 )
 
 func drawEntry(t *rapid.T, n int, job uint64, at int64) *Entry {
-	causes := []falcon.Cause{falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseUnknown, falcon.CauseNotHardware}
+	causes := []falcon.Cause{
+		falcon.CauseGPU, falcon.CauseCPU, falcon.CauseNetwork, falcon.CauseUnknown,
+		falcon.CauseNotHardware,
+	}
 	e := &Entry{
-		Incident: fmt.Sprintf("INC-%04d", n), Job: job, OnsetNs: at - rapid.Int64Range(0, 1e14).Draw(t, "lasted"), EndNs: at, HealthyMs: 100,
-		SlowMs: rapid.Float64Range(90, 400).Draw(t, "slow"), LostMs: rapid.Float64Range(0, 1e6).Draw(t, "lost"), Cause: rapid.SampledFrom(causes).Draw(t, "cause"),
+		Incident:  fmt.Sprintf("INC-%04d", n),
+		Job:       job,
+		OnsetNs:   at - rapid.Int64Range(0, 1e14).Draw(t, "lasted"),
+		EndNs:     at,
+		HealthyMs: 100,
+		SlowMs:    rapid.Float64Range(90, 400).Draw(t, "slow"),
+		LostMs:    rapid.Float64Range(0, 1e6).Draw(t, "lost"),
+		Cause:     rapid.SampledFrom(causes).Draw(t, "cause"),
 	}
 	if rapid.Bool().Draw(t, "also") {
 		e.Also = []falcon.Cause{rapid.SampledFrom(causes).Draw(t, "second")}
 	}
-	node := func() falcon.Node { return falcon.Node(fmt.Sprint("n", rapid.IntRange(0, 2).Draw(t, "node"))) }
+	node := func() falcon.Node {
+		return falcon.Node(fmt.Sprint("n", rapid.IntRange(0, 2).Draw(t, "node")))
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "devices") {
 		e.Devices = append(e.Devices, falcon.NewDevice(node(), 0))
 	}
 	if rapid.Bool().Draw(t, "link") {
-		e.Links, e.NICs = []falcon.Link{falcon.NewLink("n7", node())}, []falcon.NIC{falcon.NIC(node() + ".nic0")}
+		e.Links, e.NICs = []falcon.Link{falcon.NewLink("n7", node())},
+			[]falcon.NIC{falcon.NIC(node() + ".nic0")}
 	}
 	return e
 }
@@ -154,25 +179,39 @@ func drawEntry(t *rapid.T, n int, job uint64, at int64) *Entry {
 // one that was taken apart, encoded and put together is the same.
 func TestLedgerAgainstNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l, n, at := &Ledger{}, &naive{}, time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+		l := &Ledger{}
+		n := &naive{}
+		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixNano()
 		for i := range rapid.IntRange(0, 40).Draw(t, "events") {
 			at += rapid.Int64Range(0, 3e14).Draw(t, "later")
 			ev := event{at: at}
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0, 1:
 				ev.watch = &Watched{
-					Name: rapid.SampledFrom([]string{"gpt", "moe"}).Draw(t, "name"), Kind: rapid.SampledFrom([]Kind{"", ProbeA}).Draw(t, "kind"), World: 8,
-					Iterations: rapid.Int64Range(0, 100).Draw(t, "iterations"), Ms: rapid.Float64Range(0, 1e7).Draw(t, "ms"), Over: rapid.IntRange(0, 4).Draw(t, "over") == 0,
+					Name:       rapid.SampledFrom([]string{"gpt", "moe"}).Draw(t, "name"),
+					Kind:       rapid.SampledFrom([]Kind{"", ProbeA}).Draw(t, "kind"),
+					World:      8,
+					Iterations: rapid.Int64Range(0, 100).Draw(t, "iterations"),
+					Ms:         rapid.Float64Range(0, 1e7).Draw(t, "ms"),
+					Over:       rapid.IntRange(0, 4).Draw(t, "over") == 0,
 				}
 				l.Watch(at, *ev.watch)
 			case 2:
-				ev.close = drawEntry(t, rapid.IntRange(max(0, i-3), i).Draw(t, "id"), l.Open(), at)
+				ev.close = drawEntry(
+					t,
+					rapid.IntRange(max(0, i-3), i).Draw(t, "id"),
+					l.Open(),
+					at,
+				)
 				l.Close(*ev.close)
 			case 3:
 				ev.lost = &struct {
 					id string
 					ms float64
-				}{fmt.Sprintf("INC-%04d", rapid.IntRange(0, i).Draw(t, "of")), rapid.Float64Range(0, 1e6).Draw(t, "counted")}
+				}{
+					fmt.Sprintf("INC-%04d", rapid.IntRange(0, i).Draw(t, "of")),
+					rapid.Float64Range(0, 1e6).Draw(t, "counted"),
+				}
 				l.SetLost(ev.lost.id, ev.lost.ms)
 			}
 			n.events = append(n.events, ev)
@@ -180,7 +219,10 @@ func TestLedgerAgainstNaive(t *testing.T) {
 		if diff := gocmp.Diff(l, again(t, l), unlisted, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("parts put together are another ledger:\n%s", diff)
 		}
-		q := Query{NowNs: at, HalfLife: time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "half-life"))}
+		q := Query{
+			NowNs:    at,
+			HalfLife: time.Duration(rapid.Int64Range(0, 1e15).Draw(t, "half-life")),
+		}
 		if rapid.Bool().Draw(t, "since") {
 			q.SinceNs = at - rapid.Int64Range(0, 1e15).Draw(t, "back")
 		}
@@ -189,8 +231,12 @@ func TestLedgerAgainstNaive(t *testing.T) {
 }
 
 func compare(t *rapid.T, got Report, n *naive, q Query) {
-	past := slices.DeleteFunc(n.entries(), func(e Entry) bool { return e.OnsetNs < q.SinceNs })
-	jobs := slices.DeleteFunc(n.jobs(), func(j Job) bool { return j.LastNs < q.SinceNs })
+	past := slices.DeleteFunc(n.entries(), func(e Entry) bool {
+		return e.OnsetNs < q.SinceNs
+	})
+	jobs := slices.DeleteFunc(n.jobs(), func(j Job) bool {
+		return j.LastNs < q.SinceNs
+	})
 	slices.Reverse(jobs)
 	if diff := gocmp.Diff(jobs, got.Jobs, near, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("jobs:\n%s", diff)
@@ -217,7 +263,8 @@ func compare(t *rapid.T, got Report, n *naive, q Query) {
 		}
 	}
 	for _, row := range got.Causes {
-		if row.Incidents != byCause[row.Cause] || math.Abs(row.Share-float64(row.Incidents)/float64(len(past))) > 1e-12 {
+		if row.Incidents != byCause[row.Cause] ||
+			math.Abs(row.Share-float64(row.Incidents)/float64(len(past))) > 1e-12 {
 			t.Fatalf("cause %s: %+v of %d, want %d", row.Cause, row, len(past), byCause[row.Cause])
 		}
 		delete(byCause, row.Cause)
@@ -237,7 +284,8 @@ func compare(t *rapid.T, got Report, n *naive, q Query) {
 }
 
 func compareCulprits(t *rapid.T, got []Culprit, past []Entry, q Query) {
-	ages, jobs := map[string][]float64{}, map[string]map[uint64]bool{}
+	ages := map[string][]float64{}
+	jobs := map[string]map[uint64]bool{}
 	for _, e := range past {
 		names := map[string]bool{}
 		for _, list := range []any{e.Devices, e.Links, e.NICs} {
@@ -259,8 +307,12 @@ func compareCulprits(t *rapid.T, got []Culprit, past []Entry, q Query) {
 	}
 	for i, c := range got {
 		name := c.Name.String()
-		if want := score(ages[name], half); c.Times != len(ages[name]) || c.Jobs != len(jobs[name]) || math.Abs(c.Score-want) > 1e-9 {
-			t.Fatalf("%s: %+v, want %d times, %d jobs, score %v", name, c, len(ages[name]), len(jobs[name]), want)
+		want := score(ages[name], half)
+		if c.Times != len(ages[name]) ||
+			c.Jobs != len(jobs[name]) ||
+			math.Abs(c.Score-want) > 1e-9 {
+			t.Fatalf("%s: %+v, want %d times, %d jobs, score %v",
+				name, c, len(ages[name]), len(jobs[name]), want)
 		}
 		if i > 0 && c.Score > got[i-1].Score {
 			t.Fatalf("%s is below %s of a lower score", name, got[i-1].Name)

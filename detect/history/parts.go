@@ -54,7 +54,9 @@ func (l *Ledger) Parts(put func(Part)) {
 	for _, k := range slices.SortedFunc(maps.Keys(l.named), compareNames) {
 		put(Part{Named: &NamedPart{k, l.named[k]}})
 	}
-	columns := func(a, b Column) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Category, b.Category)) }
+	columns := func(a, b Column) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Category, b.Category))
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(l.folded), columns) {
 		put(Part{Folded: &FoldedPart{k, l.folded[k]}})
 	}

@@ -31,7 +31,8 @@ func Paths(list []falcon.Validation, sinceNs int64) []PathRow {
 		class falcon.LinkClass
 		bytes int64
 	}
-	all, own := map[key][]float64{}, map[key]map[string][]float64{}
+	all := map[key][]float64{}
+	own := map[key]map[string][]float64{}
 	for i := range list {
 		if list[i].AtNs < sinceNs {
 			continue
@@ -50,20 +51,32 @@ func Paths(list []falcon.Validation, sinceNs int64) []PathRow {
 	}
 	out := make([]PathRow, 0, len(all))
 	for k, ms := range all {
-		row := PathRow{Class: k.class, Bytes: k.bytes, Paths: len(own[k]), Tests: len(ms)}
+		row := PathRow{
+			Class: k.class,
+			Bytes: k.bytes,
+			Paths: len(own[k]),
+			Tests: len(ms),
+		}
 		row.MeanMs, row.CoV = variation(ms)
 		for path, times := range own[k] {
 			if len(times) < PathTests {
 				continue
 			}
-			if _, cov := variation(times); row.Worst == "" || cov > row.WorstCoV || cov == row.WorstCoV && path < row.Worst {
+			_, cov := variation(times)
+			if row.Worst == "" ||
+				cov > row.WorstCoV ||
+				cov == row.WorstCoV && path < row.Worst {
 				row.Worst, row.WorstCoV = path, cov
 			}
 		}
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(a, b PathRow) int {
-		return cmp.Or(cmp.Compare(a.CoV, b.CoV), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Bytes, b.Bytes))
+		return cmp.Or(
+			cmp.Compare(a.CoV, b.CoV),
+			cmp.Compare(a.Class, b.Class),
+			cmp.Compare(a.Bytes, b.Bytes),
+		)
 	})
 	return out
 }

@@ -15,15 +15,31 @@ func TestPathsByClass(t *testing.T) {
 		return falcon.Validation{AtNs: ns, Links: links}
 	}
 	l := func(class falcon.LinkClass, from, to falcon.Device, ms float64) falcon.LinkResult {
-		return falcon.LinkResult{Class: class, FromDevice: from, ToDevice: to, Bytes: 1 << 20, Ms: ms}
+		return falcon.LinkResult{
+			Class:      class,
+			FromDevice: from,
+			ToDevice:   to,
+			Bytes:      1 << 20,
+			Ms:         ms,
+		}
 	}
 	inside, outside := falcon.LinkIntraNode, falcon.LinkSameRail
 	var list []falcon.Validation
 	for i := range 4 {
-		list = append(list, at(int64(i+1),
-			l(inside, "n0.g0", "n0.g1", 1), l(inside, "n0.g1", "n0.g0", 1.02),
-			l(outside, "n0.g0", "n1.g0", 10), l(outside, "n0.g0", "n2.g0", []float64{10, 10, 20, 20}[i]), // one of them varies
-			falcon.LinkResult{Class: outside, Bytes: 1 << 20, Err: "refused", Ms: 9999}, l(outside, "n0.g0", "n3.g0", math.Inf(1)),
+		list = append(list, at(
+			int64(i+1),
+			l(inside, "n0.g0", "n0.g1", 1),
+			l(inside, "n0.g1", "n0.g0", 1.02),
+			// one of them varies
+			l(outside, "n0.g0", "n1.g0", 10),
+			l(outside, "n0.g0", "n2.g0", []float64{10, 10, 20, 20}[i]),
+			falcon.LinkResult{
+				Class: outside,
+				Bytes: 1 << 20,
+				Err:   "refused",
+				Ms:    9999,
+			},
+			l(outside, "n0.g0", "n3.g0", math.Inf(1)),
 		))
 	}
 	got := Paths(list, 0)
@@ -33,7 +49,11 @@ func TestPathsByClass(t *testing.T) {
 	if r := got[0]; r.Paths != 1 || r.Tests != 8 || r.CoV > 0.02 || r.Worst != "n0.g0-n0.g1" {
 		t.Errorf("%+v", r)
 	}
-	if r := got[1]; r.Paths != 2 || r.Tests != 8 || math.Abs(r.MeanMs-12.5) > 1e-9 || r.Worst != "n0-n2" || math.Abs(r.WorstCoV-0.3849) > 1e-4 {
+	if r := got[1]; r.Paths != 2 ||
+		r.Tests != 8 ||
+		math.Abs(r.MeanMs-12.5) > 1e-9 ||
+		r.Worst != "n0-n2" ||
+		math.Abs(r.WorstCoV-0.3849) > 1e-4 {
 		t.Errorf("%+v", r)
 	}
 	if got := Paths(list, 4); len(got) != 2 || got[1].Tests != 2 || got[1].Worst != "" {

@@ -31,7 +31,12 @@ func (n Name) String() string {
 }
 
 func compareNames(a, b Name) int {
-	return cmp.Or(cmp.Compare(a.Device, b.Device), strings.Compare(string(a.NIC), string(b.NIC)), cmp.Compare(a.Link.A, b.Link.A), cmp.Compare(a.Link.B, b.Link.B))
+	return cmp.Or(
+		cmp.Compare(a.Device, b.Device),
+		strings.Compare(string(a.NIC), string(b.NIC)),
+		cmp.Compare(a.Link.A, b.Link.A),
+		cmp.Compare(a.Link.B, b.Link.B),
+	)
 }
 
 // namesOf are an entry's culprits, each once.
@@ -82,7 +87,11 @@ func (j *Job) Category() Category {
 	if j.Incidents == 0 {
 		return None
 	}
-	rows := map[falcon.Cause]Category{falcon.CauseCPU: CPU, falcon.CauseGPU: GPU, falcon.CauseNetwork: Network}
+	rows := map[falcon.Cause]Category{
+		falcon.CauseCPU:     CPU,
+		falcon.CauseGPU:     GPU,
+		falcon.CauseNetwork: Network,
+	}
 	out := Other
 	for _, c := range j.Causes {
 		switch row, known := rows[c]; {
@@ -166,7 +175,9 @@ func (l *Ledger) Report(q Query) Report {
 		}
 	}
 	r.Causes = l.causeRows(&r)
-	r.Durations = spreadOf(r.Past, func(e *Entry) float64 { return float64(e.EndNs-e.OnsetNs) / 1e9 })
+	r.Durations = spreadOf(r.Past, func(e *Entry) float64 {
+		return float64(e.EndNs-e.OnsetNs) / 1e9
+	})
 	r.Slowdowns = spreadOf(r.Past, (*Entry).Slowdown)
 	for i := len(l.jobs) - 1; i >= 0; i-- {
 		if j := l.jobs[i]; j.LastNs >= q.SinceNs {
@@ -185,7 +196,8 @@ func (l *Ledger) since(ns int64) []Entry {
 }
 
 func (l *Ledger) causeRows(r *Report) []CauseRow {
-	all, total := map[falcon.Cause]Count{}, r.Folded+len(r.Past)
+	all := map[falcon.Cause]Count{}
+	total := r.Folded + len(r.Past)
 	if r.Folded > 0 {
 		for c, n := range l.causes {
 			all[c] = n
@@ -199,9 +211,17 @@ func (l *Ledger) causeRows(r *Report) []CauseRow {
 	var out []CauseRow
 	for c, n := range all {
 		of := float64(n.Incidents)
-		out = append(out, CauseRow{Cause: c, Count: n, Share: of / float64(total), MeanMs: n.DurationMs / of, MeanLostMs: n.LostMs / of})
+		out = append(out, CauseRow{
+			Cause:      c,
+			Count:      n,
+			Share:      of / float64(total),
+			MeanMs:     n.DurationMs / of,
+			MeanLostMs: n.LostMs / of,
+		})
 	}
-	slices.SortFunc(out, func(a, b CauseRow) int { return cmp.Or(b.Incidents-a.Incidents, cmp.Compare(a.Cause, b.Cause)) })
+	slices.SortFunc(out, func(a, b CauseRow) int {
+		return cmp.Or(b.Incidents-a.Incidents, cmp.Compare(a.Cause, b.Cause))
+	})
 	return out
 }
 
@@ -220,10 +240,14 @@ func (l *Ledger) table(jobs []Job, folded bool) []TableRow {
 	}
 	var out []TableRow
 	for _, kind := range []Kind{ProbeA, ProbeB, ""} {
-		row, sum := TableRow{Kind: kind, Jobs: map[Category]int{}}, 0.0
+		row := TableRow{Kind: kind, Jobs: map[Category]int{}}
+		sum := 0.0
 		for _, c := range Categories {
 			n := cells[Column{kind, c}]
-			row.Jobs[c], row.Total, row.Slowed, sum = n.Jobs, row.Total+n.Jobs, row.Slowed+n.Slowed, sum+n.Slowdown
+			row.Jobs[c] = n.Jobs
+			row.Total += n.Jobs
+			row.Slowed += n.Slowed
+			sum += n.Slowdown
 		}
 		if row.Slowed > 0 {
 			row.Slowdown = sum / float64(row.Slowed)
@@ -251,7 +275,12 @@ func spreadOf(list []Entry, of func(*Entry) float64) Spread {
 	for i := range Quantiles {
 		// The margin is far below a step of the distribution: 0.6 of 5 values is the third
 		// of them however it is rounded.
-		out.Quantiles = append(out.Quantiles, stat.Quantile(max(0, float64(i)/(Quantiles-1)-1e-9), stat.Empirical, values, nil))
+		out.Quantiles = append(out.Quantiles, stat.Quantile(
+			max(0, float64(i)/(Quantiles-1)-1e-9),
+			stat.Empirical,
+			values,
+			nil,
+		))
 	}
 	return out
 }
@@ -266,15 +295,25 @@ func (l *Ledger) Closed() int {
 }
 
 // Culprits are a report's alone.
-func (l *Ledger) Culprits(q Query) []Culprit { return l.culprits(l.since(q.SinceNs), q) }
+func (l *Ledger) Culprits(q Query) []Culprit {
+	return l.culprits(l.since(q.SinceNs), q)
+}
 
 // culprits are those of the entries, of the folded ones where all are asked for, and of
 // what lasts.
 func (l *Ledger) culprits(past []Entry, q Query) []Culprit {
-	found, jobs := map[Name]*Culprit{}, map[Name]map[uint64]bool{}
+	found := map[Name]*Culprit{}
+	jobs := map[Name]map[uint64]bool{}
 	if q.SinceNs == 0 {
 		for k, t := range l.named {
-			found[k], jobs[k] = &Culprit{Name: k, Times: t.Times, FirstNs: t.FirstNs, LastNs: t.LastNs, Last: t.Last}, map[uint64]bool{}
+			found[k], jobs[k] = &Culprit{
+				Name:    k,
+				Times:   t.Times,
+				FirstNs: t.FirstNs,
+				LastNs:  t.LastNs,
+				Last:    t.Last,
+			},
+				map[uint64]bool{}
 		}
 	}
 	half := float64(cmp.Or(max(0, q.HalfLife), HalfLife))
@@ -295,18 +334,31 @@ func (l *Ledger) culprits(past []Entry, q Query) []Culprit {
 		out = append(out, *c)
 	}
 	slices.SortFunc(out, func(a, b Culprit) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), b.Times-a.Times, cmp.Compare(b.LastNs, a.LastNs), compareNames(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(b.Score, a.Score),
+			b.Times-a.Times,
+			cmp.Compare(b.LastNs, a.LastNs),
+			compareNames(a.Name, b.Name),
+		)
 	})
 	return out
 }
 
 func (c *Culprit) count(e *Entry, nowNs int64, half float64) {
-	t := Tally{Times: c.Times, FirstNs: c.FirstNs, LastNs: c.LastNs, Last: c.Last}
+	t := Tally{
+		Times:   c.Times,
+		FirstNs: c.FirstNs,
+		LastNs:  c.LastNs,
+		Last:    c.Last,
+	}
 	t.add(e)
 	if t.Last == e.Incident {
 		c.Lasts = e.EndNs == 0
 	}
-	c.Times, c.FirstNs, c.LastNs, c.Last = t.Times, t.FirstNs, t.LastNs, t.Last
+	c.Times = t.Times
+	c.FirstNs = t.FirstNs
+	c.LastNs = t.LastNs
+	c.Last = t.Last
 	c.Score += math.Exp2(-float64(max(0, nowNs-e.OnsetNs)) / half)
 	if !slices.Contains(c.Causes, e.Cause) {
 		c.Causes = append(c.Causes, e.Cause)

@@ -24,7 +24,8 @@ func (j *Job) watch(p *playing, r falcon.Rank) *falcon.Work {
 		j.hosts = append(j.hosts, &host{tracker: work.NewTracker()})
 	}
 	h := j.hosts[r]
-	if n := j.MicroBatches[j.Layout.Replica(r)]; n != h.micro && !j.Undeclared { // as an agent does
+	n := j.MicroBatches[j.Layout.Replica(r)]
+	if n != h.micro && !j.Undeclared { // as an agent does
 		h.micro = n
 		h.tracker.Reset()
 	}
@@ -32,7 +33,12 @@ func (j *Job) watch(p *playing, r falcon.Rank) *falcon.Work {
 		t := &p.ran[r][i]
 		enter := h.beginNs + int64(t.enter*1e6)
 		h.tracker.Add(work.Call{
-			Comm: j.lanes[r][t.lane].group.id, Op: t.op.op, Peer: int32(t.peer), Bytes: t.bytes, EnterNs: enter, ExitNs: enter + callNs,
+			Comm:    j.lanes[r][t.lane].group.id,
+			Op:      t.op.op,
+			Peer:    int32(t.peer),
+			Bytes:   t.bytes,
+			EnterNs: enter,
+			ExitNs:  enter + callNs,
 		})
 	}
 	end := h.beginNs + int64(p.end*1e6)
@@ -51,7 +57,10 @@ func (j *Job) addStops(p *playing) {
 	if j.Garbage > 0 && j.rng.Float64() < j.Garbage {
 		r := j.rng.IntN(len(p.ops))
 		at := 1 + j.rng.IntN(max(1, len(p.ops[r])/2))
-		p.ops[r] = slices.Insert(p.ops[r], at, op{kind: stop, ms: j.GarbageMs * (0.7 + 0.6*j.rng.Float64())})
+		p.ops[r] = slices.Insert(p.ops[r], at, op{
+			kind: stop,
+			ms:   j.GarbageMs * (0.7 + 0.6*j.rng.Float64()),
+		})
 	}
 }
 

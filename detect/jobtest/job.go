@@ -71,9 +71,18 @@ const (
 // New makes a healthy job over nodes of equal size, ranks laid out in order.
 func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 	j := &Job{
-		Layout: l, ForwardMs: 5, DPMs: 3, PPMs: 0.2, TPMs: 0.1, LaunchMs: 0.1, Noise: 0.01,
-		Clock: map[falcon.Device]float64{}, Share: map[falcon.Node]float64{}, Link: map[falcon.Link]float64{},
-		rng: rand.New(rand.NewPCG(seed, 1)), OwnWork: OwnWork{DataMs: map[falcon.Rank]float64{}},
+		Layout:    l,
+		ForwardMs: 5,
+		DPMs:      3,
+		PPMs:      0.2,
+		TPMs:      0.1,
+		LaunchMs:  0.1,
+		Noise:     0.01,
+		Clock:     map[falcon.Device]float64{},
+		Share:     map[falcon.Node]float64{},
+		Link:      map[falcon.Link]float64{},
+		rng:       rand.New(rand.NewPCG(seed, 1)),
+		OwnWork:   OwnWork{DataMs: map[falcon.Rank]float64{}},
 	}
 	per := max(1, l.World()/nodes)
 	for r := range l.World() {
@@ -129,7 +138,10 @@ func (j *Job) Place(blocks []int32) {
 
 // Relaunch starts the job again on other devices, from an iteration on (S4).
 func (j *Job) Relaunch(p falcon.Placement, next int64) {
-	j.Placement, j.next, j.lanes, j.hosts = p, next, nil, nil
+	j.Placement = p
+	j.next = next
+	j.lanes = nil
+	j.hosts = nil
 	j.connect()
 }
 
@@ -151,7 +163,12 @@ func (j *Job) join(id uint64, d falcon.Dimension, ranks []falcon.Rank) {
 		if len(ranks) < 2 {
 			continue // no communicator, but it votes
 		}
-		j.Comms[r] = append(j.Comms[r], falcon.Comm{ID: id, Dimension: d, Size: len(ranks), RankInComm: i})
+		j.Comms[r] = append(j.Comms[r], falcon.Comm{
+			ID:         id,
+			Dimension:  d,
+			Size:       len(ranks),
+			RankInComm: i,
+		})
 	}
 }
 
@@ -168,7 +185,11 @@ func (j *Job) Samples(n int) []falcon.Sample {
 func (j *Job) sample(samples []falcon.Sample, p *playing) []falcon.Sample {
 	for r := range j.Layout.World() {
 		samples = append(samples, falcon.Sample{
-			Rank: falcon.Rank(r), Iteration: j.next, Ms: p.end, Exact: !j.Unmarked, Work: j.watch(p, falcon.Rank(r)),
+			Rank:      falcon.Rank(r),
+			Iteration: j.next,
+			Ms:        p.end,
+			Exact:     !j.Unmarked,
+			Work:      j.watch(p, falcon.Rank(r)),
 		})
 	}
 	j.next++
@@ -196,11 +217,14 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 	}
 	for r := range profiles {
 		q := &profiles[r]
-		q.Rank, q.Window, q.Iterations = falcon.Rank(r), window, n
+		q.Rank = falcon.Rank(r)
+		q.Window = window
+		q.Iterations = n
 		q.MicroBatches = j.MicroBatches[j.Layout.Replica(q.Rank)]
 		q.SelfMs = falcon.Median(selfs[r]) / float64(q.MicroBatches)
 		if j.Undeclared {
-			q.SelfMs, q.MicroBatches = falcon.Median(selfs[r]), 0
+			q.SelfMs = falcon.Median(selfs[r])
+			q.MicroBatches = 0
 		}
 		q.QueueMs = medianQueue(q.Calls)
 	}

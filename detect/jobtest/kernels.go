@@ -27,4 +27,6 @@ func (k *Kernels) add(o *op, busy, launch, span float64) {
 }
 
 // Kernels are those of the newest iteration, by rank.
-func (j *Job) Kernels() []Kernels { return slices.Clone(j.playing.traces) }
+func (j *Job) Kernels() []Kernels {
+	return slices.Clone(j.playing.traces)
+}

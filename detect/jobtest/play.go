@@ -87,7 +87,10 @@ func (j *Job) play() *playing {
 	}
 	if j.Hiccup > 0 && j.rng.Float64() < j.Hiccup {
 		r := j.rng.IntN(len(p.ops))
-		p.ops[r] = slices.Insert(p.ops[r], len(p.ops[r])/2, op{kind: compute, ms: 40})
+		p.ops[r] = slices.Insert(p.ops[r], len(p.ops[r])/2, op{
+			kind: compute,
+			ms:   40,
+		})
 	}
 	j.addStops(p)
 	for moved := true; moved; {
@@ -113,9 +116,17 @@ func (p *playing) reset(j *Job) {
 	world := j.Layout.World()
 	if p.job != j || len(p.ops) != world {
 		*p = playing{
-			job: j, ops: make([][]op, world), at: make([]int, world), host: make([]float64, world), device: make([]float64, world),
-			ran: make([][]timed, world), sent: make([][2][]float64, world), nodes: make([]falcon.Node, world),
-			launch: make([]float64, world), clock: make([]float64, world), traces: make([]Kernels, world),
+			job:    j,
+			ops:    make([][]op, world),
+			at:     make([]int, world),
+			host:   make([]float64, world),
+			device: make([]float64, world),
+			ran:    make([][]timed, world),
+			sent:   make([][2][]float64, world),
+			nodes:  make([]falcon.Node, world),
+			launch: make([]float64, world),
+			clock:  make([]float64, world),
+			traces: make([]Kernels, world),
 		}
 	}
 	p.end = 0
@@ -188,7 +199,13 @@ func (p *playing) step(r falcon.Rank) bool {
 		p.host[r] = end
 	}
 	own := &p.job.lanes[r][o.lane]
-	p.ran[r] = append(p.ran[r], timed{op: *o, enter: enter, start: start, end: end, ordinal: own.calls})
+	p.ran[r] = append(p.ran[r], timed{
+		op:      *o,
+		enter:   enter,
+		start:   start,
+		end:     end,
+		ordinal: own.calls,
+	})
 	own.calls++
 	p.at[r]++
 	return true
@@ -196,11 +213,13 @@ func (p *playing) step(r falcon.Rank) bool {
 
 // compute runs a pass: the host enqueues its kernels one by one.
 func (p *playing) compute(r falcon.Rank, o *op) {
-	from, busy := p.device[r], 0.0
+	from := p.device[r]
+	busy := 0.0
 	for range kernels {
 		p.host[r] += p.launch[r]
 		ms := p.job.noisy(o.ms / kernels)
-		p.device[r], busy = max(p.device[r], p.host[r])+ms, busy+ms
+		p.device[r] = max(p.device[r], p.host[r]) + ms
+		busy += ms
 	}
 	p.traces[r].add(o, busy, kernels*p.launch[r], p.device[r]-from)
 }
@@ -220,10 +239,12 @@ func (p *playing) meet(own *lane, start float64) (float64, bool) {
 		return 0, false
 	}
 	if !m.ended {
-		m.end, m.ended = m.last+p.job.transfer(g), true
+		m.end = m.last + p.job.transfer(g)
+		m.ended = true
 	}
 	end := m.end
-	own.nth, own.arrived = own.nth+1, false
+	own.nth++
+	own.arrived = false
 	if m.left++; m.left == len(g.ranks) {
 		*m = meeting{}
 	}
@@ -277,8 +298,14 @@ func (p *playing) measure(q *falcon.RankProfile, r falcon.Rank, offset float64) 
 		t := &p.ran[r][i]
 		self -= t.end - t.start
 		q.Calls = append(q.Calls, falcon.CallTiming{
-			Comm: p.job.lanes[r][t.lane].group.id, Ordinal: t.ordinal, Op: t.op.op, Peer: t.peer, Bytes: t.bytes,
-			StartMs: offset + t.start, DurationMs: t.end - t.start, QueueMs: t.start - t.enter,
+			Comm:       p.job.lanes[r][t.lane].group.id,
+			Ordinal:    t.ordinal,
+			Op:         t.op.op,
+			Peer:       t.peer,
+			Bytes:      t.bytes,
+			StartMs:    offset + t.start,
+			DurationMs: t.end - t.start,
+			QueueMs:    t.start - t.enter,
 		})
 	}
 	return self
@@ -326,7 +353,13 @@ func (p *playing) program(ops []op, r falcon.Rank) []op {
 func (p *playing) collectives(ops []op, r falcon.Rank, d falcon.Dimension, bytes int64) []op {
 	for i := range p.job.lanes[r] {
 		if p.job.lanes[r][i].group.dimension == d {
-			ops = append(ops, op{kind: collective, lane: i, op: falcon.OpAllReduce, bytes: bytes, peer: -1})
+			ops = append(ops, op{
+				kind:  collective,
+				lane:  i,
+				op:    falcon.OpAllReduce,
+				bytes: bytes,
+				peer:  -1,
+			})
 		}
 	}
 	return ops
@@ -360,7 +393,8 @@ func (j *Job) draw() {
 }
 
 func (j *Job) lengthOf(r falcon.Rank, mb int) float64 {
-	if replica := j.Layout.Replica(r); replica < len(j.work) && mb < len(j.work[replica]) {
+	replica := j.Layout.Replica(r)
+	if replica < len(j.work) && mb < len(j.work[replica]) {
 		return j.work[replica][mb]
 	}
 	return 1
@@ -373,7 +407,12 @@ func (p *playing) pass(ops []op, r falcon.Rank, mb int, ms float64, back bool) [
 		ms *= p.job.Load[stage]
 	}
 	from := len(ops)
-	ops = p.collectives(append(ops, op{kind: compute, ms: ms}), r, falcon.DimTP, p.job.sizeOf(tpBytes, r, mb))
+	ops = p.collectives(
+		append(ops, op{kind: compute, ms: ms}),
+		r,
+		falcon.DimTP,
+		p.job.sizeOf(tpBytes, r, mb),
+	)
 	for i := from; i < len(ops); i++ {
 		ops[i].pass, ops[i].back = true, back
 	}
@@ -396,7 +435,15 @@ func (p *playing) message(ops []op, k kind, r falcon.Rank, step, mb int, back bo
 	if at.PP < 0 || at.PP >= p.job.Layout.PP {
 		return ops
 	}
-	o := op{kind: k, op: falcon.OpSend, bytes: p.job.sizeOf(ppBytes, r, mb), peer: at.PP, mb: mb, back: back, other: p.job.Layout.RankOf(at)}
+	o := op{
+		kind:  k,
+		op:    falcon.OpSend,
+		bytes: p.job.sizeOf(ppBytes, r, mb),
+		peer:  at.PP,
+		mb:    mb,
+		back:  back,
+		other: p.job.Layout.RankOf(at),
+	}
 	if k == recv {
 		o.op = falcon.OpRecv
 	}

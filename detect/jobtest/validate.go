@@ -16,13 +16,23 @@ const (
 // Validate runs the tests of an ask on the job as it is now, with the noise of
 // everything else.
 func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
-	v := falcon.Validation{Ask: ask, State: falcon.ValidationDone, Iteration: j.next, Emulated: true}
+	v := falcon.Validation{
+		Ask:       ask,
+		State:     falcon.ValidationDone,
+		Iteration: j.next,
+		Emulated:  true,
+	}
 	for _, r := range ask.GEMM {
-		d, clock := j.Placement[r], 1.0
+		d := j.Placement[r]
+		clock := 1.0
 		if c := j.Clock[d]; c > 0 {
 			clock = c
 		}
-		v.GEMM = append(v.GEMM, falcon.GEMMResult{Rank: r, Device: d, Ms: j.noisy(gemmMs / clock)})
+		v.GEMM = append(v.GEMM, falcon.GEMMResult{
+			Rank:   r,
+			Device: d,
+			Ms:     j.noisy(gemmMs / clock),
+		})
 	}
 	for _, ring := range ask.Rings {
 		for i := range ring {
@@ -53,10 +63,19 @@ func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
 func (j *Job) exchange(a, b falcon.Rank) []falcon.LinkResult {
 	one := func(a, b falcon.Rank) falcon.LinkResult {
 		x, y := j.Placement[a], j.Placement[b]
-		r := falcon.LinkResult{From: a, To: b, FromDevice: x, ToDevice: y, Class: falcon.LinkIntraNode, Bytes: 1 << 20, Basis: "class"}
+		r := falcon.LinkResult{
+			From:       a,
+			To:         b,
+			FromDevice: x,
+			ToDevice:   y,
+			Class:      falcon.LinkIntraNode,
+			Bytes:      1 << 20,
+			Basis:      "class",
+		}
 		r.Ms = j.noisy(exchangeMs * j.slowerBy(x.Node(), y.Node()))
 		if x.Node() != y.Node() {
-			r.Class, r.Link = falcon.LinkSameRail, falcon.NewLink(x.Node(), y.Node()).String()
+			r.Class = falcon.LinkSameRail
+			r.Link = falcon.NewLink(x.Node(), y.Node()).String()
 		}
 		return r
 	}

@@ -15,7 +15,11 @@ var ErrContradiction = errors.New("the communicators contradict the declared lay
 // inside a micro-batch: all-to-all, around a ring, or as a shard. Such ranks wait for
 // each other, so that work must not be moved between them. Other traffic may be the
 // gradient's, and refutes nothing; nor does what is not reported.
-func Check(l falcon.Layout, comms map[falcon.Rank][]falcon.Comm, traffic map[falcon.Rank][]falcon.Traffic) error {
+func Check(
+	l falcon.Layout,
+	comms map[falcon.Rank][]falcon.Comm,
+	traffic map[falcon.Rank][]falcon.Traffic,
+) error {
 	in := reader{world: l.World(), comms: comms, traffic: traffic}
 	if in.readMembers() != nil {
 		return nil
@@ -30,9 +34,14 @@ func Check(l falcon.Layout, comms map[falcon.Rank][]falcon.Comm, traffic map[fal
 			continue
 		}
 		for _, g := range f.groups {
-			of := func(r falcon.Rank) bool { return l.Replica(r) != l.Replica(g.ranks[0]) }
+			of := func(r falcon.Rank) bool {
+				return l.Replica(r) != l.Replica(g.ranks[0])
+			}
 			if i := slices.IndexFunc(g.ranks, of); i >= 0 {
-				return fmt.Errorf("%w: ranks %d and %d communicate %s inside micro-batches, and %s has them in two replicas", ErrContradiction, g.ranks[0], g.ranks[i], how, l)
+				return fmt.Errorf(
+					"%w: ranks %d and %d communicate %s inside micro-batches, and %s has them in two replicas",
+					ErrContradiction, g.ranks[0], g.ranks[i], how, l,
+				)
 			}
 		}
 	}

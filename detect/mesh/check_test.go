@@ -20,13 +20,34 @@ func TestDeclaredWrong(t *testing.T) {
 		declared falcon.Layout
 		refuted  bool
 	}{
-		{"cp counted into dp", meshtest.Megatron{Model: gpt7, TP: 2, CP: 4, DP: 2}.Job(), falcon.Layout{TP: 2, DP: 8, PP: 1}, true},
-		{"ep unknown", meshtest.Megatron{Model: gpt7, EP: 4, DP: 8}.Job(), falcon.Layout{TP: 1, DP: 8, PP: 1}, true},
+		{
+			"cp counted into dp",
+			meshtest.Megatron{Model: gpt7, TP: 2, CP: 4, DP: 2}.Job(),
+			falcon.Layout{TP: 2, DP: 8, PP: 1},
+			true,
+		},
+		{
+			"ep unknown",
+			meshtest.Megatron{Model: gpt7, EP: 4, DP: 8}.Job(),
+			falcon.Layout{TP: 1, DP: 8, PP: 1},
+			true,
+		},
 		{"shard as dp", meshtest.FSDP{Model: gpt7, Shard: 8}.Job(), falcon.Layout{TP: 1, DP: 8, PP: 1}, true},
-		{"right", meshtest.FSDP{Model: gpt7, Shard: 4, Replicas: 2}.Job(), falcon.Layout{TP: 4, DP: 2, PP: 1}, false},
-		{"plain", meshtest.Megatron{Model: gpt7, TP: 2, DP: 4, PP: 2, DistributedOptimizer: true}.Job(), falcon.Layout{TP: 2, DP: 4, PP: 2}, false},
+		{
+			"right",
+			meshtest.FSDP{Model: gpt7, Shard: 4, Replicas: 2}.Job(),
+			falcon.Layout{TP: 4, DP: 2, PP: 1},
+			false,
+		},
+		{
+			"plain",
+			meshtest.Megatron{Model: gpt7, TP: 2, DP: 4, PP: 2, DistributedOptimizer: true}.Job(),
+			falcon.Layout{TP: 2, DP: 4, PP: 2},
+			false,
+		},
 	} {
-		if err := mesh.Check(c.declared, c.job.Comms, c.job.Traffic); errors.Is(err, mesh.ErrContradiction) != c.refuted {
+		err := mesh.Check(c.declared, c.job.Comms, c.job.Traffic)
+		if errors.Is(err, mesh.ErrContradiction) != c.refuted {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}

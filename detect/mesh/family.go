@@ -34,7 +34,9 @@ type carried struct {
 }
 
 // collectives are the calls that reduce or gather.
-func (c carried) collectives() int { return c.allReduce + c.gather + c.scatter }
+func (c carried) collectives() int {
+	return c.allReduce + c.gather + c.scatter
+}
 
 // group is a set of ranks with communicators of its own.
 type group struct {
@@ -69,10 +71,15 @@ func (f *family) stride() int {
 
 // contains reports whether g's members are, group by group, among f's, which has more.
 func (f *family) contains(g *family) bool {
-	return f.size() > g.size() && !slices.ContainsFunc(g.offsets, func(o int) bool { return !slices.Contains(f.offsets, o) })
+	return f.size() > g.size() &&
+		!slices.ContainsFunc(g.offsets, func(o int) bool {
+			return !slices.Contains(f.offsets, o)
+		})
 }
 
-func (f *family) String() string { return fmt.Sprintf("ranks %v and their like", f.groups[0].ranks) }
+func (f *family) String() string {
+	return fmt.Sprintf("ranks %v and their like", f.groups[0].ranks)
+}
 
 // reader gathers what the ranks report.
 type reader struct {
@@ -85,20 +92,27 @@ type reader struct {
 
 // readMembers finds who is in each communicator.
 func (in *reader) readMembers() error {
-	in.members, in.alone = map[uint64][]falcon.Rank{}, map[uint64]bool{}
+	in.members = map[uint64][]falcon.Rank{}
+	in.alone = map[uint64]bool{}
 	for r := range falcon.Rank(in.world) {
 		for i, c := range in.comms[r] {
 			if c.Size < 2 {
 				in.alone[c.ID] = true
 				continue
 			}
-			again := slices.ContainsFunc(in.comms[r][:i], func(o falcon.Comm) bool { return o.ID == c.ID })
+			again := slices.ContainsFunc(in.comms[r][:i], func(o falcon.Comm) bool {
+				return o.ID == c.ID
+			})
 			m := in.members[c.ID]
 			if m == nil {
 				m = slices.Repeat([]falcon.Rank{-1}, min(c.Size, in.world))
 				in.members[c.ID] = m
 			}
-			if c.Size != len(m) || c.RankInComm < 0 || c.RankInComm >= len(m) || m[c.RankInComm] >= 0 || again {
+			if c.Size != len(m) ||
+				c.RankInComm < 0 ||
+				c.RankInComm >= len(m) ||
+				m[c.RankInComm] >= 0 ||
+				again {
 				return unsure("ranks %d and others disagree about communicator %x", r, c.ID)
 			}
 			m[c.RankInComm] = r
@@ -130,7 +144,9 @@ func (in *reader) readGroups() ([]group, error) {
 		case m == nil:
 			return nil, unsure("rank %d calls on communicator %x, which is not known", byComm[id][0].rank, id)
 		case slices.Contains(m, -1):
-			return nil, unsure("communicator %x has %d ranks that are not known", id, len(slices.DeleteFunc(slices.Clone(m), func(r falcon.Rank) bool { return r >= 0 })))
+			return nil, unsure("communicator %x has %d ranks that are not known",
+				id,
+				len(slices.DeleteFunc(slices.Clone(m), func(r falcon.Rank) bool { return r >= 0 })))
 		}
 		key := fmt.Sprint(slices.Sorted(slices.Values(m)))
 		if ranks[key] == nil {
@@ -153,7 +169,9 @@ func (in *reader) readGroups() ([]group, error) {
 			out = append(out, group{ranks[key], c})
 		}
 	}
-	slices.SortFunc(out, func(a, b group) int { return cmp.Compare(slices.Min(a.ranks), slices.Min(b.ranks)) })
+	slices.SortFunc(out, func(a, b group) int {
+		return cmp.Compare(slices.Min(a.ranks), slices.Min(b.ranks))
+	})
 	return out, nil
 }
 
@@ -178,7 +196,8 @@ type share struct {
 // sumShares is what a group carries. All members make the same collective calls.
 func sumShares(ranks []falcon.Rank, shares []share) (carried, error) {
 	var c carried
-	calls, peers := map[falcon.Op]map[falcon.Rank]int{}, map[uint64]map[falcon.Rank][]int{}
+	calls := map[falcon.Op]map[falcon.Rank]int{}
+	peers := map[uint64]map[falcon.Rank][]int{}
 	total, alike, sends, evenSends := 0, 0, 0, 0
 	for _, s := range shares {
 		if calls[s.traffic.Op] == nil {
@@ -191,9 +210,11 @@ func sumShares(ranks []falcon.Rank, shares []share) (carried, error) {
 				peers[s.traffic.Comm] = map[falcon.Rank][]int{}
 			}
 			peers[s.traffic.Comm][s.rank] = append(peers[s.traffic.Comm][s.rank], s.traffic.Peers...)
-			sends, evenSends = sends+s.traffic.Calls, evenSends+s.traffic.Alike
+			sends += s.traffic.Calls
+			evenSends += s.traffic.Alike
 		case falcon.OpAllReduce, falcon.OpAllGather, falcon.OpReduceScatter:
-			total, alike = total+s.traffic.Calls, alike+s.traffic.Alike
+			total += s.traffic.Calls
+			alike += s.traffic.Alike
 			c.single = max(c.single, s.traffic.Single)
 			c.varies = c.varies || s.traffic.Alike == 0
 		}
@@ -202,8 +223,11 @@ func sumShares(ranks []falcon.Rank, shares []share) (carried, error) {
 		c.alike = float64(alike) / float64(total)
 	}
 	for op, into := range map[falcon.Op]*int{
-		falcon.OpAllReduce: &c.allReduce, falcon.OpAllGather: &c.gather, falcon.OpReduceScatter: &c.scatter,
-		falcon.OpAlltoAll: &c.allToAll, falcon.OpBroadcast: &c.broadcast,
+		falcon.OpAllReduce:     &c.allReduce,
+		falcon.OpAllGather:     &c.gather,
+		falcon.OpReduceScatter: &c.scatter,
+		falcon.OpAlltoAll:      &c.allToAll,
+		falcon.OpBroadcast:     &c.broadcast,
 	} {
 		n, most := leastAndMost(calls[op], len(ranks))
 		if most > n+n/8+1 {
@@ -212,7 +236,8 @@ func sumShares(ranks []falcon.Rank, shares []share) (carried, error) {
 		*into = n
 	}
 	_, c.sends = leastAndMost(calls[falcon.OpSend], len(ranks))
-	c.even, c.ring = float64(evenSends) >= mostlyAlike*float64(sends), c.sends > 0
+	c.even = float64(evenSends) >= mostlyAlike*float64(sends)
+	c.ring = c.sends > 0
 	toAll := 0
 	for _, p := range peers {
 		c.ring = c.ring && isRing(ranks, p)
@@ -224,7 +249,8 @@ func sumShares(ranks []falcon.Rank, shares []share) (carried, error) {
 	case toAll > 0 && toAll < len(peers):
 		return c, unsure("ranks %v exchange all-to-all, and in another way", ranks)
 	case toAll > 0:
-		c.allToAll, c.sends = c.allToAll+c.sends/len(ranks), 0
+		c.allToAll += c.sends / len(ranks)
+		c.sends = 0
 	}
 	return c, nil
 }
@@ -258,7 +284,8 @@ func isRing(ranks []falcon.Rank, peers map[falcon.Rank][]int) bool {
 	n := len(ranks)
 	only := func(step int) bool {
 		for i, r := range ranks {
-			if p := slices.Compact(slices.Sorted(slices.Values(peers[r]))); len(p) != 1 || p[0] != (i+step+n)%n {
+			p := slices.Compact(slices.Sorted(slices.Values(peers[r])))
+			if len(p) != 1 || p[0] != (i+step+n)%n {
 				return false
 			}
 		}
@@ -305,13 +332,16 @@ func (f *family) summarize() {
 		return v[len(v)/2]
 	}
 	f.carried = carried{
-		allReduce: median(func(c carried) int { return c.allReduce }), gather: median(func(c carried) int { return c.gather }),
-		scatter: median(func(c carried) int { return c.scatter }), allToAll: median(func(c carried) int { return c.allToAll }),
-		broadcast: median(func(c carried) int { return c.broadcast }), sends: median(func(c carried) int { return c.sends }),
-		single: median(func(c carried) int { return c.single }),
-		varies: slices.ContainsFunc(f.groups, func(g group) bool { return g.varies }),
-		even:   !slices.ContainsFunc(f.groups, func(g group) bool { return !g.even }),
-		ring:   !slices.ContainsFunc(f.groups, func(g group) bool { return !g.ring }),
+		allReduce: median(func(c carried) int { return c.allReduce }),
+		gather:    median(func(c carried) int { return c.gather }),
+		scatter:   median(func(c carried) int { return c.scatter }),
+		allToAll:  median(func(c carried) int { return c.allToAll }),
+		broadcast: median(func(c carried) int { return c.broadcast }),
+		sends:     median(func(c carried) int { return c.sends }),
+		single:    median(func(c carried) int { return c.single }),
+		varies:    slices.ContainsFunc(f.groups, func(g group) bool { return g.varies }),
+		even:      !slices.ContainsFunc(f.groups, func(g group) bool { return !g.even }),
+		ring:      !slices.ContainsFunc(f.groups, func(g group) bool { return !g.ring }),
 	}
 	for _, g := range f.groups {
 		f.alike += g.alike / float64(len(f.groups))

@@ -18,11 +18,21 @@ import (
 func anyJob(t *rapid.T) (*meshtest.Job, falcon.Mesh) {
 	model := rapid.SampledFrom([]meshtest.Model{gpt2, gpt7, gpt70}).Draw(t, "model")
 	model.MicroBatches = rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "micro-batches")
-	size := func(name string, most int) int { return rapid.SampledFrom([]int{1, 1, 2, 4, 8}[:most]).Draw(t, name) }
+	size := func(name string, most int) int {
+		return rapid.SampledFrom([]int{1, 1, 2, 4, 8}[:most]).Draw(t, name)
+	}
 	var dims []falcon.Dim
-	dim := func(d falcon.Dimension, n int) { dims = append(dims, falcon.Dim{Name: d, Size: n}) }
+	dim := func(d falcon.Dimension, n int) {
+		dims = append(dims, falcon.Dim{Name: d, Size: n})
+	}
 	if rapid.Bool().Draw(t, "torchtitan") {
-		f := meshtest.FSDP{Model: model, TP: size("tp", 4), Shard: size("shard", 4), Replicas: size("replicas", 3), PP: size("pp", 4)}
+		f := meshtest.FSDP{
+			Model:    model,
+			TP:       size("tp", 4),
+			Shard:    size("shard", 4),
+			Replicas: size("replicas", 3),
+			PP:       size("pp", 4),
+		}
 		dim("tp", f.TP)
 		dim("fsdp", f.Shard)
 		dim("dp", f.Replicas)
@@ -31,10 +41,20 @@ func anyJob(t *rapid.T) (*meshtest.Job, falcon.Mesh) {
 		return f.Job(), made(t, dims)
 	}
 	g := meshtest.Megatron{
-		Model: model, TP: size("tp", 4), CP: size("cp", 4), DP: size("dp", 4), PP: size("pp", 4), EP: 1,
-		SequenceParallel: rapid.Bool().Draw(t, "sp"), DistributedOptimizer: rapid.Bool().Draw(t, "distributed"),
-		OverlapReduce: rapid.Bool().Draw(t, "overlap"), AllGatherCP: rapid.Bool().Draw(t, "all-gather cp"),
-		Order: rapid.SampledFrom([]string{"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "cp-tp-ep-dp-pp", "dp-tp-cp-ep-pp", "tp-dp-cp-ep-pp", "pp-tp-cp-ep-dp"}).Draw(t, "order"),
+		Model:                model,
+		TP:                   size("tp", 4),
+		CP:                   size("cp", 4),
+		DP:                   size("dp", 4),
+		PP:                   size("pp", 4),
+		EP:                   1,
+		SequenceParallel:     rapid.Bool().Draw(t, "sp"),
+		DistributedOptimizer: rapid.Bool().Draw(t, "distributed"),
+		OverlapReduce:        rapid.Bool().Draw(t, "overlap"),
+		AllGatherCP:          rapid.Bool().Draw(t, "all-gather cp"),
+		Order: rapid.SampledFrom([]string{
+			"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "cp-tp-ep-dp-pp", "dp-tp-cp-ep-pp",
+			"tp-dp-cp-ep-pp", "pp-tp-cp-ep-dp",
+		}).Draw(t, "order"),
 	}
 	g.ETP = g.TP
 	if g.Order == "tp-cp-ep-dp-pp" && rapid.Bool().Draw(t, "experts") {
@@ -43,15 +63,20 @@ func anyJob(t *rapid.T) (*meshtest.Job, falcon.Mesh) {
 			g.EP = rapid.SampledFrom([]int{2, n}).Draw(t, "ep")
 		}
 		if g.TP*g.CP*g.DP%(g.ETP*g.EP) != 0 {
-			g.EP, g.ETP = 1, g.TP
+			g.EP = 1
+			g.ETP = g.TP
 		}
 	}
 	for name := range splitOrder(g.Order) {
-		if name == "cp" && g.AllGatherCP && g.DP == 1 && g.EP == 1 { // it looks as a shard does, and is one unit as that is
+		// it looks as a shard does, and is one unit as that is
+		if name == "cp" && g.AllGatherCP && g.DP == 1 && g.EP == 1 {
 			dim(falcon.DimFSDP, g.CP)
 			continue
 		}
-		dim(falcon.Dimension(name), map[string]int{"tp": g.TP, "cp": g.CP, "ep": g.EP, "dp": g.DP, "pp": g.PP}[name])
+		dim(
+			falcon.Dimension(name),
+			map[string]int{"tp": g.TP, "cp": g.CP, "ep": g.EP, "dp": g.DP, "pp": g.PP}[name],
+		)
 		if name == "tp" {
 			dim("etp", g.ETP)
 		}
@@ -84,14 +109,16 @@ func checkSafe(t *rapid.T, j *meshtest.Job, m falcon.Mesh) {
 	l := falcon.LayoutOf(m)
 	for r, least := range j.Inside {
 		if l.Replica(falcon.Rank(r)) != l.Replica(least) {
-			t.Fatalf("%v: ranks %d and %d communicate inside a micro-batch, and are in replicas %d and %d", l, r, least, l.Replica(falcon.Rank(r)), l.Replica(least))
+			t.Fatalf("%v: ranks %d and %d communicate inside a micro-batch, and are in replicas %d and %d",
+				l, r, least, l.Replica(falcon.Rank(r)), l.Replica(least))
 		}
 	}
 }
 
 // alike reports whether two meshes divide ranks alike.
 func alike(a, b falcon.Mesh) bool {
-	x, y := falcon.LayoutOf(a), falcon.LayoutOf(b)
+	x := falcon.LayoutOf(a)
+	y := falcon.LayoutOf(b)
 	if a.World() != b.World() || x.TP != y.TP || x.DP != y.DP || x.PP != y.PP {
 		return false
 	}
@@ -100,7 +127,8 @@ func alike(a, b falcon.Mesh) bool {
 			return false
 		}
 		for _, d := range []falcon.Dimension{"tp", "cp", "fsdp", "dp", "pp", "ep", "etp", "edp"} {
-			if (x.Mesh != falcon.Mesh{}) == (y.Mesh != falcon.Mesh{}) && !slices.Equal(x.Peers(r, d), y.Peers(r, d)) {
+			if (x.Mesh != falcon.Mesh{}) == (y.Mesh != falcon.Mesh{}) &&
+				!slices.Equal(x.Peers(r, d), y.Peers(r, d)) {
 				return false
 			}
 		}
@@ -147,7 +175,10 @@ func TestHostileTraffic(t *testing.T) {
 		ranks := want.World()
 		r := falcon.Rank(rapid.IntRange(0, ranks-1).Draw(t, "rank"))
 		renumbered := false
-		switch what := rapid.SampledFrom([]string{"missing", "silent", "counted twice", "more calls", "permuted", "checkpoint", "evaluation", "all ranks", "unlisted"}).Draw(t, "what"); what {
+		switch what := rapid.SampledFrom([]string{
+			"missing", "silent", "counted twice", "more calls", "permuted", "checkpoint",
+			"evaluation", "all ranks", "unlisted",
+		}).Draw(t, "what"); what {
 		case "missing":
 			delete(j.Comms, r)
 			delete(j.Traffic, r)
@@ -189,22 +220,38 @@ func TestHostileTraffic(t *testing.T) {
 // permute gives the ranks other numbers.
 func permute(j *meshtest.Job, seed uint64) {
 	to := rand.New(rand.NewPCG(seed, 1)).Perm(j.World) //#nosec G404 -- a test's seed
-	comms, traffic, inside := map[falcon.Rank][]falcon.Comm{}, map[falcon.Rank][]falcon.Traffic{}, make([]falcon.Rank, j.World)
+	comms := map[falcon.Rank][]falcon.Comm{}
+	traffic := map[falcon.Rank][]falcon.Traffic{}
+	inside := make([]falcon.Rank, j.World)
 	for r := range falcon.Rank(j.World) {
 		comms[falcon.Rank(to[r])], traffic[falcon.Rank(to[r])] = j.Comms[r], j.Traffic[r]
 		inside[to[r]] = falcon.Rank(to[j.Inside[r]])
 	}
-	j.Comms, j.Traffic, j.Inside = comms, traffic, inside
+	j.Comms = comms
+	j.Traffic = traffic
+	j.Inside = inside
 }
 
 // extra adds a communicator of ranks, which calls once on it.
 func extra(j *meshtest.Job, ranks []falcon.Rank, op falcon.Op) {
 	ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
-	j.Comms, j.Traffic = maps.Clone(j.Comms), maps.Clone(j.Traffic)
+	j.Comms = maps.Clone(j.Comms)
+	j.Traffic = maps.Clone(j.Traffic)
 	for i, r := range ranks {
-		j.Comms[r] = append(slices.Clone(j.Comms[r]), falcon.Comm{ID: 7, Size: len(ranks), RankInComm: i})
+		j.Comms[r] = append(slices.Clone(j.Comms[r]), falcon.Comm{
+			ID:         7,
+			Size:       len(ranks),
+			RankInComm: i,
+		})
 		if op != falcon.OpNone {
-			j.Traffic[r] = append(slices.Clone(j.Traffic[r]), falcon.Traffic{Comm: 7, Op: op, Calls: 1, Bytes: 1 << 20, Alike: 1, Single: 1})
+			j.Traffic[r] = append(slices.Clone(j.Traffic[r]), falcon.Traffic{
+				Comm:   7,
+				Op:     op,
+				Calls:  1,
+				Bytes:  1 << 20,
+				Alike:  1,
+				Single: 1,
+			})
 		}
 	}
 }

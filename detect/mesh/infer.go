@@ -9,20 +9,26 @@ import (
 
 // What separates the calls of one kind from those of another.
 const (
-	shardRatio    = 1.6  // all-gathers for each reduce-scatter: FSDP has nearly 2, tensor parallel at most 1.5
+	// all-gathers for each reduce-scatter: FSDP has nearly 2, tensor parallel at most 1.5
+	shardRatio    = 1.6
 	sequenceRatio = 1.25 // the same: sequence parallel has 1.5, a shard that keeps what it has gathered 1
 	farMore       = 8    // times the gradient's calls: inside the micro-batches
 	more          = 2    // the same, where the calls have other marks of tensor parallel
 	fewOf         = 4    // calls of which the gradient makes at most one
 	mostlyAlike   = 0.8  // share of calls of one size: activations
 	hardlyAlike   = 0.6  // below it: not activations alone
-	ownSizes      = 2    // calls that have a size of their own: parameters. What is inside is done forward and backward
-	gradientCalls = 2    // inside a micro-batch there are more
+	// calls that have a size of their own: parameters. What is inside is done forward and backward
+	ownSizes      = 2
+	gradientCalls = 2 // inside a micro-batch there are more
 )
 
 // Infer is the mesh of a job of world ranks, from the communicators of each and what
 // they carry in a steady iteration. Its error wraps ErrUnsure and is one sentence.
-func Infer(world int, comms map[falcon.Rank][]falcon.Comm, traffic map[falcon.Rank][]falcon.Traffic) (falcon.Mesh, error) {
+func Infer(
+	world int,
+	comms map[falcon.Rank][]falcon.Comm,
+	traffic map[falcon.Rank][]falcon.Traffic,
+) (falcon.Mesh, error) {
 	in := reader{world: world, comms: comms, traffic: traffic}
 	if err := in.readMembers(); err != nil {
 		return falcon.Mesh{}, err
@@ -35,7 +41,12 @@ func Infer(world int, comms map[falcon.Rank][]falcon.Comm, traffic map[falcon.Ra
 		return falcon.Mesh{}, unsure("they carry no tensors so far")
 	}
 	s := solver{world: world}
-	for _, step := range []func([]*family) ([]*family, error){s.findPipeline, s.findMarked, s.findShards, s.splitRest} {
+	for _, step := range []func([]*family) ([]*family, error){
+		s.findPipeline,
+		s.findMarked,
+		s.findShards,
+		s.splitRest,
+	} {
 		left, err := step(s.left(groups))
 		if err != nil {
 			return falcon.Mesh{}, err
@@ -74,7 +85,10 @@ func (s *solver) findPipeline(open []*family) ([]*family, error) {
 		if f == nil || s.pp != nil && within(f, s.pp) {
 			continue
 		}
-		if f.size() == 2 && slices.ContainsFunc(open, func(g *family) bool { return g.collectives() > 0 && g.contains(f) }) {
+		if f.size() == 2 &&
+			slices.ContainsFunc(open, func(g *family) bool {
+				return g.collectives() > 0 && g.contains(f)
+			}) {
 			continue // a pair whose gradients are reduced together is in one stage
 		}
 		if s.pp != nil && !within(s.pp, f) {
@@ -96,7 +110,9 @@ func (s *solver) findPipeline(open []*family) ([]*family, error) {
 			continue // the pipeline itself, and embeddings that its ends share
 		}
 		for _, g := range f.groups {
-			if slices.ContainsFunc(g.ranks, func(r falcon.Rank) bool { return stage[r] != stage[g.ranks[0]] }) {
+			if slices.ContainsFunc(g.ranks, func(r falcon.Rank) bool {
+				return stage[r] != stage[g.ranks[0]]
+			}) {
 				return nil, unsure("%v carry tensors between pipeline stages other than by sending", f)
 			}
 		}
@@ -106,14 +122,18 @@ func (s *solver) findPipeline(open []*family) ([]*family, error) {
 }
 
 // within reports whether f's groups are, group by group, among g's members.
-func within(f, g *family) bool { return slices.Equal(f.offsets, g.offsets) || g.contains(f) }
+func within(f, g *family) bool {
+	return slices.Equal(f.offsets, g.offsets) || g.contains(f)
+}
 
 // chained joins pairs that overlap into the chains that they form; nil where they
 // form none of one length.
 func chained(f *family) *family {
-	next, second := map[falcon.Rank]falcon.Rank{}, map[falcon.Rank]bool{}
+	next := map[falcon.Rank]falcon.Rank{}
+	second := map[falcon.Rank]bool{}
 	for _, g := range f.groups {
-		a, b := min(g.ranks[0], g.ranks[1]), max(g.ranks[0], g.ranks[1])
+		a := min(g.ranks[0], g.ranks[1])
+		b := max(g.ranks[0], g.ranks[1])
 		next[a], second[b] = b, true
 	}
 	out := &family{carried: f.carried}
@@ -181,12 +201,16 @@ func (s *solver) findMarked(open []*family) ([]*family, error) {
 // all-gathers.
 func (s *solver) findShards(open []*family) ([]*family, error) {
 	rest := slices.Clone(open)
-	drop := func(f *family) { rest = slices.DeleteFunc(rest, func(o *family) bool { return o == f }) }
+	drop := func(f *family) {
+		rest = slices.DeleteFunc(rest, func(o *family) bool { return o == f })
+	}
 	for _, f := range open {
 		if f.scatter <= gradientCalls || float64(f.gather) < shardRatio*float64(f.scatter) {
 			continue
 		}
-		whole := slices.IndexFunc(open, func(g *family) bool { return g.contains(f) })
+		whole := slices.IndexFunc(open, func(g *family) bool {
+			return g.contains(f)
+		})
 		switch {
 		case f.allReduce > 0 || f == s.ep || f == s.cp:
 			return nil, unsure("%v gather and scatter as a shard does, and communicate in other ways", f)
@@ -203,7 +227,9 @@ func (s *solver) findShards(open []*family) ([]*family, error) {
 		return rest, nil
 	}
 	for _, g := range slices.Clone(rest) {
-		if g.gather+g.scatter == 0 && near(g.allReduce, s.fsdp.scatter) && apart(g, s.fsdp) {
+		if g.gather+g.scatter == 0 &&
+			near(g.allReduce, s.fsdp.scatter) &&
+			apart(g, s.fsdp) {
 			s.gradient = append(s.gradient, g)
 			drop(g)
 		}
@@ -212,16 +238,23 @@ func (s *solver) findShards(open []*family) ([]*family, error) {
 }
 
 // near reports whether two counts differ by an eighth at most.
-func near(a, b int) bool { return 8*max(a-b, b-a) <= max(a, b, 8) }
+func near(a, b int) bool {
+	return 8*max(a-b, b-a) <= max(a, b, 8)
+}
 
 // apart reports whether two families' groups share one rank at most.
 func apart(f, g *family) bool {
-	return g == nil || !slices.ContainsFunc(f.offsets[1:], func(o int) bool { return slices.Contains(g.offsets, o) })
+	return g == nil ||
+		!slices.ContainsFunc(f.offsets[1:], func(o int) bool {
+			return slices.Contains(g.offsets, o)
+		})
 }
 
 // splitRest tells tensor parallel from the gradient.
 func (s *solver) splitRest(open []*family) ([]*family, error) {
-	slices.SortStableFunc(open, func(a, b *family) int { return cmp.Compare(b.collectives(), a.collectives()) })
+	slices.SortStableFunc(open, func(a, b *family) int {
+		return cmp.Compare(b.collectives(), a.collectives())
+	})
 	inside := s.insideCalls()
 	if len(open) > 0 && s.isTensor(open, inside) {
 		s.tp, open = open[0], open[1:]
@@ -232,7 +265,10 @@ func (s *solver) splitRest(open []*family) ([]*family, error) {
 			return nil, unsure("%v call with sizes that change from iteration to iteration", f)
 		}
 		if !s.isGradient(f, inside, len(open) == 1) {
-			return nil, unsure("%v make %d calls in an iteration, which may be the gradient's or those inside micro-batches", f, f.collectives())
+			return nil, unsure(
+				"%v make %d calls in an iteration, which may be the gradient's or those inside micro-batches",
+				f, f.collectives(),
+			)
 		}
 		s.gradient = append(s.gradient, f)
 	}
@@ -274,7 +310,9 @@ func (s *solver) insideCalls() int {
 // parallel.
 func (s *solver) isTensor(open []*family, inside int) bool {
 	f := open[0]
-	shard := f.scatter > 0 && f.broadcast == 0 && float64(f.gather) < sequenceRatio*float64(f.scatter)
+	shard := f.scatter > 0 &&
+		f.broadcast == 0 &&
+		float64(f.gather) < sequenceRatio*float64(f.scatter)
 	if f == s.ep || f == s.cp || f.stride() == 0 || shard {
 		return false
 	}
@@ -308,7 +346,12 @@ func (s *solver) mesh() (falcon.Mesh, error) {
 		return falcon.Mesh{}, err
 	}
 	var axes []axis
-	for name, f := range map[falcon.Dimension]*family{falcon.DimTP: s.tp, falcon.DimCP: s.cp, falcon.DimFSDP: s.fsdp, falcon.DimPP: s.pp} {
+	for name, f := range map[falcon.Dimension]*family{
+		falcon.DimTP:   s.tp,
+		falcon.DimCP:   s.cp,
+		falcon.DimFSDP: s.fsdp,
+		falcon.DimPP:   s.pp,
+	} {
 		if f == nil {
 			continue
 		}
@@ -324,12 +367,15 @@ func (s *solver) mesh() (falcon.Mesh, error) {
 		}
 		axes = append(axes, dp...)
 	}
-	slices.SortFunc(axes, func(a, b axis) int { return cmp.Compare(a.stride, b.stride) })
+	slices.SortFunc(axes, func(a, b axis) int {
+		return cmp.Compare(a.stride, b.stride)
+	})
 	next := 1
 	var dims []falcon.Dim
 	for _, a := range axes {
 		if a.stride != next {
-			return falcon.Mesh{}, unsure("ranks %d and %d have no group that says how they are related", 0, next)
+			return falcon.Mesh{}, unsure("ranks %d and %d have no group that says how they are related",
+				0, next)
 		}
 		next *= a.size
 		dims = append(dims, falcon.Dim{Name: a.name, Size: a.size})
@@ -360,11 +406,19 @@ func (s *solver) denseGradient() (dense, edp *family, err error) {
 	}
 	switch {
 	case s.ep != nil && dense == nil:
-		return nil, nil, unsure("%v exchange all-to-all, and no ranks reduce the gradients of the other layers", s.ep)
-	case s.ep != nil && edp == nil && (s.ep.size()*max(s.ep.stride(), 1) != stage || s.ep.even && dense == s.ep):
+		return nil, nil, unsure(
+			"%v exchange all-to-all, and no ranks reduce the gradients of the other layers",
+			s.ep,
+		)
+	case s.ep != nil &&
+		edp == nil &&
+		(s.ep.size()*max(s.ep.stride(), 1) != stage || s.ep.even && dense == s.ep):
 		return nil, nil, unsure("%v exchange all-to-all: experts, or parts of the context", s.ep)
 	case s.cp != nil && dense != s.cp && (dense == nil || !dense.contains(s.cp)):
-		return nil, nil, unsure("%v exchange as context-parallel ranks do, and do not reduce gradients together", s.cp)
+		return nil, nil, unsure(
+			"%v exchange as context-parallel ranks do, and do not reduce gradients together",
+			s.cp,
+		)
 	case s.gradientByPP && dense == nil:
 		return nil, nil, unsure("%v send to each other and reduce: two stages, or one", s.pp)
 	}
@@ -381,7 +435,9 @@ func (s *solver) replicas(dense *family) ([]axis, bool) {
 	if n == 1 {
 		return nil, true
 	}
-	first := slices.IndexFunc(dense.offsets, func(o int) bool { return !slices.Contains(inner, o) })
+	first := slices.IndexFunc(dense.offsets, func(o int) bool {
+		return !slices.Contains(inner, o)
+	})
 	a := axis{falcon.DimDP, dense.offsets[first], n}
 	var sums []int
 	for i := range n {
@@ -405,14 +461,24 @@ func (s *solver) withExperts(dims []falcon.Dim) []falcon.Dim {
 			at = i + 1
 		}
 	}
-	return slices.Insert(slices.Clone(dims), at, falcon.Dim{Name: falcon.DimETP, Size: max(1, s.ep.stride())}, falcon.Dim{Name: falcon.DimEP, Size: s.ep.size()})
+	return slices.Insert(
+		slices.Clone(dims),
+		at,
+		falcon.Dim{Name: falcon.DimETP, Size: max(1, s.ep.stride())},
+		falcon.Dim{Name: falcon.DimEP, Size: s.ep.size()},
+	)
 }
 
 // verify checks that every group is one of the layout, and that no unit of it talks
 // with another inside a micro-batch.
 func (s *solver) verify(l falcon.Layout, dense, edp *family) error {
 	for name, f := range map[falcon.Dimension]*family{
-		falcon.DimTP: s.tp, falcon.DimCP: s.cp, falcon.DimFSDP: s.fsdp, falcon.DimPP: s.pp, falcon.DimEP: s.ep, falcon.DimEDP: edp,
+		falcon.DimTP:   s.tp,
+		falcon.DimCP:   s.cp,
+		falcon.DimFSDP: s.fsdp,
+		falcon.DimPP:   s.pp,
+		falcon.DimEP:   s.ep,
+		falcon.DimEDP:  edp,
 	} {
 		if f == nil {
 			continue
@@ -422,15 +488,20 @@ func (s *solver) verify(l falcon.Layout, dense, edp *family) error {
 			if !slices.Equal(l.Peers(members[0], name), members) {
 				return unsure("ranks %v are no group of %s in %v", g.ranks, name, l)
 			}
-			apart := slices.ContainsFunc(members, func(r falcon.Rank) bool { return l.Replica(r) != l.Replica(members[0]) })
+			apart := slices.ContainsFunc(members, func(r falcon.Rank) bool {
+				return l.Replica(r) != l.Replica(members[0])
+			})
 			if apart && name != falcon.DimEDP {
-				return unsure("ranks %v talk inside a micro-batch, and are in several replicas of %v", g.ranks, l)
+				return unsure("ranks %v talk inside a micro-batch, and are in several replicas of %v",
+					g.ranks, l)
 			}
 		}
 	}
 	if dense != nil {
 		for _, g := range dense.groups {
-			if got, want := slices.Sorted(slices.Values(g.ranks)), gradientRanks(l, g.ranks[0]); !slices.Equal(got, want) {
+			got := slices.Sorted(slices.Values(g.ranks))
+			want := gradientRanks(l, g.ranks[0])
+			if !slices.Equal(got, want) {
 				return unsure("ranks %v reduce gradients, in %v these are %v", got, l, want)
 			}
 		}

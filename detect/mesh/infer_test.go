@@ -11,9 +11,27 @@ import (
 )
 
 var (
-	gpt2  = meshtest.Model{Layers: 12, Hidden: 768, Sequence: 1024, Vocabulary: 50257, MicroBatches: 1}
-	gpt7  = meshtest.Model{Layers: 32, Hidden: 4096, Sequence: 4096, Vocabulary: 32000, MicroBatches: 8}
-	gpt70 = meshtest.Model{Layers: 80, Hidden: 8192, Sequence: 8192, Vocabulary: 128256, MicroBatches: 16}
+	gpt2 = meshtest.Model{
+		Layers:       12,
+		Hidden:       768,
+		Sequence:     1024,
+		Vocabulary:   50257,
+		MicroBatches: 1,
+	}
+	gpt7 = meshtest.Model{
+		Layers:       32,
+		Hidden:       4096,
+		Sequence:     4096,
+		Vocabulary:   32000,
+		MicroBatches: 8,
+	}
+	gpt70 = meshtest.Model{
+		Layers:       80,
+		Hidden:       8192,
+		Sequence:     8192,
+		Vocabulary:   128256,
+		MicroBatches: 16,
+	}
 )
 
 func deep(m meshtest.Model, layers, microBatches int) meshtest.Model {
@@ -39,28 +57,89 @@ var layouts = []struct {
 	{"tp=2,fsdp=2,dp=2,pp=4", meshtest.FSDP{Model: gpt7, TP: 2, Shard: 2, Replicas: 2, PP: 4}.Job},
 	{"dp=2,pp=2", meshtest.Megatron{Model: gpt7, DP: 2, PP: 2}.Job},
 	{"dp=4,pp=4", meshtest.Megatron{Model: gpt7, DP: 4, PP: 4}.Job},
-	{"dp=4,pp=4", meshtest.Megatron{Model: deep(gpt7, 32, 32), DP: 4, PP: 4, DistributedOptimizer: true, OverlapReduce: true}.Job},
+	{
+		"dp=4,pp=4",
+		meshtest.Megatron{
+			Model:                deep(gpt7, 32, 32),
+			DP:                   4,
+			PP:                   4,
+			DistributedOptimizer: true,
+			OverlapReduce:        true,
+		}.Job,
+	},
 	{"pp=8", meshtest.Megatron{Model: gpt7, PP: 8}.Job},
 	{"tp=8", meshtest.Megatron{Model: gpt7, TP: 8}.Job},
 	{"tp=2,dp=2", meshtest.Megatron{Model: gpt7, TP: 2, DP: 2}.Job},
 	{"tp=4,dp=8", meshtest.Megatron{Model: gpt7, TP: 4, DP: 8, DistributedOptimizer: true}.Job},
-	{"tp=8,dp=8", meshtest.Megatron{Model: deep(gpt70, 80, 4), TP: 8, DP: 8, SequenceParallel: true, DistributedOptimizer: true, OverlapReduce: true}.Job},
+	{
+		"tp=8,dp=8",
+		meshtest.Megatron{
+			Model:                deep(gpt70, 80, 4),
+			TP:                   8,
+			DP:                   8,
+			SequenceParallel:     true,
+			DistributedOptimizer: true,
+			OverlapReduce:        true,
+		}.Job,
+	},
 	{"tp=2,dp=2,pp=2", meshtest.Megatron{Model: gpt7, TP: 2, DP: 2, PP: 2}.Job},
-	{"tp=4,dp=4,pp=4", meshtest.Megatron{Model: gpt70, TP: 4, DP: 4, PP: 4, SequenceParallel: true, DistributedOptimizer: true}.Job},
+	{
+		"tp=4,dp=4,pp=4",
+		meshtest.Megatron{
+			Model:                gpt70,
+			TP:                   4,
+			DP:                   4,
+			PP:                   4,
+			SequenceParallel:     true,
+			DistributedOptimizer: true,
+		}.Job,
+	},
 	{"tp=8,dp=2,pp=4", meshtest.Megatron{Model: gpt70, TP: 8, DP: 2, PP: 4, OverlapReduce: true}.Job},
 	{"tp=2,pp=4,dp=4", meshtest.Megatron{Model: gpt7, TP: 2, DP: 4, PP: 4, Order: "tp-cp-ep-pp-dp"}.Job},
 	{"dp=4,tp=2,pp=2", meshtest.Megatron{Model: gpt7, TP: 2, DP: 4, PP: 2, Order: "dp-tp-cp-ep-pp"}.Job},
 	{"cp=4,dp=2", meshtest.Megatron{Model: gpt7, CP: 4, DP: 2}.Job},
 	{"cp=2,dp=4", meshtest.Megatron{Model: gpt7, CP: 2, DP: 4}.Job},
 	{"tp=2,cp=2,dp=4", meshtest.Megatron{Model: gpt7, TP: 2, CP: 2, DP: 4, SequenceParallel: true}.Job},
-	{"tp=2,cp=4,dp=2,pp=2", meshtest.Megatron{Model: gpt7, TP: 2, CP: 4, DP: 2, PP: 2, AllGatherCP: true}.Job},
-	{"tp=2,cp=2,pp=2,dp=4", meshtest.Megatron{Model: gpt7, TP: 2, CP: 2, DP: 4, PP: 2, Order: "tp-cp-ep-pp-dp"}.Job},
-	{"cp=2,tp=4,dp=2,pp=4", meshtest.Megatron{Model: gpt70, TP: 4, CP: 2, DP: 2, PP: 4, Order: "cp-tp-ep-dp-pp", SequenceParallel: true}.Job},
+	{
+		"tp=2,cp=4,dp=2,pp=2",
+		meshtest.Megatron{Model: gpt7, TP: 2, CP: 4, DP: 2, PP: 2, AllGatherCP: true}.Job,
+	},
+	{
+		"tp=2,cp=2,pp=2,dp=4",
+		meshtest.Megatron{Model: gpt7, TP: 2, CP: 2, DP: 4, PP: 2, Order: "tp-cp-ep-pp-dp"}.Job,
+	},
+	{
+		"cp=2,tp=4,dp=2,pp=4",
+		meshtest.Megatron{
+			Model:            gpt70,
+			TP:               4,
+			CP:               2,
+			DP:               2,
+			PP:               4,
+			Order:            "cp-tp-ep-dp-pp",
+			SequenceParallel: true,
+		}.Job,
+	},
 	{"ep=8,dp=8", meshtest.Megatron{Model: gpt7, EP: 8, DP: 8}.Job},
 	{"ep=4,dp=8", meshtest.Megatron{Model: gpt7, EP: 4, DP: 8, DistributedOptimizer: true}.Job},
 	{"tp=2,ep=4,dp=8", meshtest.Megatron{Model: gpt7, TP: 2, EP: 4, DP: 8}.Job},
-	{"tp=2,etp=1,ep=4,dp=8,pp=2", meshtest.Megatron{Model: gpt7, TP: 2, EP: 4, ETP: 1, DP: 8, PP: 2, SequenceParallel: true, DistributedOptimizer: true}.Job},
-	{"tp=2,ep=2,dp=4,pp=4", meshtest.Megatron{Model: gpt70, TP: 2, EP: 2, DP: 4, PP: 4, OverlapReduce: true}.Job},
+	{
+		"tp=2,etp=1,ep=4,dp=8,pp=2",
+		meshtest.Megatron{
+			Model:                gpt7,
+			TP:                   2,
+			EP:                   4,
+			ETP:                  1,
+			DP:                   8,
+			PP:                   2,
+			SequenceParallel:     true,
+			DistributedOptimizer: true,
+		}.Job,
+	},
+	{
+		"tp=2,ep=2,dp=4,pp=4",
+		meshtest.Megatron{Model: gpt70, TP: 2, EP: 2, DP: 4, PP: 4, OverlapReduce: true}.Job,
+	},
 	{"cp=2,ep=4,dp=4,pp=2", meshtest.Megatron{Model: gpt7, CP: 2, EP: 4, DP: 4, PP: 2}.Job},
 }
 

@@ -18,25 +18,49 @@ type Environment struct {
 const envMost = 256
 
 var algorithmNames = map[string]falcon.Algorithm{
-	"tree": falcon.AlgorithmTree, "ring": falcon.AlgorithmRing, "collnetdirect": falcon.AlgorithmCollnetDirect, "collnetchain": falcon.AlgorithmCollnetChain,
-	"nvls": falcon.AlgorithmNVLS, "nvlstree": falcon.AlgorithmNVLSTree, "pat": falcon.AlgorithmPAT,
+	"tree":          falcon.AlgorithmTree,
+	"ring":          falcon.AlgorithmRing,
+	"collnetdirect": falcon.AlgorithmCollnetDirect,
+	"collnetchain":  falcon.AlgorithmCollnetChain,
+	"nvls":          falcon.AlgorithmNVLS,
+	"nvlstree":      falcon.AlgorithmNVLSTree,
+	"pat":           falcon.AlgorithmPAT,
 }
 
-var protocolNames = map[string]falcon.Protocol{"ll": falcon.ProtocolLL, "ll128": falcon.ProtocolLL128, "simple": falcon.ProtocolSimple}
+var protocolNames = map[string]falcon.Protocol{
+	"ll":     falcon.ProtocolLL,
+	"ll128":  falcon.ProtocolLL128,
+	"simple": falcon.ProtocolSimple,
+}
 
 var opNames = map[string]falcon.Op{
-	"allreduce": falcon.OpAllReduce, "reduce": falcon.OpReduce, "reducescatter": falcon.OpReduceScatter, "allgather": falcon.OpAllGather, "broadcast": falcon.OpBroadcast,
+	"allreduce":     falcon.OpAllReduce,
+	"reduce":        falcon.OpReduce,
+	"reducescatter": falcon.OpReduceScatter,
+	"allgather":     falcon.OpAllGather,
+	"broadcast":     falcon.OpBroadcast,
 }
 
 // served are the algorithms that an operation can have.
 var served = map[falcon.Op][]falcon.Algorithm{
 	falcon.OpAllReduce: {
-		falcon.AlgorithmTree, falcon.AlgorithmRing, falcon.AlgorithmCollnetDirect, falcon.AlgorithmCollnetChain, falcon.AlgorithmNVLS, falcon.AlgorithmNVLSTree,
+		falcon.AlgorithmTree, falcon.AlgorithmRing, falcon.AlgorithmCollnetDirect,
+		falcon.AlgorithmCollnetChain, falcon.AlgorithmNVLS, falcon.AlgorithmNVLSTree,
 	},
-	falcon.OpAllGather:     {falcon.AlgorithmRing, falcon.AlgorithmCollnetDirect, falcon.AlgorithmNVLS, falcon.AlgorithmPAT},
-	falcon.OpReduceScatter: {falcon.AlgorithmRing, falcon.AlgorithmCollnetDirect, falcon.AlgorithmNVLS, falcon.AlgorithmPAT},
-	falcon.OpReduce:        {falcon.AlgorithmRing},
-	falcon.OpBroadcast:     {falcon.AlgorithmRing},
+	falcon.OpAllGather: {
+		falcon.AlgorithmRing,
+		falcon.AlgorithmCollnetDirect,
+		falcon.AlgorithmNVLS,
+		falcon.AlgorithmPAT,
+	},
+	falcon.OpReduceScatter: {
+		falcon.AlgorithmRing,
+		falcon.AlgorithmCollnetDirect,
+		falcon.AlgorithmNVLS,
+		falcon.AlgorithmPAT,
+	},
+	falcon.OpReduce:    {falcon.AlgorithmRing},
+	falcon.OpBroadcast: {falcon.AlgorithmRing},
 }
 
 // Choices are those that an environment leaves no other for. NCCL never takes rings from
@@ -56,7 +80,11 @@ func (e Environment) Choices() (out falcon.Choices) {
 		if len(can) != 1 {
 			continue
 		}
-		c := falcon.Choice{Algorithm: can[0], Channels: e.Channels, Source: falcon.ChoiceEnvironment}
+		c := falcon.Choice{
+			Algorithm: can[0],
+			Channels:  e.Channels,
+			Source:    falcon.ChoiceEnvironment,
+		}
 		if protocols, ok := allowedBy(e.Proto, op, protocolNames); ok && len(protocols) == 1 {
 			for p := range protocols {
 				c.Protocol = p
@@ -71,7 +99,8 @@ func (e Environment) Choices() (out falcon.Choices) {
 // "allreduce:tree;broadcast:ring", where the last that concerns it counts. Not ok where none does, or a
 // name is not known.
 func allowedBy[V comparable](text string, op falcon.Op, known map[string]V) (map[V]bool, bool) {
-	out, some := map[V]bool{}, false
+	out := map[V]bool{}
+	some := false
 	for part := range strings.SplitSeq(strings.ToLower(text), ";") {
 		list := part
 		if name, rest, of := strings.Cut(part, ":"); of {

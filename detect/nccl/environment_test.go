@@ -12,11 +12,17 @@ func TestEnvironment(t *testing.T) {
 		allReduce, gather, cast falcon.Algorithm
 	}{
 		{"", 0, 0, 0},
-		{"Tree", falcon.AlgorithmTree, falcon.AlgorithmRing, falcon.AlgorithmRing}, // rings stay for the others
+		// rings stay for the others
+		{"Tree", falcon.AlgorithmTree, falcon.AlgorithmRing, falcon.AlgorithmRing},
 		{"RING", falcon.AlgorithmRing, falcon.AlgorithmRing, falcon.AlgorithmRing},
 		{"ring,tree", 0, falcon.AlgorithmRing, falcon.AlgorithmRing},
 		{"^tree", 0, 0, falcon.AlgorithmRing},
-		{"^tree,collnetdirect,collnetchain,nvls,nvlstree,pat", falcon.AlgorithmRing, falcon.AlgorithmRing, falcon.AlgorithmRing},
+		{
+			"^tree,collnetdirect,collnetchain,nvls,nvlstree,pat",
+			falcon.AlgorithmRing,
+			falcon.AlgorithmRing,
+			falcon.AlgorithmRing,
+		},
 		{"allreduce:tree", falcon.AlgorithmTree, 0, 0},
 		{"allreduce:tree;allgather:ring", falcon.AlgorithmTree, falcon.AlgorithmRing, 0},
 		{"ring;allreduce:nvlstree", falcon.AlgorithmNVLSTree, falcon.AlgorithmRing, falcon.AlgorithmRing},
@@ -26,9 +32,17 @@ func TestEnvironment(t *testing.T) {
 		{"^", 0, 0, 0},
 	} {
 		got := Environment{Algo: c.algo, Proto: "Simple", Channels: 4}.Choices()
-		for op, want := range map[falcon.Op]falcon.Algorithm{falcon.OpAllReduce: c.allReduce, falcon.OpAllGather: c.gather, falcon.OpBroadcast: c.cast} {
+		for op, want := range map[falcon.Op]falcon.Algorithm{
+			falcon.OpAllReduce: c.allReduce,
+			falcon.OpAllGather: c.gather,
+			falcon.OpBroadcast: c.cast,
+		} {
 			x := got.Of(op)
-			if x.Algorithm != want || want != 0 && (x.Source != falcon.ChoiceEnvironment || x.Channels != 4 || x.Protocol != falcon.ProtocolSimple) {
+			if x.Algorithm != want ||
+				want != 0 &&
+					(x.Source != falcon.ChoiceEnvironment ||
+						x.Channels != 4 ||
+						x.Protocol != falcon.ProtocolSimple) {
 				t.Errorf("%q, %s: %+v, want %s", c.algo, op, x, want)
 			}
 		}

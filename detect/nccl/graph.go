@@ -16,7 +16,8 @@ type Graph struct {
 // node that is not known (empty) the graph has no edges.
 func NewGraph(members []falcon.Rank, nodeOf func(falcon.Rank) falcon.Node) Graph {
 	var g Graph
-	at, seen := map[falcon.Node]int{}, map[falcon.Rank]bool{}
+	at := map[falcon.Node]int{}
+	seen := map[falcon.Rank]bool{}
 	for _, r := range members {
 		n := nodeOf(r)
 		if n == "" {

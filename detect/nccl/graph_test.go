@@ -33,9 +33,13 @@ func drawTopology(rng *rand.Rand) topology {
 	}
 	switch rng.IntN(3) {
 	case 0: // the ranks of a node are not next to each other in the communicator
-		rng.Shuffle(len(t.members), func(i, k int) { t.members[i], t.members[k] = t.members[k], t.members[i] })
+		rng.Shuffle(len(t.members), func(i, k int) {
+			t.members[i], t.members[k] = t.members[k], t.members[i]
+		})
 	case 1:
-		slices.SortStableFunc(t.members, func(a, b falcon.Rank) int { return int(a)%even - int(b)%even })
+		slices.SortStableFunc(t.members, func(a, b falcon.Rank) int {
+			return int(a)%even - int(b)%even
+		})
 	}
 	return t
 }
@@ -66,7 +70,9 @@ func newNaive(t topology) *naive {
 		}
 	}
 	for _, n := range names {
-		x.nodes = append(x.nodes, slices.DeleteFunc(slices.Clone(t.members), func(r falcon.Rank) bool { return t.at[r] != n }))
+		x.nodes = append(x.nodes, slices.DeleteFunc(slices.Clone(t.members), func(r falcon.Rank) bool {
+			return t.at[r] != n
+		}))
 	}
 	return x
 }
@@ -88,7 +94,8 @@ func (x *naive) send(a, b falcon.Rank) {
 
 func (x *naive) ring(channel int) {
 	for n := range x.nodes {
-		own, next := x.chain(n, channel), x.chain((n+1)%len(x.nodes), channel)
+		own := x.chain(n, channel)
+		next := x.chain((n+1)%len(x.nodes), channel)
 		for i := range own {
 			if i+1 < len(own) {
 				x.send(own[i], own[i+1])
@@ -199,7 +206,11 @@ func TestEdgesAreThoseOfNCCL(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 77))
 		top := drawTopology(rng)
 		g, channels := NewGraph(top.members, top.nodeOf), 1+rng.IntN(16)
-		for _, a := range []falcon.Algorithm{falcon.AlgorithmRing, falcon.AlgorithmTree, falcon.AlgorithmNVLSTree} {
+		for _, a := range []falcon.Algorithm{
+			falcon.AlgorithmRing,
+			falcon.AlgorithmTree,
+			falcon.AlgorithmNVLSTree,
+		} {
 			play := func(from, to int, by pattern) map[passes.Pair]bool {
 				x := newNaive(top)
 				for c := from; c < to; c++ {
@@ -217,11 +228,14 @@ func TestEdgesAreThoseOfNCCL(t *testing.T) {
 			all := play(0, channels, headOnly)
 			for p := range tested(g, a, channels) {
 				if !all[p] {
-					t.Fatalf("seed %d, %s of %d channels: %v is tested, and NCCL does not use it", seed, a, channels, p)
+					t.Fatalf("seed %d, %s of %d channels: %v is tested, and NCCL does not use it",
+						seed, a, channels, p)
 				}
 			}
 			for _, by := range []pattern{headOnly, balanced, split} {
-				if got, want := top.links(pairsOf(g.Edges(a))), top.links(play(0, channels, by)); !maps.Equal(got, want) {
+				got := top.links(pairsOf(g.Edges(a)))
+				want := top.links(play(0, channels, by))
+				if !maps.Equal(got, want) {
 					t.Fatalf("seed %d, %s: links %v, want %v", seed, a, got, want)
 				}
 			}
@@ -232,7 +246,9 @@ func TestEdgesAreThoseOfNCCL(t *testing.T) {
 // Each way a ring moves all of its data between neighbours, and two trees a message over each edge
 // or half of it.
 func TestShares(t *testing.T) {
-	at := func(r falcon.Rank) falcon.Node { return falcon.Node("n" + string(rune('0'+r/2))) }
+	at := func(r falcon.Rank) falcon.Node {
+		return falcon.Node("n" + string(rune('0'+r/2)))
+	}
 	g := NewGraph([]falcon.Rank{0, 1, 2, 3, 4, 5, 6, 7}, at)
 	for _, e := range g.Edges(falcon.AlgorithmRing) {
 		if e.Share != 1 {
@@ -254,8 +270,13 @@ func TestShares(t *testing.T) {
 
 // Nothing is known of other algorithms, of a member whose node is not known, or of nobody.
 func TestNoEdges(t *testing.T) {
-	at := func(r falcon.Rank) falcon.Node { return falcon.Node([]string{"a", "b", ""}[r]) }
-	for _, a := range []falcon.Algorithm{falcon.AlgorithmUnknown, falcon.AlgorithmCollnetDirect, falcon.AlgorithmCollnetChain, falcon.AlgorithmNVLS, falcon.AlgorithmPAT, 99} {
+	at := func(r falcon.Rank) falcon.Node {
+		return falcon.Node([]string{"a", "b", ""}[r])
+	}
+	for _, a := range []falcon.Algorithm{
+		falcon.AlgorithmUnknown, falcon.AlgorithmCollnetDirect, falcon.AlgorithmCollnetChain,
+		falcon.AlgorithmNVLS, falcon.AlgorithmPAT, 99,
+	} {
 		if e := NewGraph([]falcon.Rank{0, 1}, at).Edges(a); e != nil || Known(a) {
 			t.Errorf("%s: %v", a, e)
 		}

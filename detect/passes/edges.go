@@ -7,7 +7,9 @@ import (
 )
 
 // RingEdges are the neighbours on the ring over members, each pair once.
-func RingEdges(members []falcon.Rank) []Pair { return pairsOf(Ring(members)) }
+func RingEdges(members []falcon.Rank) []Pair {
+	return pairsOf(Ring(members))
+}
 
 // TreeOrders are the orders of members over which NCCL builds the two trees that share a message:
 // the second has the members mirrored, or with an odd number of them shifted by one, so
@@ -44,7 +46,8 @@ func pairsOf(list []Pass) []Pair {
 	if n == 0 {
 		return nil
 	}
-	out, seen := make([]Pair, 0, n), make(map[Pair]struct{}, n)
+	out := make([]Pair, 0, n)
+	seen := make(map[Pair]struct{}, n)
 	for _, p := range list {
 		for _, e := range p.Pairs {
 			if _, known := seen[e]; !known {

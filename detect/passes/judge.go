@@ -52,7 +52,9 @@ func Class(from, to falcon.Device, fromNIC, toNIC falcon.NIC) falcon.LinkClass {
 	return falcon.LinkCrossRail
 }
 
-func railOf(n falcon.NIC) string { return string(n)[min(len(n.Node()), len(n)):] }
+func railOf(n falcon.NIC) string {
+	return string(n)[min(len(n.Node()), len(n)):]
+}
 
 // Judge compares every measured direction with the links of its class in the
 // same validation, and where those can't decide, with its own earlier time. It
@@ -69,18 +71,30 @@ func Judge(links []falcon.LinkResult, own Own) {
 	}
 	for i := range links {
 		l := &links[i]
-		l.BaseMs, l.Basis, l.BaseFrom, l.Ratio, l.Limit, l.Slow, l.Unjudged = 0, "", "", 0, 0, false, ""
+		l.BaseMs = 0
+		l.Basis = ""
+		l.BaseFrom = ""
+		l.Ratio = 0
+		l.Limit = 0
+		l.Slow = false
+		l.Unjudged = ""
 		if measured(*l) {
 			judgeLink(links, l, classes[l.Class], own)
 		}
 	}
 }
 
-func measured(l falcon.LinkResult) bool { return l.Err == "" && l.Ms > 0 }
+func measured(l falcon.LinkResult) bool {
+	return l.Err == "" && l.Ms > 0
+}
 
 func judgeLink(links []falcon.LinkResult, l *falcon.LinkResult, c class, own Own) {
 	v := c.judge(reading{l.Ms, l.BestMs})
-	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = v.base, v.ratio, v.limit, v.slow, v.unjudged
+	l.BaseMs = v.base
+	l.Ratio = v.ratio
+	l.Limit = v.limit
+	l.Slow = v.slow
+	l.Unjudged = v.unjudged
 	if v.base > 0 {
 		l.Basis = "class"
 	}
@@ -99,7 +113,13 @@ func judgeLink(links []falcon.LinkResult, l *falcon.LinkResult, c class, own Own
 func judgeByOwn(l *falcon.LinkResult, was Earlier, c class, drift float64) {
 	r := reading{l.Ms, l.BestMs}
 	usual := was.Ms * drift
-	own := class{base: usual, least: usual, spread: max(c.repeats, spreadOf(r)), floor: FloorMs, size: ClassLeast}
+	own := class{
+		base:   usual,
+		least:  usual,
+		spread: max(c.repeats, spreadOf(r)),
+		floor:  FloorMs,
+		size:   ClassLeast,
+	}
 	v := own.judge(r)
 	switch {
 	case v.slow && c.size >= ClassLeast && c.base > 0 && l.Ratio > SlowRatio:
@@ -107,8 +127,13 @@ func judgeByOwn(l *falcon.LinkResult, was Earlier, c class, drift float64) {
 	case !v.slow && (v.unjudged != "" || !was.Fine || r.ms > SlowRatio*was.Ms):
 		return
 	}
-	l.BaseMs, l.Ratio, l.Limit, l.Slow, l.Unjudged = was.Ms, r.ms/was.Ms, v.limit*drift, v.slow, ""
-	l.Basis, l.BaseFrom = "own", was.From
+	l.BaseMs = was.Ms
+	l.Ratio = r.ms / was.Ms
+	l.Limit = v.limit * drift
+	l.Slow = v.slow
+	l.Unjudged = ""
+	l.Basis = "own"
+	l.BaseFrom = was.From
 }
 
 // drift is by how much all other paths of a link's class are slower than in their
@@ -153,7 +178,8 @@ type class struct {
 // newClass sums up one class. Each path counts once, by its faster direction:
 // a fault of one direction must not change what is usual.
 func newClass(links []falcon.LinkResult, of falcon.LinkClass) class {
-	byPath, byPair := map[string][]reading{}, map[Pair]reading{}
+	byPath := map[string][]reading{}
+	byPair := map[Pair]reading{}
 	var spreads []float64
 	for _, l := range links {
 		if l.Class != of || !measured(l) {
@@ -191,16 +217,25 @@ func newClassOf(members []reading, spreads []float64, size int) class {
 	usual := lowerMedian(members)
 	fastest, least := usual.ms, usual.best
 	for _, m := range members {
-		fastest, least = min(fastest, m.ms), min(least, m.best)
+		fastest = min(fastest, m.ms)
+		least = min(least, m.best)
 	}
-	c := class{base: usual.ms, least: least, spread: max(usual.ms/fastest, repeats), repeats: repeats, size: size}
+	c := class{
+		base:    usual.ms,
+		least:   least,
+		spread:  max(usual.ms/fastest, repeats),
+		repeats: repeats,
+		size:    size,
+	}
 	return c
 }
 
 // lowerMedian is the middle by time, of two the lesser: of as many slow as
 // healthy ones a healthy one.
 func lowerMedian(list []reading) reading {
-	sorted := slices.SortedFunc(slices.Values(list), func(a, b reading) int { return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.best, b.best)) })
+	sorted := slices.SortedFunc(slices.Values(list), func(a, b reading) int {
+		return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.best, b.best))
+	})
 	return sorted[(len(sorted)-1)/2]
 }
 
@@ -226,14 +261,19 @@ func (c class) judge(r reading) verdict {
 	if c.base <= 0 {
 		return verdict{unjudged: falcon.NothingToCompare}
 	}
-	v := verdict{base: c.base, ratio: r.ms / c.base, limit: c.limit()}
+	v := verdict{
+		base:  c.base,
+		ratio: r.ms / c.base,
+		limit: c.limit(),
+	}
 	switch {
 	case r.ms < c.floor && c.base < c.floor:
 		v.unjudged = falcon.TooShort
 	case v.ratio > v.limit && best > SlowRatio*c.base: // not one repeat was usual
 		v.slow = true
 	case v.ratio > v.limit:
-		v.unjudged = fmt.Sprintf("unsteady: its repeats take %.1f ms at least and usually %.1f ms", best, r.ms)
+		v.unjudged = fmt.Sprintf("unsteady: its repeats take %.1f ms at least and usually %.1f ms",
+			best, r.ms)
 	case v.ratio > SlowRatio:
 		v.unjudged = fmt.Sprintf("within the noise: %.1f x the usual time can be chance here", v.limit)
 	case c.size < ClassLeast:
@@ -257,12 +297,19 @@ func JudgeGEMM(results []falcon.GEMMResult) {
 			c = newGEMMClass(results, bits)
 			classes[bits] = c
 		}
-		g.MedianMs, g.Ratio, g.Limit, g.Slow, g.Unjudged = c.base, 0, 0, false, ""
+		g.MedianMs = c.base
+		g.Ratio = 0
+		g.Limit = 0
+		g.Slow = false
+		g.Unjudged = ""
 		if g.Err != "" || !(g.Ms > 0) {
 			continue
 		}
 		v := c.judge(reading{g.Ms, g.BestMs})
-		g.Ratio, g.Limit, g.Slow, g.Unjudged = v.ratio, v.limit, v.slow, v.unjudged
+		g.Ratio = v.ratio
+		g.Limit = v.limit
+		g.Slow = v.slow
+		g.Unjudged = v.unjudged
 	}
 }
 

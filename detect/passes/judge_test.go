@@ -12,15 +12,23 @@ import (
 
 func link(from, to int, class falcon.LinkClass, ms float64) falcon.LinkResult {
 	return falcon.LinkResult{
-		From: falcon.Rank(from), To: falcon.Rank(to), FromDevice: falcon.NewDevice("n", from), ToDevice: falcon.NewDevice("n", to),
-		Class: class, Bytes: 1 << 20, Ms: ms,
+		From:       falcon.Rank(from),
+		To:         falcon.Rank(to),
+		FromDevice: falcon.NewDevice("n", from),
+		ToDevice:   falcon.NewDevice("n", to),
+		Class:      class,
+		Bytes:      1 << 20,
+		Ms:         ms,
 	}
 }
 
 func TestOneDirectionOfARing(t *testing.T) {
 	var in []falcon.LinkResult
 	for i := range 4 {
-		in = append(in, link(i, (i+1)%4, falcon.LinkSameRail, 10), link((i+1)%4, i, falcon.LinkSameRail, 10))
+		in = append(in,
+			link(i, (i+1)%4, falcon.LinkSameRail, 10),
+			link((i+1)%4, i, falcon.LinkSameRail, 10),
+		)
 	}
 	in[2].Ms = 12.1
 	in[3].Ms = 12
@@ -43,14 +51,26 @@ func TestSmallClassesHaveTheirOwnPast(t *testing.T) {
 		link(2, 3, falcon.LinkCrossRail, 20), link(3, 2, falcon.LinkCrossRail, 20),
 	}
 	own := func(from, _ falcon.Device, bytes int64) Earlier {
-		return Earlier{Ms: 10, From: "VAL-0001", Fine: true, Known: from == "n.g2" && bytes == 1<<20}
+		return Earlier{
+			Ms:    10,
+			From:  "VAL-0001",
+			Fine:  true,
+			Known: from == "n.g2" && bytes == 1<<20,
+		}
 	}
 	Judge(in, own)
-	if !in[2].Slow || in[2].Basis != "own" || in[2].Ratio != 2 || in[2].BaseFrom != "VAL-0001" || in[2].Unjudged != "" {
+	if !in[2].Slow ||
+		in[2].Basis != "own" ||
+		in[2].Ratio != 2 ||
+		in[2].BaseFrom != "VAL-0001" ||
+		in[2].Unjudged != "" {
 		t.Errorf("known link: %+v", in[2])
 	}
 	for _, i := range []int{0, 1, 3} {
-		if in[i].Slow || in[i].Basis != "" || in[i].BaseMs != 0 || in[i].Unjudged != falcon.NothingToCompare {
+		if in[i].Slow ||
+			in[i].Basis != "" ||
+			in[i].BaseMs != 0 ||
+			in[i].Unjudged != falcon.NothingToCompare {
 			t.Errorf("nothing to compare with: %+v", in[i])
 		}
 	}
@@ -101,10 +121,20 @@ func TestGEMM(t *testing.T) {
 // Times of 16 bit numbers do not compare with those of 32 bit ones, as which the result of an
 // older hook counts.
 func TestGEMMOfTwoPrecisions(t *testing.T) {
-	in := []falcon.GEMMResult{{Ms: 1, Bits: 16}, {Ms: 1, Bits: 16}, {Ms: 1, Bits: 16}, {Ms: 2, Bits: 16}, {Ms: 8, Bits: 32}, {Ms: 8}, {Ms: 8, Bits: 32}}
+	in := []falcon.GEMMResult{
+		{Ms: 1, Bits: 16},
+		{Ms: 1, Bits: 16},
+		{Ms: 1, Bits: 16},
+		{Ms: 2, Bits: 16},
+		{Ms: 8, Bits: 32},
+		{Ms: 8},
+		{Ms: 8, Bits: 32},
+	}
 	JudgeGEMM(in)
 	for i, g := range in {
-		if g.Slow != (i == 3) || g.Unjudged != "" || g.MedianMs != map[bool]float64{true: 1, false: 8}[i < 4] {
+		if g.Slow != (i == 3) ||
+			g.Unjudged != "" ||
+			g.MedianMs != map[bool]float64{true: 1, false: 8}[i < 4] {
 			t.Errorf("%d: %+v", i, g)
 		}
 	}
@@ -112,7 +142,8 @@ func TestGEMMOfTwoPrecisions(t *testing.T) {
 
 // middle is the second, plain median: as many are below as above.
 func middle(in []float64) float64 {
-	lo, hi := math.Inf(-1), math.Inf(1)
+	lo := math.Inf(-1)
+	hi := math.Inf(1)
 	for _, x := range in {
 		below, above := 0, 0
 		for _, y := range in {
@@ -124,7 +155,8 @@ func middle(in []float64) float64 {
 			}
 		}
 		if 2*below <= len(in) && 2*above <= len(in) {
-			lo, hi = max(lo, x), min(hi, x)
+			lo = max(lo, x)
+			hi = min(hi, x)
 		}
 	}
 	return (lo + hi) / 2
@@ -132,7 +164,11 @@ func middle(in []float64) float64 {
 
 func TestMedian(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := rapid.SliceOfN(rapid.Map(rapid.IntRange(1, 20), func(i int) float64 { return float64(i) }), 1, 30).Draw(t, "values")
+		in := rapid.SliceOfN(
+			rapid.Map(rapid.IntRange(1, 20), func(i int) float64 { return float64(i) }),
+			1,
+			30,
+		).Draw(t, "values")
 		was := slices.Clone(in)
 		if got, want := falcon.Median(slices.Clone(in)), middle(in); got != want {
 			t.Fatalf("median of %v is %v, not %v", in, want, got)
@@ -149,17 +185,43 @@ func TestMedian(t *testing.T) {
 func TestWhatIsNotJudged(t *testing.T) {
 	rail := func(a, b string, rank int, ms float64) falcon.LinkResult {
 		return falcon.LinkResult{
-			From: falcon.Rank(rank), To: falcon.Rank(rank + 100), FromDevice: falcon.Device(a), ToDevice: falcon.Device(b),
-			Class: falcon.LinkSameRail, Bytes: 1 << 20, Ms: ms, BestMs: ms,
+			From:       falcon.Rank(rank),
+			To:         falcon.Rank(rank + 100),
+			FromDevice: falcon.Device(a),
+			ToDevice:   falcon.Device(b),
+			Class:      falcon.LinkSameRail,
+			Bytes:      1 << 20,
+			Ms:         ms,
+			BestMs:     ms,
 		}
 	}
 	for name, in := range map[string][]falcon.LinkResult{
-		"one link":            {rail("n0.g0", "n1.g0", 0, 10), rail("n1.g0", "n0.g0", 0, 10)},
-		"two links":           {rail("n0.g0", "n1.g0", 0, 10), rail("n1.g0", "n2.g0", 1, 10)},
-		"four rails of one":   {rail("n0.g0", "n1.g0", 0, 10), rail("n0.g1", "n1.g1", 1, 10), rail("n0.g2", "n1.g2", 2, 10), rail("n0.g3", "n1.g3", 3, 10)},
-		"most of four slow":   {rail("n0.g0", "n1.g0", 0, 50), rail("n1.g0", "n2.g0", 1, 50), rail("n2.g0", "n3.g0", 2, 50), rail("n0.g0", "n3.g0", 3, 10)},
-		"microseconds":        {rail("n0.g0", "n1.g0", 0, 0.02), rail("n1.g0", "n2.g0", 1, 0.15), rail("n2.g0", "n3.g0", 2, 0.03), rail("n0.g0", "n3.g0", 3, 0.03)},
-		"repeats that differ": {rail("n0.g0", "n1.g0", 0, 30), rail("n1.g0", "n2.g0", 1, 10), rail("n2.g0", "n3.g0", 2, 10), rail("n0.g0", "n3.g0", 3, 10)},
+		"one link":  {rail("n0.g0", "n1.g0", 0, 10), rail("n1.g0", "n0.g0", 0, 10)},
+		"two links": {rail("n0.g0", "n1.g0", 0, 10), rail("n1.g0", "n2.g0", 1, 10)},
+		"four rails of one": {
+			rail("n0.g0", "n1.g0", 0, 10),
+			rail("n0.g1", "n1.g1", 1, 10),
+			rail("n0.g2", "n1.g2", 2, 10),
+			rail("n0.g3", "n1.g3", 3, 10),
+		},
+		"most of four slow": {
+			rail("n0.g0", "n1.g0", 0, 50),
+			rail("n1.g0", "n2.g0", 1, 50),
+			rail("n2.g0", "n3.g0", 2, 50),
+			rail("n0.g0", "n3.g0", 3, 10),
+		},
+		"microseconds": {
+			rail("n0.g0", "n1.g0", 0, 0.02),
+			rail("n1.g0", "n2.g0", 1, 0.15),
+			rail("n2.g0", "n3.g0", 2, 0.03),
+			rail("n0.g0", "n3.g0", 3, 0.03),
+		},
+		"repeats that differ": {
+			rail("n0.g0", "n1.g0", 0, 30),
+			rail("n1.g0", "n2.g0", 1, 10),
+			rail("n2.g0", "n3.g0", 2, 10),
+			rail("n0.g0", "n3.g0", 3, 10),
+		},
 	} {
 		if name == "repeats that differ" {
 			in[0].BestMs = 10
@@ -179,7 +241,12 @@ func TestAnEarlierTimeThatWasNotJudged(t *testing.T) {
 	for _, fine := range []bool{false, true} {
 		in := []falcon.LinkResult{link(0, 1, falcon.LinkSameRail, 10), link(1, 0, falcon.LinkSameRail, 50)}
 		Judge(in, func(_, _ falcon.Device, _ int64) Earlier {
-			return Earlier{Ms: 10, From: "VAL-0001", Fine: fine, Known: true}
+			return Earlier{
+				Ms:    10,
+				From:  "VAL-0001",
+				Fine:  fine,
+				Known: true,
+			}
 		})
 		if in[0].Slow || (in[0].Unjudged == "") != fine {
 			t.Errorf("fine %v: as fast as then: %+v", fine, in[0])
@@ -201,7 +268,12 @@ func TestBusierHostsAreNoSlowPath(t *testing.T) {
 	}
 	in[1].BestMs = 19
 	Judge(in, func(_, _ falcon.Device, _ int64) Earlier {
-		return Earlier{Ms: 5.6, From: "VAL-0005", Fine: true, Known: true}
+		return Earlier{
+			Ms:    5.6,
+			From:  "VAL-0005",
+			Fine:  true,
+			Known: true,
+		}
 	})
 	for i, l := range in {
 		if l.Slow {

@@ -11,7 +11,9 @@ import (
 type Pair [2]falcon.Rank
 
 // NewPair sorts the two ranks.
-func NewPair(a, b falcon.Rank) Pair { return Pair{min(a, b), max(a, b)} }
+func NewPair(a, b falcon.Rank) Pair {
+	return Pair{min(a, b), max(a, b)}
+}
 
 // Pass is a set of pairs that share no rank and exchange at the same time.
 type Pass struct {
@@ -64,7 +66,9 @@ func Tree(members []falcon.Rank) []Pass {
 		}
 		out[pass].Pairs = append(out[pass].Pairs, NewPair(m[i], m[up]))
 	}
-	return slices.DeleteFunc(out, func(p Pass) bool { return len(p.Pairs) == 0 })
+	return slices.DeleteFunc(out, func(p Pass) bool {
+		return len(p.Pairs) == 0
+	})
 }
 
 // treeParent is the position above i > 0 in the in-order tree of n positions:
@@ -110,11 +114,17 @@ type passRoom struct {
 }
 
 func newRoom(extra bool) *passRoom {
-	return &passRoom{pass: Pass{Extra: extra}, ranks: map[falcon.Rank]bool{}, ports: map[string]bool{}}
+	return &passRoom{
+		pass:  Pass{Extra: extra},
+		ranks: map[falcon.Rank]bool{},
+		ports: map[string]bool{},
+	}
 }
 
 func (x *passRoom) hasRoomFor(p Pair, ports []string) bool {
-	return !x.ranks[p[0]] && !x.ranks[p[1]] && !slices.ContainsFunc(ports, func(n string) bool { return x.ports[n] })
+	return !x.ranks[p[0]] &&
+		!x.ranks[p[1]] &&
+		!slices.ContainsFunc(ports, func(n string) bool { return x.ports[n] })
 }
 
 func (x *passRoom) addPair(p Pair, ports []string) {
@@ -127,7 +137,9 @@ func (x *passRoom) addPair(p Pair, ports []string) {
 
 // placePair puts a pair into the first pass with room for it, or a new one.
 func placePair(list []*passRoom, p Pair, ports []string, extra bool) []*passRoom {
-	i := slices.IndexFunc(list, func(x *passRoom) bool { return x.hasRoomFor(p, ports) })
+	i := slices.IndexFunc(list, func(x *passRoom) bool {
+		return x.hasRoomFor(p, ports)
+	})
 	if i < 0 {
 		i = len(list)
 		list = append(list, newRoom(extra))
@@ -179,7 +191,9 @@ func (b *blocks) addSchedule(schedule []Pass) {
 	if len(schedule) == 0 {
 		return
 	}
-	i := slices.IndexFunc(b.list, func(x *block) bool { return x.disjoint(schedule) })
+	i := slices.IndexFunc(b.list, func(x *block) bool {
+		return x.disjoint(schedule)
+	})
 	if i < 0 {
 		i = len(b.list)
 		b.list = append(b.list, &block{ranks: map[falcon.Rank]bool{}})
@@ -194,7 +208,9 @@ func (b *blocks) uncoveredPairs(schedule []Pass) []Pass {
 	}
 	var out []Pass
 	for _, p := range schedule {
-		p.Pairs = slices.DeleteFunc(p.Pairs, func(x Pair) bool { return b.seen[x] })
+		p.Pairs = slices.DeleteFunc(p.Pairs, func(x Pair) bool {
+			return b.seen[x]
+		})
 		if len(p.Pairs) > 0 {
 			out = append(out, p)
 		}
@@ -272,7 +288,8 @@ func Split(in []Pass, nic func(falcon.Rank) string) []Pass {
 
 // pairPorts are the network ports that a pair's exchange goes through.
 func pairPorts(x Pair, nic func(falcon.Rank) string) []string {
-	a, b := nic(x[0]), nic(x[1])
+	a := nic(x[0])
+	b := nic(x[1])
 	if a != "" && b != "" && falcon.NIC(a).Node() == falcon.NIC(b).Node() {
 		return nil
 	}

@@ -80,7 +80,9 @@ func covers(t *rapid.T, got []Pass, want map[Pair]bool) {
 }
 
 func drawMembers(t *rapid.T, least int) []falcon.Rank {
-	return rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, 500), func(i int) falcon.Rank { return falcon.Rank(i) }), least, 70, rapid.ID[falcon.Rank]).Draw(t, "members")
+	return rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, 500), func(i int) falcon.Rank {
+		return falcon.Rank(i)
+	}), least, 70, rapid.ID[falcon.Rank]).Draw(t, "members")
 }
 
 func TestRingCoversEachNeighbourOnce(t *testing.T) {
@@ -128,7 +130,10 @@ func TestTreeOfEight(t *testing.T) {
 }
 
 func TestNothingToTest(t *testing.T) {
-	if Ring(nil) != nil || Ring([]falcon.Rank{3, 3}) != nil || len(Tree([]falcon.Rank{1})) != 0 || Pairs([]Pair{{2, 2}}) != nil {
+	if Ring(nil) != nil ||
+		Ring([]falcon.Rank{3, 3}) != nil ||
+		len(Tree([]falcon.Rank{1})) != 0 ||
+		Pairs([]Pair{{2, 2}}) != nil {
 		t.Error("a group of one has a link")
 	}
 	if Plan(falcon.ValidationAsk{}) != nil {
@@ -138,7 +143,10 @@ func TestNothingToTest(t *testing.T) {
 
 func drawPairs(t *rapid.T) []Pair {
 	one := rapid.Custom(func(t *rapid.T) Pair {
-		return Pair{falcon.Rank(rapid.IntRange(0, 12).Draw(t, "a")), falcon.Rank(rapid.IntRange(0, 12).Draw(t, "b"))}
+		return Pair{
+			falcon.Rank(rapid.IntRange(0, 12).Draw(t, "a")),
+			falcon.Rank(rapid.IntRange(0, 12).Draw(t, "b")),
+		}
 	})
 	return rapid.SliceOfN(one, 0, 40).Draw(t, "pairs")
 }
@@ -174,14 +182,19 @@ func TestPairsAreColouredInFewPasses(t *testing.T) {
 func TestPlanCoversTheWholeRequestOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ask := falcon.ValidationAsk{
-			Rings: [][]falcon.Rank{drawMembers(t, 2), drawMembers(t, 2)}, Trees: [][]falcon.Rank{drawMembers(t, 2)},
+			Rings: [][]falcon.Rank{drawMembers(t, 2), drawMembers(t, 2)},
+			Trees: [][]falcon.Rank{drawMembers(t, 2)},
 		}
 		list := drawPairs(t)
 		for _, p := range list {
 			ask.Pairs = append(ask.Pairs, p)
 		}
 		want, _ := edgesOf(list)
-		for _, m := range []map[Pair]bool{ringEdges(ask.Rings[0]), ringEdges(ask.Rings[1]), treeEdges(ask.Trees[0])} {
+		for _, m := range []map[Pair]bool{
+			ringEdges(ask.Rings[0]),
+			ringEdges(ask.Rings[1]),
+			treeEdges(ask.Trees[0]),
+		} {
 			for p := range m {
 				want[p] = true
 			}
@@ -193,7 +206,8 @@ func TestPlanCoversTheWholeRequestOnce(t *testing.T) {
 // Rings without a common rank need no more passes than one of them.
 func TestDisjointRingsRunAtOnce(t *testing.T) {
 	ask := falcon.ValidationAsk{Rings: [][]falcon.Rank{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 9}}}
-	if got := Plan(ask); len(got) != 2 || len(got[0].Pairs) != 5 || len(got[1].Pairs) != 4 {
+	got := Plan(ask)
+	if len(got) != 2 || len(got[0].Pairs) != 5 || len(got[1].Pairs) != 4 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -208,7 +222,9 @@ func TestSplitSharesNoPort(t *testing.T) {
 		m := drawMembers(t, 2)
 		planned := Ring(m)
 		got := Split(planned, nic)
-		covers(t, slices.DeleteFunc(slices.Clone(got), func(p Pass) bool { return len(p.Pairs) == 0 }), ringEdges(m))
+		covers(t, slices.DeleteFunc(slices.Clone(got), func(p Pass) bool {
+			return len(p.Pairs) == 0
+		}), ringEdges(m))
 		for _, p := range got {
 			busy := map[string]bool{}
 			for _, x := range p.Pairs {
@@ -252,7 +268,9 @@ func TestLargestPlanIsQuick(t *testing.T) {
 		nics[i] = fmt.Sprintf("n%d.nic%d", i/8, i%8)
 	}
 	begun := time.Now()
-	got := Split(Plan(falcon.ValidationAsk{Rings: [][]falcon.Rank{ring}}), func(r falcon.Rank) string { return nics[r] })
+	got := Split(Plan(falcon.ValidationAsk{
+		Rings: [][]falcon.Rank{ring},
+	}), func(r falcon.Rank) string { return nics[r] })
 	if took := time.Since(begun); len(got) != 2 || took > time.Second {
 		t.Errorf("%d passes after %s", len(got), took)
 	}

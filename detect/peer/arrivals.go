@@ -54,10 +54,16 @@ func endsTogether(op falcon.Op) bool {
 	return false
 }
 
-func isMessage(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
+func isMessage(op falcon.Op) bool {
+	return op == falcon.OpSend || op == falcon.OpRecv
+}
 
 func (w *Window) newArrivals(joined *callJoin) *arrivals {
-	a := &arrivals{joined: joined, messages: map[sizedOp]*float64{}, column: make([]int, w.Layout.World())}
+	a := &arrivals{
+		joined:   joined,
+		messages: map[sizedOp]*float64{},
+		column:   make([]int, w.Layout.World()),
+	}
 	columns := 0
 	eachColumn(w.Layout, func(column []falcon.Rank) {
 		for _, r := range column {
@@ -139,7 +145,9 @@ func (t *timeline) add(c *falcon.CallTiming, wait float64) {
 }
 
 // worked is the time in which the rank did not wait.
-func (t *timeline) worked() float64 { return max(0, t.to-t.from-t.waits) }
+func (t *timeline) worked() float64 {
+	return max(0, t.to-t.from-t.waits)
+}
 
 // stretches are a rank's iterations, without the first: when that began is not known.
 // A window whose calls do not repeat, or of one iteration, is one stretch.
@@ -156,7 +164,12 @@ func (a *arrivals) stretches(profile int) []timeline {
 	out := make([]timeline, 0, len(p.Calls)/per)
 	end := p.Calls[0].StartMs
 	for from := 0; from < len(p.Calls); from += per {
-		t := timeline{from: end, to: end, waited: end, busy: end}
+		t := timeline{
+			from:   end,
+			to:     end,
+			waited: end,
+			busy:   end,
+		}
 		for _, k := range a.byStart(p.Calls, from, min(from+per, len(p.Calls))) {
 			t.add(&p.Calls[k], a.wait(profile, k))
 		}
@@ -216,7 +229,10 @@ func (w *Window) measureArrivals(res *Result, joined *callJoin) {
 	res.GapShare = falcon.Median(gaps)
 	res.Hidden = joined.together && res.GapShare < hiddenBelow
 	// A slow rank's peers wait at every call: they show no overlap any more.
-	res.Overlap = res.Hidden || w.Healthy.orNone().overlap || falcon.Median(concurrent) >= concurrentFrom || goesOn(res, profiles)
+	res.Overlap = res.Hidden ||
+		w.Healthy.orNone().overlap ||
+		falcon.Median(concurrent) >= concurrentFrom ||
+		goesOn(res, profiles)
 }
 
 // countLastArrivals counts the collectives that each rank entered, and entered
@@ -237,7 +253,8 @@ func countLastArrivals(res *Result, joined []joinedCalls) {
 				q := &res.Ranks[j.members[m]]
 				q.Entered++
 				late[m*rows+k] = (ordered[(len(ordered)-1)/2]+ordered[len(ordered)/2])/2 - ms
-				if ms == ordered[0] && ms < ordered[1]-lastBy { // none is last where several wait for the stream alone
+				// none is last where several wait for the stream alone
+				if ms == ordered[0] && ms < ordered[1]-lastBy {
 					q.EnteredLast++
 				}
 			}
@@ -301,16 +318,25 @@ type gapFit struct {
 func (s *gapFit) addPlace(calls []falcon.CallTiming, at, per int) {
 	var x, y []float64
 	for i := at; i < len(calls); i += per {
-		before, c := &calls[i-1], &calls[i]
+		before := &calls[i-1]
+		c := &calls[i]
 		gap := c.StartMs - before.StartMs - before.DurationMs
-		if c.Comm != before.Comm || !endsTogether(before.Op) || !endsTogether(c.Op) || !(gap > selfLeastMs) || !positive(before.DurationMs) {
+		if c.Comm != before.Comm ||
+			!endsTogether(before.Op) ||
+			!endsTogether(c.Op) ||
+			!(gap > selfLeastMs) ||
+			!positive(before.DurationMs) {
 			return
 		}
-		x, y = append(x, before.DurationMs), append(y, gap)
+		x = append(x, before.DurationMs)
+		y = append(y, gap)
 	}
 	for i := range x {
 		dx, dy := x[i]-meanOf(x), y[i]-meanOf(y)
-		s.n, s.xx, s.xy, s.yy = s.n+1, s.xx+dx*dx, s.xy+dx*dy, s.yy+dy*dy
+		s.n++
+		s.xx += dx * dx
+		s.xy += dx * dy
+		s.yy += dy * dy
 	}
 }
 
@@ -362,7 +388,8 @@ func deflateSteps(res *Result) {
 				known = append(known, x)
 			}
 		}
-		if middle := falcon.Median(known); res.Overlap && middle > r.Ratio && r.Ratio > 0 {
+		middle := falcon.Median(known)
+		if res.Overlap && middle > r.Ratio && r.Ratio > 0 {
 			for k := range r.StepRatio {
 				r.StepRatio[k] *= r.Ratio / middle
 			}

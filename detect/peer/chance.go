@@ -46,7 +46,9 @@ func chanceOf(ratios []float64) chance {
 }
 
 // explains reports whether a ratio is among those that chance makes.
-func (c chance) explains(ratio float64) bool { return ratio-c.middle <= c.most }
+func (c chance) explains(ratio float64) bool {
+	return ratio-c.middle <= c.most
+}
 
 // kindSpread is by how much the transfers of one kind differ: from their own healthy
 // past if all have one, else from their median.

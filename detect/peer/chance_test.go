@@ -18,7 +18,8 @@ func TestChanceHoldsItsRate(t *testing.T) {
 		normal, heavy := 0, 0
 		for seed := range uint64(windows / max(1, n/16)) {
 			rng := rand.New(rand.NewPCG(seed, uint64(n)))
-			a, b := make([]float64, n), make([]float64, n)
+			a := make([]float64, n)
+			b := make([]float64, n)
 			for i := range n {
 				x := rng.NormFloat64()
 				a[i], b[i] = 1+0.003*x, 1+0.003*x*(1+0.5*rng.ExpFloat64())
@@ -31,7 +32,8 @@ func TestChanceHoldsItsRate(t *testing.T) {
 			}
 		}
 		of := float64(windows / max(1, n/16))
-		t.Logf("%d ratios: %.4f of the windows accuse one in normal noise, %.4f in heavier tails", n, float64(normal)/of, float64(heavy)/of)
+		t.Logf("%d ratios: %.4f of the windows accuse one in normal noise, %.4f in heavier tails",
+			n, float64(normal)/of, float64(heavy)/of)
 		if float64(normal) > 4*accuseRate*of+3 {
 			t.Errorf("%d ratios: %d of %.0f windows accuse one, want %g", n, normal, of, accuseRate)
 		}
@@ -61,7 +63,8 @@ func TestChanceSurvivesFaults(t *testing.T) {
 	}
 	with := chanceOf(ratios)
 	if with.most > 2*clean.most || with.explains(ratios[0]) {
-		t.Errorf("limit %.4f without and %.4f with faults; spread %.4f", clean.most, with.most, stat.StdDev(ratios, nil))
+		t.Errorf("limit %.4f without and %.4f with faults; spread %.4f",
+			clean.most, with.most, stat.StdDev(ratios, nil))
 	}
 	if c := chanceOf([]float64{1}); !c.explains(9) {
 		t.Error("one ratio alone has no peers")
@@ -71,7 +74,12 @@ func TestChanceSurvivesFaults(t *testing.T) {
 // By the rules of a small slowdown a healthy job accuses no rank, group or pair, however
 // much its devices differ all the time; a rank that becomes 6 % slower is accused.
 func TestSmallRulesAccuseNoHealthyRank(t *testing.T) {
-	rules := Rules{Suspect: 1.01, Margin: 1.003, Matter: 0.01, Small: true}
+	rules := Rules{
+		Suspect: 1.01,
+		Margin:  1.003,
+		Matter:  0.01,
+		Small:   true,
+	}
 	accused, found := 0, 0
 	const seeds = 40
 	for seed := range uint64(seeds) {
@@ -83,7 +91,14 @@ func TestSmallRulesAccuseNoHealthyRank(t *testing.T) {
 		}
 		judge := func(h *Healthy) Result {
 			_, profiles := j.Iteration(4, 1)
-			return Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h, Rules: rules})
+			return Judge(Window{
+				Layout:    j.Layout,
+				Placement: j.Placement,
+				Comms:     j.Comms,
+				Profiles:  profiles,
+				Healthy:   h,
+				Rules:     rules,
+			})
 		}
 		h := &Healthy{}
 		h.Learn(judge(nil))

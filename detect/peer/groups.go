@@ -17,7 +17,10 @@ func (w *Window) dimension(comm uint64, ranks []falcon.Rank) falcon.Dimension {
 	if len(ranks) == w.Layout.World() {
 		return falcon.DimWorld
 	}
-	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP, falcon.DimEDP} {
+	for _, d := range []falcon.Dimension{
+		falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimCP, falcon.DimFSDP, falcon.DimEP,
+		falcon.DimEDP,
+	} {
 		if slices.Equal(w.Layout.Peers(ranks[0], d), ranks) {
 			return d
 		}
@@ -43,8 +46,13 @@ func (w *Window) judgeGroups(res *Result, classes []joinedCalls) {
 	for i := range classes {
 		j := &classes[i]
 		g := Group{
-			Comm: j.comm, Op: j.op, Bytes: j.bytes, Ranks: j.members, CallsPerIt: j.calls,
-			Dimension: w.dimension(j.comm, j.members), Nodes: w.nodesOf(j.members),
+			Comm:       j.comm,
+			Op:         j.op,
+			Bytes:      j.bytes,
+			Ranks:      j.members,
+			CallsPerIt: j.calls,
+			Dimension:  w.dimension(j.comm, j.members),
+			Nodes:      w.nodesOf(j.members),
 		}
 		g.Internode = len(g.Nodes) > 1
 		transfers := make([]float64, len(j.rows))
@@ -56,24 +64,34 @@ func (w *Window) judgeGroups(res *Result, classes []joinedCalls) {
 		w.judgeWaits(res, &g, j)
 		res.Groups = append(res.Groups, g)
 	}
-	kinds, own := map[kind][]float64{}, map[kind][]float64{}
+	kinds := map[kind][]float64{}
+	own := map[kind][]float64{}
 	for i := range res.Groups {
 		g := &res.Groups[i]
 		k := groupKind(g)
 		kinds[k] = append(kinds[k], g.TransferMs)
-		g.OwnMs = w.Healthy.transferTime(class{g.Comm, g.Op, g.Bytes}, g.Ranks, g.Internode)
+		g.OwnMs = w.Healthy.transferTime(
+			class{g.Comm, g.Op, g.Bytes},
+			g.Ranks,
+			g.Internode,
+		)
 		own[k] = append(own[k], excessRatio(g.TransferMs, g.OwnMs))
 	}
-	alike, pasts, spreads := map[kind]others{}, map[kind]past{}, map[kind]kindSpread{}
+	alike := map[kind]others{}
+	pasts := map[kind]past{}
+	spreads := map[kind]kindSpread{}
 	for k, v := range kinds {
-		alike[k], pasts[k], spreads[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect), w.spreadOfKind(v, own[k])
+		alike[k], pasts[k], spreads[k] = othersOf(v),
+			summarizePast(own[k], w.Rules.Suspect),
+			w.spreadOfKind(v, own[k])
 	}
 	for i := range res.Groups {
 		g := &res.Groups[i]
 		k := groupKind(g)
 		w.compareGroup(res, i, alike[k], pasts[k])
 		if w.Rules.Small && g.Basis == ByPeers {
-			g.Suspect = g.Suspect && spreads[k].standsOut(g.TransferMs, g.OwnMs, w.Rules.Matter*res.IterationMs/g.CallsPerIt)
+			g.Suspect = g.Suspect &&
+				spreads[k].standsOut(g.TransferMs, g.OwnMs, w.Rules.Matter*res.IterationMs/g.CallsPerIt)
 		}
 	}
 }
@@ -104,14 +122,17 @@ type kind struct {
 	internode bool
 }
 
-func groupKind(g *Group) kind { return kind{g.Dimension, g.Op, g.Bytes, g.Internode} }
+func groupKind(g *Group) kind {
+	return kind{g.Dimension, g.Op, g.Bytes, g.Internode}
+}
 
 // judgeWaits adds up each member's wait and marks who is waited for.
 func (w *Window) judgeWaits(res *Result, g *Group, j *joinedCalls) {
 	if g.Dimension == "" || g.Dimension == falcon.DimPP || g.Dimension == falcon.DimWorld {
 		return
 	}
-	waits, transfer := make([]float64, len(j.members)), 0.0
+	waits := make([]float64, len(j.members))
+	transfer := 0.0
 	for _, r := range j.rows {
 		least := slices.Min(r.ms)
 		transfer += least
@@ -165,19 +186,25 @@ func (w *Window) compareGroup(res *Result, i int, alike others, was past) {
 	g.Crowded = was.all && own > w.Rules.Suspect
 	switch {
 	case was.crowd && own/was.common > w.Rules.Suspect:
-		g.BaseMs, g.Basis = g.OwnMs*was.common, ByOwn
+		g.BaseMs = g.OwnMs * was.common
+		g.Basis = ByOwn
 	case g.Classmates >= w.Rules.MinPeers:
-		g.BaseMs, g.Basis = alike.medianWithout(g.TransferMs), ByPeers
+		g.BaseMs = alike.medianWithout(g.TransferMs)
+		g.Basis = ByPeers
 	case g.OwnMs > 0:
-		g.BaseMs, g.Basis = g.OwnMs, ByOwn
+		g.BaseMs = g.OwnMs
+		g.Basis = ByOwn
 	case g.Classmates > 0:
-		g.BaseMs, g.Basis = alike.medianWithout(g.TransferMs), ByFew
+		g.BaseMs = alike.medianWithout(g.TransferMs)
+		g.Basis = ByFew
 	default:
 		return
 	}
 	g.Ratio = g.TransferMs / g.BaseMs
 	excess := (g.TransferMs - g.BaseMs) * g.CallsPerIt
-	g.Suspect = g.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs && !math.IsInf(g.Ratio, 0)
+	g.Suspect = g.Ratio > w.Rules.Suspect &&
+		excess > w.Rules.Matter*res.IterationMs &&
+		!math.IsInf(g.Ratio, 0)
 }
 
 // excessRatio is a ratio, 0 where its base is unknown.

@@ -50,15 +50,20 @@ func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64, internode bool) l
 // that it is: peers and counters named no rank.
 func (h *Healthy) Learn(res Result) {
 	if h.selfMs == nil {
-		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
-		h.workMs, h.outside = map[falcon.Rank]float64{}, map[falcon.Rank]spans{}
-		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
-		h.transferMs, h.recvMs = map[class]float64{}, map[reach]float64{}
+		h.selfMs = map[falcon.Rank]float64{}
+		h.queueMs = map[falcon.Rank]float64{}
+		h.workMs = map[falcon.Rank]float64{}
+		h.outside = map[falcon.Rank]spans{}
+		h.spreads = map[falcon.Rank]float64{}
+		h.microBatches = map[falcon.Rank]float64{}
+		h.transferMs = map[class]float64{}
+		h.recvMs = map[reach]float64{}
 		h.logical = map[logical]float64{}
 	} else {
 		h.unshare()
 	}
-	h.learnt, h.overlap = true, res.Overlap
+	h.learnt = true
+	h.overlap = res.Overlap
 	for _, r := range res.Ranks {
 		if r.Measured && r.WorkMs > 0 {
 			h.workMs[r.Rank] = r.WorkMs / float64(max(1, r.MicroBatches))
@@ -74,7 +79,8 @@ func (h *Healthy) Learn(res Result) {
 			h.queueMs[r.Rank] = r.QueueMs
 		default:
 			h.selfMs[r.Rank], h.queueMs[r.Rank] = r.SelfMs, r.QueueMs
-			h.spreads[r.Rank], h.microBatches[r.Rank] = r.Spread, float64(r.MicroBatches)
+			h.spreads[r.Rank] = r.Spread
+			h.microBatches[r.Rank] = float64(r.MicroBatches)
 		}
 	}
 	for _, g := range res.Groups {
@@ -90,9 +96,15 @@ func (h *Healthy) Learn(res Result) {
 
 // unshare replaces the maps, which copies of h may hold too.
 func (h *Healthy) unshare() {
-	h.selfMs, h.queueMs, h.spreads = maps.Clone(h.selfMs), maps.Clone(h.queueMs), maps.Clone(h.spreads)
-	h.workMs, h.outside, h.microBatches = maps.Clone(h.workMs), maps.Clone(h.outside), maps.Clone(h.microBatches)
-	h.transferMs, h.logical, h.recvMs = maps.Clone(h.transferMs), maps.Clone(h.logical), maps.Clone(h.recvMs)
+	h.selfMs = maps.Clone(h.selfMs)
+	h.queueMs = maps.Clone(h.queueMs)
+	h.spreads = maps.Clone(h.spreads)
+	h.workMs = maps.Clone(h.workMs)
+	h.outside = maps.Clone(h.outside)
+	h.microBatches = maps.Clone(h.microBatches)
+	h.transferMs = maps.Clone(h.transferMs)
+	h.logical = maps.Clone(h.logical)
+	h.recvMs = maps.Clone(h.recvMs)
 }
 
 var knowsNothing Healthy
@@ -109,17 +121,27 @@ func (h *Healthy) orNone() *Healthy {
 func (h *Healthy) Known() bool { return h != nil && h.learnt }
 
 // selfTime is the healthy self time of rank r per micro-batch, 0 when unknown.
-func (h *Healthy) selfTime(r falcon.Rank) float64 { return h.orNone().selfMs[r] }
+func (h *Healthy) selfTime(r falcon.Rank) float64 {
+	return h.orNone().selfMs[r]
+}
 
 // workTime is the time of a healthy iteration in which rank r did not wait, per
 // micro-batch, 0 when unknown.
-func (h *Healthy) workTime(r falcon.Rank) float64 { return h.orNone().workMs[r] }
+func (h *Healthy) workTime(r falcon.Rank) float64 {
+	return h.orNone().workMs[r]
+}
 
-func (h *Healthy) microBatchesOf(r falcon.Rank) float64 { return h.orNone().microBatches[r] }
+func (h *Healthy) microBatchesOf(r falcon.Rank) float64 {
+	return h.orNone().microBatches[r]
+}
 
-func (h *Healthy) queueTime(r falcon.Rank) float64 { return h.orNone().queueMs[r] }
+func (h *Healthy) queueTime(r falcon.Rank) float64 {
+	return h.orNone().queueMs[r]
+}
 
-func (h *Healthy) gapSpread(r falcon.Rank) float64 { return h.orNone().spreads[r] }
+func (h *Healthy) gapSpread(r falcon.Rank) float64 {
+	return h.orNone().spreads[r]
+}
 
 // transferTime is a communicator's healthy transfer, else that of the same members when they
 // were on one node, or on several, as now.
@@ -153,8 +175,10 @@ func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 		}
 	}
 	h.outside = map[falcon.Rank]spans{}
-	h.spreads, h.workMs = spreads, map[falcon.Rank]float64{} // work is of the split and the links of then
-	h.transferMs = map[class]float64{}                       // the communicators are others
+	// work is of the split and the links of then
+	h.spreads = spreads
+	h.workMs = map[falcon.Rank]float64{}
+	h.transferMs = map[class]float64{} // the communicators are others
 }
 
 // formerRanks are the ranks that held each rank's device before, -1 where none did.
@@ -174,7 +198,11 @@ func formerRanks(was, now falcon.Placement) []falcon.Rank {
 }
 
 // movedWithDevices moves a value per rank with the devices.
-func movedWithDevices(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.Rank) map[falcon.Rank]float64 {
+func movedWithDevices(
+	l falcon.Layout,
+	v map[falcon.Rank]float64,
+	from []falcon.Rank,
+) map[falcon.Rank]float64 {
 	usual := make([]float64, len(from))
 	eachColumn(l, func(column []falcon.Rank) {
 		var all []float64

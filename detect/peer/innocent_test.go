@@ -32,7 +32,12 @@ func accusedOf(res Result) []string {
 // healthy profile, accuse no rank, however few replicas there are.
 func TestUnequalStagesAccuseNobody(t *testing.T) {
 	for _, l := range []falcon.Layout{
-		{TP: 1, DP: 4, PP: 4}, {TP: 1, DP: 2, PP: 4}, {TP: 1, DP: 1, PP: 4}, {TP: 2, DP: 2, PP: 2}, {TP: 4, DP: 1, PP: 2}, {TP: 8, DP: 1, PP: 1},
+		{TP: 1, DP: 4, PP: 4},
+		{TP: 1, DP: 2, PP: 4},
+		{TP: 1, DP: 1, PP: 4},
+		{TP: 2, DP: 2, PP: 2},
+		{TP: 4, DP: 1, PP: 2},
+		{TP: 8, DP: 1, PP: 1},
 	} {
 		for seed := range uint64(5) {
 			j := jobtest.New(l, 4, 8, seed)
@@ -61,7 +66,8 @@ func TestAStageThatGrewIsNoRank(t *testing.T) {
 		h := &Healthy{}
 		h.Learn(look(j, 4, nil))
 		j.Load = []float64{1, 1.5}
-		if res := look(j, 4, h); len(res.Slow) > 0 || !slices.Equal(res.SlowStages, []int{1}) {
+		res := look(j, 4, h)
+		if len(res.Slow) > 0 || !slices.Equal(res.SlowStages, []int{1}) {
 			t.Errorf("%v: slow %v, stages %v", l, res.Slow, res.SlowStages)
 		}
 	}
@@ -79,7 +85,13 @@ func TestAMissingCulpritAccusesNobodyElse(t *testing.T) {
 		j.Clock[j.Placement[slow]] = 0.5
 		_, profiles := j.Iteration(4, 1)
 		profiles = slices.DeleteFunc(profiles, func(p falcon.RankProfile) bool { return p.Rank == slow })
-		res := Judge(Window{Layout: l, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h})
+		res := Judge(Window{
+			Layout:    l,
+			Placement: j.Placement,
+			Comms:     j.Comms,
+			Profiles:  profiles,
+			Healthy:   h,
+		})
 		if who := accusedOf(res); len(who) > 0 {
 			t.Errorf("rank %d missing: %v", slow, who)
 		}
@@ -101,7 +113,8 @@ func TestUnevenMicroBatchesAccuseNobody(t *testing.T) {
 			j.MicroBatches[1] = 5
 			res := look(j, 4, h)
 			if who := accusedOf(res); len(who) > 0 || res.AllSlow {
-				t.Errorf("%v, step of %.0f ms: %v, ratio %.2f", l, step, who, res.Ranks[l.RankOf(falcon.Coord{DP: 1})].Ratio)
+				t.Errorf("%v, step of %.0f ms: %v, ratio %.2f",
+					l, step, who, res.Ranks[l.RankOf(falcon.Coord{DP: 1})].Ratio)
 			}
 			j.Clock[j.Placement[l.RankOf(falcon.Coord{DP: 1})]] = 0.6
 			if res := look(j, 4, h); !slices.Equal(res.Slow, []falcon.Rank{l.RankOf(falcon.Coord{DP: 1})}) {

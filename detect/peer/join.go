@@ -33,12 +33,14 @@ type row struct {
 // arriver the least duration is not the transfer.
 type callJoin struct {
 	profiles []falcon.RankProfile
-	order    [][]int32         // of each profile: its timed collective calls, by communicator, ordinal and class
-	members  map[uint64][]span // of each communicator, in order of the ranks
-	least    [][]float64       // of each profile's calls that end together: the least duration of any member, 0 = unknown
-	together bool              // there are such calls
-	classes  []joinedCalls     // by their members
-	index    map[class]int     // in classes, while they are joined
+	// of each profile: its timed collective calls, by communicator, ordinal and class
+	order   [][]int32
+	members map[uint64][]span // of each communicator, in order of the ranks
+	// of each profile's calls that end together: the least duration of any member, 0 = unknown
+	least    [][]float64
+	together bool          // there are such calls
+	classes  []joinedCalls // by their members
+	index    map[class]int // in classes, while they are joined
 }
 
 // span are one profile's calls on one communicator, in its order.
@@ -46,7 +48,13 @@ type span struct{ profile, from, to int32 }
 
 // joinCalls joins the calls of profiles, which are in order of their ranks.
 func (w *Window) joinCalls(profiles []falcon.RankProfile) *callJoin {
-	j := &callJoin{profiles: profiles, order: make([][]int32, len(profiles)), members: map[uint64][]span{}, index: map[class]int{}, least: make([][]float64, len(profiles))}
+	j := &callJoin{
+		profiles: profiles,
+		order:    make([][]int32, len(profiles)),
+		members:  map[uint64][]span{},
+		index:    map[class]int{},
+		least:    make([][]float64, len(profiles)),
+	}
 	rates := map[class][]float64{}
 	for i := range profiles {
 		j.arrange(i)
@@ -68,10 +76,16 @@ func (w *Window) joinCalls(profiles []falcon.RankProfile) *callJoin {
 }
 
 func compareClasses(a, b class) int {
-	return cmp.Or(cmp.Compare(a.comm, b.comm), cmp.Compare(a.op, b.op), cmp.Compare(a.bytes, b.bytes))
+	return cmp.Or(
+		cmp.Compare(a.comm, b.comm),
+		cmp.Compare(a.op, b.op),
+		cmp.Compare(a.bytes, b.bytes),
+	)
 }
 
-func classOf(c *falcon.CallTiming) class { return class{c.Comm, c.Op, c.Bytes} }
+func classOf(c *falcon.CallTiming) class {
+	return class{c.Comm, c.Op, c.Bytes}
+}
 
 // compareCalls orders calls by communicator, then as their members make them.
 func compareCalls(a, b *falcon.CallTiming) int {
@@ -96,13 +110,15 @@ func (j *callJoin) arrange(profile int) {
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(compareCalls(&calls[a], &calls[b]), cmp.Compare(a, b))
 	})
-	j.order[profile], j.least[profile] = order, make([]float64, len(calls))
+	j.order[profile] = order
+	j.least[profile] = make([]float64, len(calls))
 }
 
 // addSpans notes where a profile's calls on each communicator are, and how often it makes
 // each class of them in an iteration.
 func (j *callJoin) addSpans(profile int, rates map[class][]float64) {
-	p, order := &j.profiles[profile], j.order[profile]
+	p := &j.profiles[profile]
+	order := j.order[profile]
 	made := map[class]int{}
 	from := 0
 	for i, at := range order {
@@ -177,7 +193,8 @@ func (j *callJoin) take(spans []span, key *falcon.CallTiming, ms []float64) (fou
 		}
 		has := false
 		for s.from < s.to && compareCalls(j.callAt(*s), key) == 0 {
-			ms[m], has = j.callAt(*s).DurationMs, true
+			ms[m] = j.callAt(*s).DurationMs
+			has = true
 			s.from++
 		}
 		found = found && has

@@ -46,14 +46,17 @@ func naiveJoin(w *Window, profiles []falcon.RankProfile) map[class][]row {
 				whole = whole && (c.ID != k.comm || c.Size == len(members[k.comm]))
 			}
 			d, has := byRank[p.Rank]
-			ms, whole = append(ms, d), whole && has
+			ms = append(ms, d)
+			whole = whole && has
 		}
 		if whole {
 			out[k.class] = append(out[k.class], row{k.ordinal, ms})
 		}
 	}
 	for _, rows := range out {
-		slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.ordinal, b.ordinal) })
+		slices.SortFunc(rows, func(a, b row) int {
+			return cmp.Compare(a.ordinal, b.ordinal)
+		})
 	}
 	return out
 }
@@ -69,7 +72,13 @@ func randomCalls(rng *rand.Rand) []falcon.RankProfile {
 				continue
 			}
 			for ordinal := range uint64(rng.IntN(12)) {
-				c := falcon.CallTiming{Comm: comm, Ordinal: ordinal, Op: falcon.OpAllReduce, Bytes: int64(8 * (ordinal % 3)), DurationMs: 1 + rng.Float64()}
+				c := falcon.CallTiming{
+					Comm:       comm,
+					Ordinal:    ordinal,
+					Op:         falcon.OpAllReduce,
+					Bytes:      int64(8 * (ordinal % 3)),
+					DurationMs: 1 + rng.Float64(),
+				}
 				switch rng.IntN(30) {
 				case 0:
 					continue
@@ -89,7 +98,9 @@ func randomCalls(rng *rand.Rand) []falcon.RankProfile {
 			}
 		}
 		if rng.IntN(3) == 0 {
-			rng.Shuffle(len(p.Calls), func(a, b int) { p.Calls[a], p.Calls[b] = p.Calls[b], p.Calls[a] })
+			rng.Shuffle(len(p.Calls), func(a, b int) {
+				p.Calls[a], p.Calls[b] = p.Calls[b], p.Calls[a]
+			})
 		}
 		out = append(out, p)
 	}
@@ -105,7 +116,8 @@ func TestJoinEqualsTheNaiveOne(t *testing.T) {
 		if rng.IntN(2) == 0 { // the job knows the members of one
 			w.Comms[0] = []falcon.Comm{{ID: 1, Size: 2 + rng.IntN(4)}}
 		}
-		joined, want := w.joinCalls(profiles), naiveJoin(w, profiles)
+		joined := w.joinCalls(profiles)
+		want := naiveJoin(w, profiles)
 		for _, j := range joined.classes {
 			if !reflect.DeepEqual(j.rows, want[j.class]) {
 				t.Fatalf("seed %d, class %v: %v, naive %v", seed, j.class, j.rows, want[j.class])

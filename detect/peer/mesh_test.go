@@ -34,7 +34,11 @@ func TestAlikeIsAPartition(t *testing.T) {
 					t.Fatalf("%v: %v holds ranks of two stages, or twice", l, column)
 				}
 				seen[r] = true
-				if others := l.Peers(r, falcon.DimEP); len(others) > 1 && slices.ContainsFunc(others, func(q falcon.Rank) bool { return q != r && slices.Contains(column, q) }) {
+				others := l.Peers(r, falcon.DimEP)
+				if len(others) > 1 &&
+					slices.ContainsFunc(others, func(q falcon.Rank) bool {
+						return q != r && slices.Contains(column, q)
+					}) {
 					t.Fatalf("%v: %v holds two with different experts", l, column)
 				}
 			}
@@ -57,7 +61,12 @@ func TestSlowRankOfMesh(t *testing.T) {
 			if r == slow {
 				self *= 1.5
 			}
-			w.Profiles = append(w.Profiles, falcon.RankProfile{Rank: r, Iterations: 4, MicroBatches: 4, SelfMs: self})
+			w.Profiles = append(w.Profiles, falcon.RankProfile{
+				Rank:         r,
+				Iterations:   4,
+				MicroBatches: 4,
+				SelfMs:       self,
+			})
 		}
 		res := Judge(w)
 		want := []falcon.Rank{slow}

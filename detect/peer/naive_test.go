@@ -27,7 +27,11 @@ func naiveMedian(v []float64) float64 {
 // stage and TP coordinate in other replicas, where at least three of them
 // were measured, or over 1.1 × their own healthy time where more than half of
 // them are; else over 1.1 × their own healthy time.
-func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falcon.Rank]float64) []falcon.Rank {
+func naiveSlow(
+	l falcon.Layout,
+	profiles []falcon.RankProfile,
+	healthy map[falcon.Rank]float64,
+) []falcon.Rank {
 	lowest := math.Inf(1)
 	for _, p := range profiles {
 		if h, ok := healthy[p.Rank]; ok {
@@ -41,7 +45,8 @@ func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falco
 	for _, p := range profiles {
 		var peers []float64
 		for _, q := range profiles {
-			a, b := l.Coord(p.Rank), l.Coord(q.Rank)
+			a := l.Coord(p.Rank)
+			b := l.Coord(q.Rank)
 			if a.PP == b.PP && a.TP == b.TP && a.DP != b.DP {
 				peers = append(peers, q.SelfMs)
 			}
@@ -62,10 +67,16 @@ func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falco
 
 // naiveCrowd is the healthy time of a rank, what its column shares put on top,
 // where more than half of the column are over 1.1 × theirs; else 0.
-func naiveCrowd(l falcon.Layout, rank falcon.Rank, profiles []falcon.RankProfile, healthy map[falcon.Rank]float64) float64 {
+func naiveCrowd(
+	l falcon.Layout,
+	rank falcon.Rank,
+	profiles []falcon.RankProfile,
+	healthy map[falcon.Rank]float64,
+) float64 {
 	var ratios, stage []float64
 	for _, p := range profiles {
-		a, b := l.Coord(rank), l.Coord(p.Rank)
+		a := l.Coord(rank)
+		b := l.Coord(p.Rank)
 		if a.PP != b.PP {
 			continue
 		}
@@ -79,7 +90,8 @@ func naiveCrowd(l falcon.Layout, rank falcon.Rank, profiles []falcon.RankProfile
 		}
 	}
 	sort.Float64s(stage)
-	shared, slow := max(1, stage[0]), 0
+	shared := max(1, stage[0])
+	slow := 0
 	for _, x := range ratios {
 		if x/shared > 1.1 {
 			slow++
@@ -103,11 +115,16 @@ func naiveTransfers(l falcon.Layout, profiles []falcon.RankProfile) map[string]f
 			}
 			var least []float64
 			for ordinal := c.Ordinal; ; ordinal++ {
-				m, found := math.Inf(1), false
+				m := math.Inf(1)
+				found := false
 				for _, q := range profiles {
 					for _, d := range q.Calls {
-						if d.Comm == c.Comm && d.Ordinal == ordinal && d.Op == c.Op && d.Bytes == c.Bytes {
-							m, found = min(m, d.DurationMs), true
+						if d.Comm == c.Comm &&
+							d.Ordinal == ordinal &&
+							d.Op == c.Op &&
+							d.Bytes == c.Bytes {
+							m = min(m, d.DurationMs)
+							found = true
 						}
 					}
 				}
@@ -124,7 +141,13 @@ func naiveTransfers(l falcon.Layout, profiles []falcon.RankProfile) map[string]f
 }
 
 func TestSlowRanksEqualTheNaiveRule(t *testing.T) {
-	shapes := []falcon.Layout{{TP: 1, DP: 4, PP: 2}, {TP: 2, DP: 2, PP: 2}, {TP: 1, DP: 5, PP: 3}, {TP: 1, DP: 3, PP: 1}, {TP: 2, DP: 8, PP: 1}}
+	shapes := []falcon.Layout{
+		{TP: 1, DP: 4, PP: 2},
+		{TP: 2, DP: 2, PP: 2},
+		{TP: 1, DP: 5, PP: 3},
+		{TP: 1, DP: 3, PP: 1},
+		{TP: 2, DP: 8, PP: 1},
+	}
 	cases := 20_000
 	if testing.Short() {
 		cases = 2_000
@@ -138,7 +161,11 @@ func TestSlowRanksEqualTheNaiveRule(t *testing.T) {
 		var past Result
 		for r := range falcon.Rank(l.World()) {
 			own := 10 + float64(l.Coord(r).PP)
-			past.Ranks = append(past.Ranks, Rank{Rank: r, Measured: true, SelfMs: own})
+			past.Ranks = append(past.Ranks, Rank{
+				Rank:     r,
+				Measured: true,
+				SelfMs:   own,
+			})
 			healthy[r] = own
 			self := own * (1 + 0.02*rng.NormFloat64())
 			if rng.IntN(6) == 0 {
@@ -172,11 +199,25 @@ func TestSlowRanksEqualTheNaiveRule(t *testing.T) {
 
 func TestTransfersEqualTheNaiveJoin(t *testing.T) {
 	for seed := range 20 {
-		j := jobtest.New(falcon.Layout{TP: 1 + seed%2, DP: 2 + seed%3, PP: 1 + seed%3}, 2, 3, uint64(seed))
+		j := jobtest.New(
+			falcon.Layout{
+				TP: 1 + seed%2,
+				DP: 2 + seed%3,
+				PP: 1 + seed%3,
+			},
+			2,
+			3,
+			uint64(seed),
+		)
 		j.Link[falcon.NewLink("n0", "n1")] = 0.3
 		_, profiles := j.Iteration(2, 1)
 		want := naiveTransfers(j.Layout, profiles)
-		res := Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles})
+		res := Judge(Window{
+			Layout:    j.Layout,
+			Placement: j.Placement,
+			Comms:     j.Comms,
+			Profiles:  profiles,
+		})
 		for _, g := range res.Groups {
 			key := fmt.Sprint(g.Comm, g.Op, g.Bytes)
 			if w := want[key]; math.Abs(g.TransferMs-w) > 1e-12 {

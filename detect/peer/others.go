@@ -13,7 +13,9 @@ func othersOf(v []float64) others {
 }
 
 // count is how many are left without one.
-func (o others) count() int { return max(0, len(o.sorted)-1) }
+func (o others) count() int {
+	return max(0, len(o.sorted)-1)
+}
 
 // medianWithout is the median of the values without x, one of them; 0 for none.
 func (o others) medianWithout(x float64) float64 {

@@ -19,7 +19,9 @@ func TestOthersEqualTheNaiveMedian(t *testing.T) {
 		}
 		all := othersOf(slices.Clone(v))
 		for i, x := range v {
-			if got, want := all.medianWithout(x), naiveMedian(slices.Delete(slices.Clone(v), i, i+1)); got != want || all.count() != len(v)-1 {
+			got := all.medianWithout(x)
+			want := naiveMedian(slices.Delete(slices.Clone(v), i, i+1))
+			if got != want || all.count() != len(v)-1 {
 				t.Fatalf("%v without %v: %v of %d, want %v", v, x, got, all.count(), want)
 			}
 		}
@@ -35,7 +37,8 @@ func wide(dp int) Window {
 	for r := range falcon.Rank(w.Layout.World()) {
 		at := w.Layout.Coord(r)
 		p := small[j.Layout.RankOf(falcon.Coord{DP: at.DP % few, PP: at.PP})]
-		p.Rank, p.Calls = r, slices.Clone(p.Calls)
+		p.Rank = r
+		p.Calls = slices.Clone(p.Calls)
 		for i := range p.Calls {
 			if c := &p.Calls[i]; c.Op == falcon.OpSend || c.Op == falcon.OpRecv {
 				c.Comm = 1_000_000 + uint64(at.DP)
@@ -56,7 +59,10 @@ func BenchmarkJudgeWide(b *testing.B) {
 			for b.Loop() {
 				Judge(w)
 			}
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(w.Layout.World()), "µs/rank")
+			b.ReportMetric(
+				float64(b.Elapsed().Microseconds())/float64(b.N)/float64(w.Layout.World()),
+				"µs/rank",
+			)
 		})
 	}
 }

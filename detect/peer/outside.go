@@ -14,7 +14,8 @@ func (w *Window) measureOutside(res *Result, profiles []falcon.RankProfile) {
 		p := &profiles[i]
 		r := &res.Ranks[p.Rank]
 		r.OutsideMs, r.InsideMs = outsideOf(p)
-		if own, known := w.Healthy.orNone().outside[p.Rank]; known && r.InsideMs > 0 {
+		own, known := w.Healthy.orNone().outside[p.Rank]
+		if known && r.InsideMs > 0 {
 			r.OwnOutsideMs, r.OwnInsideMs = own.outside, own.inside
 		}
 	}
@@ -35,7 +36,8 @@ func outsideOf(p *falcon.RankProfile) (outside, inside float64) {
 	ended := 0.0
 	for k := range n {
 		calls := p.Calls[k*per : (k+1)*per]
-		start, end := calls[0].StartMs, 0.0
+		start := calls[0].StartMs
+		end := 0.0
 		for i := range calls {
 			if calls[i].Op != p.Calls[i].Op {
 				return 0, 0

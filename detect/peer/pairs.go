@@ -22,7 +22,8 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		received = w.receivesOf(&profiles[i], res, received[:0])
 		w.addPairs(&profiles[i], res, received)
 	}
-	places, own := map[position][]float64{}, map[position][]float64{}
+	places := map[position][]float64{}
+	own := map[position][]float64{}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		k := w.positionOf(p)
@@ -30,9 +31,13 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p.OwnMs = w.Healthy.receiveTime(way{p.From, p.To, p.Bytes}, p.Internode)
 		own[k] = append(own[k], excessRatio(p.RecvMs, p.OwnMs))
 	}
-	alike, pasts, spreads := map[position]others{}, map[position]past{}, map[position]kindSpread{}
+	alike := map[position]others{}
+	pasts := map[position]past{}
+	spreads := map[position]kindSpread{}
 	for k, v := range places {
-		alike[k], pasts[k], spreads[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect), w.spreadOfKind(v, own[k])
+		alike[k], pasts[k], spreads[k] = othersOf(v),
+			summarizePast(own[k], w.Rules.Suspect),
+			w.spreadOfKind(v, own[k])
 	}
 	troubled := w.troubled(res)
 	for i := range res.Pairs {
@@ -43,7 +48,8 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p.Crowded = was.crowd && excessRatio(p.RecvMs, p.OwnMs)/was.common > w.Rules.Suspect
 		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
 		if w.Rules.Small && p.Basis == ByPeers {
-			p.Suspect = p.Suspect && spreads[k].standsOut(p.RecvMs, p.OwnMs, w.Rules.Matter*res.IterationMs/p.CallsPerIt)
+			p.Suspect = p.Suspect &&
+				spreads[k].standsOut(p.RecvMs, p.OwnMs, w.Rules.Matter*res.IterationMs/p.CallsPerIt)
 		}
 	}
 }
@@ -64,7 +70,11 @@ func (w *Window) receivesOf(p *falcon.RankProfile, res *Result, out []receive) [
 		}
 	}
 	slices.SortFunc(out, func(a, b receive) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.ms, b.ms))
+		return cmp.Or(
+			cmp.Compare(a.from, b.from),
+			cmp.Compare(a.bytes, b.bytes),
+			cmp.Compare(a.ms, b.ms),
+		)
 	})
 	return out
 }
@@ -72,13 +82,18 @@ func (w *Window) receivesOf(p *falcon.RankProfile, res *Result, out []receive) [
 // addPairs adds the ways of a rank's receives, which are sorted.
 func (w *Window) addPairs(p *falcon.RankProfile, res *Result, received []receive) {
 	for len(received) > 0 {
-		k, n := received[0].way, 1
+		k := received[0].way
+		n := 1
 		for n < len(received) && received[n].way == k {
 			n++
 		}
 		res.Pairs = append(res.Pairs, Pair{
-			From: k.from, To: k.to, Bytes: k.bytes, Internode: w.internode(k.from, k.to),
-			RecvMs: received[int(0.1*float64(n-1))].ms, CallsPerIt: float64(n) / float64(max(1, p.Iterations)),
+			From:       k.from,
+			To:         k.to,
+			Bytes:      k.bytes,
+			Internode:  w.internode(k.from, k.to),
+			RecvMs:     received[int(0.1*float64(n-1))].ms,
+			CallsPerIt: float64(n) / float64(max(1, p.Iterations)),
 		})
 		received = received[n:]
 	}
@@ -105,7 +120,8 @@ type position struct {
 }
 
 func (w *Window) positionOf(p *Pair) position {
-	from, to := w.Layout.Coord(p.From), w.Layout.Coord(p.To)
+	from := w.Layout.Coord(p.From)
+	to := w.Layout.Coord(p.To)
 	from.DP, to.DP = 0, 0
 	if w.Layout.Mesh != (falcon.Mesh{}) {
 		from.TP, to.TP = 0, 0
@@ -134,15 +150,20 @@ func (w *Window) comparePair(res *Result, p *Pair, alike others) {
 	p.Peers = alike.count()
 	switch {
 	case p.Peers >= w.Rules.MinPeers:
-		p.BaseMs, p.Basis = alike.medianWithout(p.RecvMs), ByPeers
+		p.BaseMs = alike.medianWithout(p.RecvMs)
+		p.Basis = ByPeers
 	case p.OwnMs > 0:
-		p.BaseMs, p.Basis = p.OwnMs, ByOwn
+		p.BaseMs = p.OwnMs
+		p.Basis = ByOwn
 	default:
 		return
 	}
 	p.Ratio = p.RecvMs / p.BaseMs
 	excess := (p.RecvMs - p.BaseMs) * p.CallsPerIt
-	p.Suspect = p.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs && !res.AllSlow && len(res.SlowStages) == 0
+	p.Suspect = p.Ratio > w.Rules.Suspect &&
+		excess > w.Rules.Matter*res.IterationMs &&
+		!res.AllSlow &&
+		len(res.SlowStages) == 0
 }
 
 func (w *Window) internode(a, b falcon.Rank) bool {

@@ -99,16 +99,18 @@ type Rank struct {
 	Worked      []float64 // of each iteration of the window but the first
 	Entered     int       // collectives that all their members measured
 	EnteredLast int       // of which it entered last
-	LateMs      float64   // behind the median of its peers, at the collective of an iteration that it comes latest to
-	OwnWork     float64   // WorkMs per micro-batch over its own healthy one, 0 = unknown
+	// behind the median of its peers, at the collective of an iteration that it comes latest to
+	LateMs  float64
+	OwnWork float64 // WorkMs per micro-batch over its own healthy one, 0 = unknown
 
 	// Between the calls of two iterations, and from the first to the last call of one, on the
 	// device, with those of the healthy rank; InsideMs 0 = unknown, OwnInsideMs likewise.
 	OutsideMs, InsideMs       float64
 	OwnOutsideMs, OwnInsideMs float64
 
-	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not distinguished
-	StepRatio []float64 // each over the median of its same-stage peers' in that iteration, 0 = nothing to compare
+	Steps []float64 // self time of each iteration of the window, per micro-batch; nil = not distinguished
+	// each over the median of its same-stage peers' in that iteration, 0 = nothing to compare
+	StepRatio []float64
 	StepWaits []float64 // wait of each iteration, in TP and DP collectives
 }
 
@@ -127,7 +129,8 @@ type Group struct {
 	BaseMs     float64 // what TransferMs is compared with, 0 = nothing
 	Classmates int     // other groups of the same dimension, operation, bytes and reach
 	OwnMs      float64 // its own healthy TransferMs, 0 = unknown
-	Crowded    bool    // most of its kind, itself among them, are slow against their own past: they clear no rank
+	// most of its kind, itself among them, are slow against their own past: they clear no rank
+	Crowded    bool
 	Ratio      float64
 	Basis      Basis
 	CallsPerIt float64
@@ -232,7 +235,11 @@ func (w *Window) usableProfiles() []falcon.RankProfile {
 	n := 0
 	for i := range w.Profiles {
 		p := &w.Profiles[i]
-		if p.Rank < 0 || int(p.Rank) >= len(seen) || seen[p.Rank] != nil || !measuresSelf(p) && !(p.SelfMs >= 0 && p.SelfMs < selfLeastMs && p.Iterations > 0 && len(p.Calls) > 0) {
+		if p.Rank < 0 ||
+			int(p.Rank) >= len(seen) ||
+			seen[p.Rank] != nil ||
+			!measuresSelf(p) &&
+				!(p.SelfMs >= 0 && p.SelfMs < selfLeastMs && p.Iterations > 0 && len(p.Calls) > 0) {
 			continue
 		}
 		seen[p.Rank] = p
@@ -247,13 +254,16 @@ func (w *Window) usableProfiles() []falcon.RankProfile {
 	return out
 }
 
-func measuresSelf(p *falcon.RankProfile) bool { return positive(p.SelfMs) && p.SelfMs >= selfLeastMs }
+func measuresSelf(p *falcon.RankProfile) bool {
+	return positive(p.SelfMs) && p.SelfMs >= selfLeastMs
+}
 
 func windowSpanMs(p falcon.RankProfile) float64 {
 	if p.Iterations < 1 {
 		return 0
 	}
-	first, last := math.Inf(1), 0.0
+	first := math.Inf(1)
+	last := 0.0
 	for _, c := range p.Calls {
 		first = math.Min(first, c.StartMs)
 		last = math.Max(last, c.StartMs+c.DurationMs)
@@ -264,7 +274,9 @@ func windowSpanMs(p falcon.RankProfile) float64 {
 	return (last - first) / float64(p.Iterations)
 }
 
-func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) && !math.IsNaN(v) }
+func positive(v float64) bool {
+	return v > 0 && !math.IsInf(v, 0) && !math.IsNaN(v)
+}
 
 // lowQuantile is the lower value at share q of v, 0 for none. It sorts v.
 func lowQuantile(v []float64, q float64) float64 {

@@ -13,7 +13,13 @@ import (
 
 func judgeRig(j *jobtest.Job, h *Healthy) Result {
 	_, profiles := j.Iteration(4, 1)
-	return Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h})
+	return Judge(Window{
+		Layout:    j.Layout,
+		Placement: j.Placement,
+		Comms:     j.Comms,
+		Profiles:  profiles,
+		Healthy:   h,
+	})
 }
 
 func TestHealthyJobNamesNobody(t *testing.T) {
@@ -84,7 +90,8 @@ func TestSlowLinkAccusesNoRank(t *testing.T) {
 			suspects = append(suspects, g.Ranks)
 		}
 	}
-	if diff := cmp.Diff([][]falcon.Rank{{4, 5, 6, 7}}, suspects); diff != "" || len(res.Slow) > 0 {
+	diff := cmp.Diff([][]falcon.Rank{{4, 5, 6, 7}}, suspects)
+	if diff != "" || len(res.Slow) > 0 {
 		t.Errorf("slow %v, suspect groups (-want +got):\n%s", res.Slow, diff)
 	}
 }
@@ -93,7 +100,12 @@ func TestOrderOfProfilesDoesNotMatter(t *testing.T) {
 	j := jobtest.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 4, 8)
 	j.Clock["n1.g2"] = 0.7
 	_, profiles := j.Iteration(3, 1)
-	w := Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles}
+	w := Window{
+		Layout:    j.Layout,
+		Placement: j.Placement,
+		Comms:     j.Comms,
+		Profiles:  profiles,
+	}
 	want := Judge(w)
 	w.Profiles = slices.Clone(profiles)
 	slices.Reverse(w.Profiles)
@@ -112,16 +124,24 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 		{Rank: 0, SelfMs: math.NaN()},
 		{Rank: 1, SelfMs: math.Inf(1)},
 		{Rank: 2, SelfMs: -4},
-		{Rank: 3, SelfMs: 5, Calls: []falcon.CallTiming{
-			{Comm: 1, Op: falcon.OpRecv, Peer: 77, DurationMs: 1},
-			{Comm: 1, Op: falcon.OpRecv, Peer: -1, DurationMs: 1},
-			{Comm: 2, Op: falcon.OpAllReduce, DurationMs: math.NaN()},
-			{Comm: 2, Op: falcon.OpAllReduce, DurationMs: math.Inf(1)},
-		}},
+		{
+			Rank:   3,
+			SelfMs: 5,
+			Calls: []falcon.CallTiming{
+				{Comm: 1, Op: falcon.OpRecv, Peer: 77, DurationMs: 1},
+				{Comm: 1, Op: falcon.OpRecv, Peer: -1, DurationMs: 1},
+				{Comm: 2, Op: falcon.OpAllReduce, DurationMs: math.NaN()},
+				{Comm: 2, Op: falcon.OpAllReduce, DurationMs: math.Inf(1)},
+			},
+		},
 	}
 	res := Judge(Window{Layout: l, Profiles: bad})
-	if res.Missing != 4 || len(res.Slow) > 0 || len(res.Groups) > 0 || len(res.Pairs) > 0 {
-		t.Errorf("missing %d, slow %v, %d groups, %d pairs", res.Missing, res.Slow, len(res.Groups), len(res.Pairs))
+	if res.Missing != 4 ||
+		len(res.Slow) > 0 ||
+		len(res.Groups) > 0 ||
+		len(res.Pairs) > 0 {
+		t.Errorf("missing %d, slow %v, %d groups, %d pairs",
+			res.Missing, res.Slow, len(res.Groups), len(res.Pairs))
 	}
 }
 
@@ -132,7 +152,12 @@ func TestIncompleteGroupsAreNotJudged(t *testing.T) {
 	j.Clock["n2.g0"] = 0.5
 	_, profiles := j.Iteration(2, 1)
 	profiles = slices.Delete(profiles, 2, 3)
-	res := Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles})
+	res := Judge(Window{
+		Layout:    j.Layout,
+		Placement: j.Placement,
+		Comms:     j.Comms,
+		Profiles:  profiles,
+	})
 	if len(res.Groups) != 0 || res.Missing != 1 {
 		t.Errorf("%d groups judged, %d missing", len(res.Groups), res.Missing)
 	}
@@ -141,7 +166,12 @@ func TestIncompleteGroupsAreNotJudged(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	j := jobtest.New(falcon.Layout{TP: 1, DP: 128, PP: 8}, 128, 8, 8)
 	_, profiles := j.Iteration(2, 1)
-	w := Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles}
+	w := Window{
+		Layout:    j.Layout,
+		Placement: j.Placement,
+		Comms:     j.Comms,
+		Profiles:  profiles,
+	}
 	for b.Loop() {
 		Judge(w)
 	}

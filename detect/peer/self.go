@@ -29,7 +29,12 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 			continue
 		}
 		if own := w.Healthy.selfTime(p.Rank); own > 0 {
-			own = expected(p.SelfMs, own, w.Healthy.microBatchesOf(p.Rank), p.MicroBatches)
+			own = expected(
+				p.SelfMs,
+				own,
+				w.Healthy.microBatchesOf(p.Rank),
+				p.MicroBatches,
+			)
 			r.OwnMs, r.OwnRatio = own, p.SelfMs/own
 		}
 	}
@@ -47,18 +52,22 @@ func (w *Window) comparePeers(res *Result) {
 		var selves, micro []float64
 		for _, i := range column {
 			if r := &res.Ranks[i]; r.Measured {
-				selves, micro = append(selves, r.SelfMs), append(micro, float64(r.MicroBatches))
+				selves = append(selves, r.SelfMs)
+				micro = append(micro, float64(r.MicroBatches))
 			}
 		}
-		all, usual := othersOf(selves), falcon.Median(micro)
+		all := othersOf(selves)
+		usual := falcon.Median(micro)
 		for _, i := range column {
 			r := &res.Ranks[i]
 			if !r.Measured {
 				continue
 			}
-			r.Peers, r.PeerMs = all.count(), expected(r.SelfMs, all.medianWithout(r.SelfMs), usual, r.MicroBatches)
+			r.Peers, r.PeerMs = all.count(),
+				expected(r.SelfMs, all.medianWithout(r.SelfMs), usual, r.MicroBatches)
 			if r.Peers >= w.Rules.MinPeers {
-				r.Ratio, r.Basis = r.SelfMs/r.PeerMs, ByPeers
+				r.Ratio = r.SelfMs / r.PeerMs
+				r.Basis = ByPeers
 			}
 		}
 	})
@@ -126,7 +135,8 @@ func (w *Window) judgeTogether(res *Result) {
 
 // areAlike reports whether all ratios are above the rule and near each other.
 func (w *Window) areAlike(ratios []float64) bool {
-	lo, hi := slices.Min(ratios), slices.Max(ratios)
+	lo := slices.Min(ratios)
+	hi := slices.Max(ratios)
 	return lo > w.Rules.Suspect && hi <= lo*w.Rules.Suspect
 }
 
@@ -155,12 +165,15 @@ func (w *Window) compareCrowds(res *Result) {
 			}
 		}
 		common := max(1, least[w.Layout.Coord(column[0]).PP])
-		if !mostAreSlow(own, common, w.Rules.Suspect) || slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
+		if !mostAreSlow(own, common, w.Rules.Suspect) ||
+			slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
 			return
 		}
 		for _, i := range column {
-			if r := &res.Ranks[i]; r.Measured && r.OwnRatio/common > w.Rules.Suspect {
-				r.Ratio, r.Basis = r.OwnRatio/common, ByOwn
+			r := &res.Ranks[i]
+			if r.Measured && r.OwnRatio/common > w.Rules.Suspect {
+				r.Ratio = r.OwnRatio / common
+				r.Basis = ByOwn
 			}
 		}
 	})
@@ -200,7 +213,9 @@ func summarizePast(own []float64, suspect float64) past {
 
 // Crowded reports whether a rank has peers enough and was compared with its own past
 // all the same, as most of them are slow.
-func (r *Rank) Crowded(minPeers int) bool { return r.Basis == ByOwn && r.Peers >= minPeers }
+func (r *Rank) Crowded(minPeers int) bool {
+	return r.Basis == ByOwn && r.Peers >= minPeers
+}
 
 // compareOwn judges ranks with too few peers by their own past, less what every rank shares:
 // a job that slowed as a whole accuses no rank.
@@ -219,16 +234,19 @@ func (w *Window) compareOwn(res *Result) {
 		switch {
 		case !r.Measured || r.Basis != ByNone:
 		case r.OwnRatio > 0:
-			r.Ratio, r.Basis = r.OwnRatio/common, ByOwn
+			r.Ratio = r.OwnRatio / common
+			r.Basis = ByOwn
 		case r.Peers > 0:
-			r.Ratio, r.Basis = r.SelfMs/r.PeerMs, ByFew
+			r.Ratio = r.SelfMs / r.PeerMs
+			r.Basis = ByFew
 		}
 	}
 }
 
 // markSlow marks the ranks above the rule and measures the margin over the others.
 func (w *Window) markSlow(res *Result) {
-	least, next := math.Inf(1), 0.0
+	least := math.Inf(1)
+	next := 0.0
 	for i := range res.Ranks {
 		if r := &res.Ranks[i]; r.Basis != ByNone {
 			deflate(res, r)
@@ -240,8 +258,11 @@ func (w *Window) markSlow(res *Result) {
 		if r.Basis == ByNone {
 			continue
 		}
-		shared := res.AllSlow || (r.Basis != ByPeers && slices.Contains(res.SlowStages, w.Layout.Coord(r.Rank).PP))
-		r.Slow = r.Ratio > w.Rules.Suspect && !shared && (!w.Rules.Small || w.standsOut(res, r, spread))
+		shared := res.AllSlow ||
+			(r.Basis != ByPeers && slices.Contains(res.SlowStages, w.Layout.Coord(r.Rank).PP))
+		r.Slow = r.Ratio > w.Rules.Suspect &&
+			!shared &&
+			(!w.Rules.Small || w.standsOut(res, r, spread))
 		if r.Slow {
 			res.Slow = append(res.Slow, r.Rank)
 			least = math.Min(least, r.Ratio)
@@ -295,7 +316,9 @@ func (w *Window) standsOut(res *Result, r *Rank, spread chance) bool {
 // healthy one, else the median of its stage's healthy ranks.
 func (w *Window) judgeQueues(res *Result) {
 	stages := make([][]float64, w.Layout.PP)
-	counts := func(r *Rank) bool { return r.Measured && !r.Slow && r.QueueMs > 0 }
+	counts := func(r *Rank) bool {
+		return r.Measured && !r.Slow && r.QueueMs > 0
+	}
 	for i := range res.Ranks {
 		if r := &res.Ranks[i]; counts(r) {
 			stage := w.Layout.Coord(r.Rank).PP

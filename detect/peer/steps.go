@@ -25,10 +25,13 @@ func computeGaps(p *falcon.RankProfile) [][]float64 {
 		return nil
 	}
 	per := len(p.Calls) / n
-	gaps, end := make([]float64, len(p.Calls)), 0.0
+	gaps := make([]float64, len(p.Calls))
+	end := 0.0
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.Op != p.Calls[i%per].Op || !(c.DurationMs >= 0) || math.IsInf(c.StartMs+c.DurationMs, 0) {
+		if c.Op != p.Calls[i%per].Op ||
+			!(c.DurationMs >= 0) ||
+			math.IsInf(c.StartMs+c.DurationMs, 0) {
 			return nil
 		}
 		if i > 0 {
@@ -80,7 +83,8 @@ func spreadOf(gaps [][]float64) float64 {
 	for _, row := range gaps {
 		longest = max(longest, slices.Max(row))
 	}
-	same, spreads := make([]float64, 0, len(gaps)), make([]float64, 0, len(gaps[0]))
+	same := make([]float64, 0, len(gaps))
+	spreads := make([]float64, 0, len(gaps[0]))
 	for i := range gaps[0] {
 		same = same[:0]
 		for k, row := range gaps {
@@ -122,7 +126,9 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 	w.compareCrowdedSteps(res)
 	deflateSteps(res)
 	res.Spread, res.HealthySpread = falcon.Median(spreads), falcon.Median(healthy)
-	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
+	varied := len(profiles) > 1 &&
+		res.Spread >= unevenLeast &&
+		4*uneven >= 3*len(profiles)
 	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread
 	if varied {
 		w.clearUnsteady(res)

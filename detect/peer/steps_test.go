@@ -12,7 +12,13 @@ import (
 
 func look(j *jobtest.Job, n int, h *Healthy) Result {
 	_, profiles := j.Iteration(n, 1)
-	return Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h})
+	return Judge(Window{
+		Layout:    j.Layout,
+		Placement: j.Placement,
+		Comms:     j.Comms,
+		Profiles:  profiles,
+		Healthy:   h,
+	})
 }
 
 // The distinguished iterations add up to what the hook reports for the whole window,
@@ -26,7 +32,8 @@ func TestStepsAddUp(t *testing.T) {
 			if len(r.Steps) != 4 || len(r.StepWaits) != 4 {
 				t.Fatalf("rank %d: %d steps and %d waits, want 4", r.Rank, len(r.Steps), len(r.StepWaits))
 			}
-			if got := falcon.Median(slices.Clone(r.Steps)); math.Abs(got/r.SelfMs-1) > 0.03 {
+			got := falcon.Median(slices.Clone(r.Steps))
+			if math.Abs(got/r.SelfMs-1) > 0.03 {
 				t.Errorf("rank %d: steps %v, self time %.2f", r.Rank, r.Steps, r.SelfMs)
 			}
 			waits := 0.0
@@ -46,11 +53,23 @@ func TestStepsOfStrangeCalls(t *testing.T) {
 		return falcon.CallTiming{Op: op, StartMs: start, DurationMs: ms}
 	}
 	for name, p := range map[string]falcon.RankProfile{
-		"none":          {Iterations: 4},
-		"odd number":    {Iterations: 2, Calls: []falcon.CallTiming{call(1, 0, 1), call(1, 2, 1), call(1, 4, 1)}},
-		"other order":   {Iterations: 2, Calls: []falcon.CallTiming{call(1, 0, 1), call(9, 2, 1), call(9, 4, 1), call(1, 6, 1)}},
-		"no numbers":    {Iterations: 2, Calls: []falcon.CallTiming{call(1, math.NaN(), math.NaN()), call(1, 1, 1)}},
-		"infinite":      {Iterations: 2, Calls: []falcon.CallTiming{call(1, 0, math.Inf(1)), call(1, 1, 1)}},
+		"none": {Iterations: 4},
+		"odd number": {
+			Iterations: 2,
+			Calls:      []falcon.CallTiming{call(1, 0, 1), call(1, 2, 1), call(1, 4, 1)},
+		},
+		"other order": {
+			Iterations: 2,
+			Calls:      []falcon.CallTiming{call(1, 0, 1), call(9, 2, 1), call(9, 4, 1), call(1, 6, 1)},
+		},
+		"no numbers": {
+			Iterations: 2,
+			Calls:      []falcon.CallTiming{call(1, math.NaN(), math.NaN()), call(1, 1, 1)},
+		},
+		"infinite": {
+			Iterations: 2,
+			Calls:      []falcon.CallTiming{call(1, 0, math.Inf(1)), call(1, 1, 1)},
+		},
 		"no iterations": {Calls: []falcon.CallTiming{call(1, 0, 1)}},
 	} {
 		if g := computeGaps(&p); g != nil {

@@ -32,13 +32,21 @@ type Sighting struct {
 
 // NewWatch watches a number of ranks for ratios above over, steps long.
 func NewWatch(ranks int, over float64, steps int) *Watch {
-	return &Watch{over: over, need: max(1, steps), run: make([]int, ranks), top: make([]float64, ranks), from: make([]int64, ranks)}
+	return &Watch{
+		over: over,
+		need: max(1, steps),
+		run:  make([]int, ranks),
+		top:  make([]float64, ranks),
+		from: make([]int64, ranks),
+	}
 }
 
 // Look takes the steps of a window that was requested at an iteration.
 func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 	var out []Sighting
-	if slices.ContainsFunc(res.Ranks, func(r Rank) bool { return len(r.StepRatio) != len(r.Steps) }) {
+	if slices.ContainsFunc(res.Ranks, func(r Rank) bool {
+		return len(r.StepRatio) != len(r.Steps)
+	}) {
 		compareSteps(l, res) // no window was judged: the steps come from elsewhere
 	}
 	w.last = at
@@ -82,7 +90,12 @@ func (w *Watch) countStep(i int, ratio float64) (Sighting, bool) {
 }
 
 func (w *Watch) sighting(i int, failing bool) Sighting {
-	return Sighting{Rank: falcon.Rank(i), Failing: failing, Steps: w.run[i], Ratio: w.top[i]}
+	return Sighting{
+		Rank:    falcon.Rank(i),
+		Failing: failing,
+		Steps:   w.run[i],
+		Ratio:   w.top[i],
+	}
 }
 
 // Steps is for how many steps running a rank has been above the rule, and
@@ -105,7 +118,9 @@ func (w *Watch) Since(r falcon.Rank) (at int64, ok bool) {
 
 // Any reports whether a rank is above the rule and not failing yet: look again soon.
 func (w *Watch) Any() bool {
-	return slices.ContainsFunc(w.run, func(n int) bool { return n > 0 && n < w.need })
+	return slices.ContainsFunc(w.run, func(n int) bool {
+		return n > 0 && n < w.need
+	})
 }
 
 // Move puts the ranks on other devices: a run follows the device.
@@ -119,5 +134,7 @@ func (w *Watch) Move(was, now falcon.Placement) {
 			run[r], top[r], from[r] = w.run[q], w.top[q], w.from[q]
 		}
 	}
-	w.run, w.top, w.from = run, top, from
+	w.run = run
+	w.top = top
+	w.from = from
 }

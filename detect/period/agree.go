@@ -41,7 +41,9 @@ func (s sequence) eligible() []int32 {
 			out = append(out, int32(id))
 		}
 	}
-	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(len(s.at[a]), len(s.at[b])) })
+	slices.SortStableFunc(out, func(a, b int32) int {
+		return cmp.Compare(len(s.at[a]), len(s.at[b]))
+	})
 	return out
 }
 
@@ -88,7 +90,8 @@ func (s sequence) agreement(eligible []int32, lag int) float64 {
 }
 
 func (s sequence) classAgreement(id int32, lag int) float64 {
-	at, n := s.at[id], int32(len(s.ids))
+	at := s.at[id]
+	n := int32(len(s.ids))
 	k := int32(lag)
 	hit, head, tail := 0, 0, 0
 	for _, p := range at {

@@ -59,9 +59,14 @@ func (s sequence) rarestClasses(classes []int32, block []int) []int32 {
 	for _, id := range classes {
 		least = min(least, onComm[s.classes[id].Comm])
 	}
-	out := slices.DeleteFunc(slices.Clone(classes), func(id int32) bool { return onComm[s.classes[id].Comm] > least })
+	out := slices.DeleteFunc(slices.Clone(classes), func(id int32) bool {
+		return onComm[s.classes[id].Comm] > least
+	})
 	slices.SortStableFunc(out, func(a, b int32) int {
-		return cmp.Or(-boolToInt(s.classes[a].isTiny(), s.classes[b].isTiny()), cmp.Compare(block[a], block[b]))
+		return cmp.Or(
+			-boolToInt(s.classes[a].isTiny(), s.classes[b].isTiny()),
+			cmp.Compare(block[a], block[b]),
+		)
 	})
 	return out
 }
@@ -85,7 +90,8 @@ func (s sequence) bestSpot(id int32, lag int) (spot, bool) {
 	var found []spot
 	for long := range contextMax + 1 {
 		for _, p := range s.classSpots(id, long, lag) {
-			steps, good := len(p.at)-1, 0
+			steps := len(p.at) - 1
+			good := 0
 			for i := range steps {
 				if int(p.at[i+1]-p.at[i]) == lag {
 					good++
@@ -103,7 +109,9 @@ func (s sequence) bestSpot(id int32, lag int) (spot, bool) {
 	if len(found) == 0 {
 		return spot{}, false
 	}
-	least := slices.MinFunc(found, func(a, b spot) int { return cmp.Compare(a.cost, b.cost) }).cost
+	least := slices.MinFunc(found, func(a, b spot) int {
+		return cmp.Compare(a.cost, b.cost)
+	}).cost
 	found = slices.DeleteFunc(found, func(p spot) bool {
 		slack := edgeSlack
 		if p.burst { // that an evaluation takes as long as an iteration may look better
@@ -112,7 +120,11 @@ func (s sequence) bestSpot(id int32, lag int) (spot, bool) {
 		return p.cost > least+slack
 	})
 	return slices.MinFunc(found, func(a, b spot) int {
-		return cmp.Or(-boolToInt(a.burst, b.burst), cmp.Compare(len(a.ctx), len(b.ctx)), cmp.Compare(a.cost, b.cost))
+		return cmp.Or(
+			-boolToInt(a.burst, b.burst),
+			cmp.Compare(len(a.ctx), len(b.ctx)),
+			cmp.Compare(a.cost, b.cost),
+		)
 	}), true
 }
 
@@ -142,7 +154,11 @@ func (s sequence) classSpots(id int32, long, lag int) []spot {
 		if !known {
 			n = len(out)
 			index[p] = n
-			out = append(out, spot{id: id, ctx: slices.Clone(p[:long]), burst: lag > 1 && p[0] == id})
+			out = append(out, spot{
+				id:    id,
+				ctx:   slices.Clone(p[:long]),
+				burst: lag > 1 && p[0] == id,
+			})
 		}
 		out[n].at = append(out[n].at, at)
 	}

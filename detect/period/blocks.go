@@ -64,10 +64,17 @@ func (s sequence) stretches(lag int) []stretch {
 
 // judgeBlocks judges a lag. inBlock are the classes that the block holds, rarest
 // first; the result's agreement is the part of the calls in undisturbed iterations.
-func (c Config) judgeBlocks(s sequence, eligible []int32, lag int, calls []Call) (r Result, inBlock []int32, ok bool) {
+func (c Config) judgeBlocks(
+	s sequence,
+	eligible []int32,
+	lag int,
+	calls []Call,
+) (r Result, inBlock []int32, ok bool) {
 	all := s.stretches(lag)
 	block := s.longestBlock(all, lag)
-	rows := slices.DeleteFunc(all, func(x stretch) bool { return !s.matchesBlock(block, x.from, lag) })
+	rows := slices.DeleteFunc(all, func(x stretch) bool {
+		return !s.matchesBlock(block, x.from, lag)
+	})
 	covered := make([]int, len(s.classes))
 	blocks, total := 0, 0
 	for _, x := range rows {
@@ -136,7 +143,10 @@ func (s sequence) hasSibling(id int32, block []int) bool {
 	c := s.classes[id]
 	for other, n := range block {
 		o := s.classes[other]
-		if n > 0 && o.Op == c.Op && o.Comm == c.Comm && (c.Size <= sibling || !o.isTiny()) {
+		if n > 0 &&
+			o.Op == c.Op &&
+			o.Comm == c.Comm &&
+			(c.Size <= sibling || !o.isTiny()) {
 			return true
 		}
 	}

@@ -20,11 +20,17 @@ type Class struct {
 }
 
 func (c Call) classOf() Class {
-	return Class{Op: c.Op, Comm: c.Comm, Size: uint8(bits.Len64(uint64(max(c.Bytes, 0))))}
+	return Class{
+		Op:   c.Op,
+		Comm: c.Comm,
+		Size: uint8(bits.Len64(uint64(max(c.Bytes, 0)))),
+	}
 }
 
 // isTiny reports whether calls of the class carry no more than a loss, a norm or a vote.
-func (c Class) isTiny() bool { return c.Size > 0 && c.Size <= tinySizes }
+func (c Class) isTiny() bool {
+	return c.Size > 0 && c.Size <= tinySizes
+}
 
 // Anchor is the call that iterations are counted on: the rarest periodic one.
 type Anchor struct {
@@ -48,4 +54,6 @@ type Iteration struct {
 }
 
 // Ms is the iteration's time in milliseconds.
-func (i Iteration) Ms() float64 { return float64(i.EndNs-i.StartNs) / 1e6 }
+func (i Iteration) Ms() float64 {
+	return float64(i.EndNs-i.StartNs) / 1e6
+}

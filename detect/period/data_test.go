@@ -54,8 +54,10 @@ func readCalls(t testing.TB, name string) []Call {
 		}
 		bytes, _ := strconv.ParseInt(field(row, "bytes"), 10, 64)
 		out = append(out, Call{
-			Op: uint32(intern("op" + field(row, "op"))), Comm: uint64(intern("g" + field(row, "group"))),
-			Bytes: bytes, TimeNs: int64(us * 1e3),
+			Op:     uint32(intern("op" + field(row, "op"))),
+			Comm:   uint64(intern("g" + field(row, "group"))),
+			Bytes:  bytes,
+			TimeNs: int64(us * 1e3),
 		})
 	}
 	return out

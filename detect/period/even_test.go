@@ -14,11 +14,23 @@ func oneBucket(n int, noise float64, seed uint64) []Call {
 	at := int64(0)
 	for i := range 12 {
 		at += 1e5
-		out = append(out, Call{Op: 3 + uint32(i%2), Comm: 7, Bytes: 1 << 10, TimeNs: at, Ordinal: uint64(i)})
+		out = append(out, Call{
+			Op:      3 + uint32(i%2),
+			Comm:    7,
+			Bytes:   1 << 10,
+			TimeNs:  at,
+			Ordinal: uint64(i),
+		})
 	}
 	for i := range n {
 		at += int64(300e6 * (1 + noise*rng.NormFloat64()))
-		out = append(out, Call{Op: 1, Comm: 7, Bytes: 1 << 20, TimeNs: at, Ordinal: uint64(12 + i)})
+		out = append(out, Call{
+			Op:      1,
+			Comm:    7,
+			Bytes:   1 << 20,
+			TimeNs:  at,
+			Ordinal: uint64(12 + i),
+		})
 	}
 	return out
 }
@@ -26,13 +38,15 @@ func oneBucket(n int, noise float64, seed uint64) []Call {
 func TestTrackerTakesEvenCallsForIterations(t *testing.T) {
 	for seed := range uint64(20) {
 		tr := NewTracker(Config{})
-		its, last := 0, int64(0)
+		its := 0
+		last := int64(0)
 		for _, c := range oneBucket(300, 0.05, seed) {
 			for _, it := range tr.Observe(c) {
 				if it.Calls != 1 || last > 0 && it.Number != last+1 {
 					t.Fatalf("seed %d: iteration %+v after number %d", seed, it, last)
 				}
-				its, last = its+1, it.Number
+				its++
+				last = it.Number
 			}
 		}
 		if tr.Period() != 1 || its < 250 {
@@ -63,7 +77,8 @@ func TestTrackerSeesASlowdownOfEvenCalls(t *testing.T) {
 // Calls of one kind that come first, at even times, are no iterations once others come.
 func TestTrackerGivesEvenCallsUp(t *testing.T) {
 	calls := oneBucket(80, 0.05, 3)
-	at, ordinal := calls[len(calls)-1].TimeNs, uint64(0)
+	at := calls[len(calls)-1].TimeNs
+	ordinal := uint64(0)
 	calls = append(calls, megatron(60, 2, &ordinal, &at)...)
 	tr := NewTracker(Config{})
 	var newest Iteration

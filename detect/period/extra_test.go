@@ -18,7 +18,13 @@ type job struct {
 
 func (j *job) call(op uint32, comm uint64, bytes int64) {
 	j.at += 1e6 + j.rng.Int64N(1e5)
-	j.calls = append(j.calls, Call{Op: op, Comm: comm, Bytes: bytes, TimeNs: j.at, Ordinal: j.next[comm]})
+	j.calls = append(j.calls, Call{
+		Op:      op,
+		Comm:    comm,
+		Bytes:   bytes,
+		TimeNs:  j.at,
+		Ordinal: j.next[comm],
+	})
 	j.next[comm]++
 }
 
@@ -107,15 +113,32 @@ func shapes() []shape {
 		{tp: true, dp: true},
 		{tp: true, dp: true, first: true, last: true},
 	} {
-		for _, extra := range [][2]int{{0, 0}, {5, 0}, {0, 4}, {5, 4}, {10, 10}, {7, 3}, {25, 0}, {0, 30}, {20, 0}} {
+		for _, extra := range [][2]int{
+			{0, 0},
+			{5, 0},
+			{0, 4},
+			{5, 4},
+			{10, 10},
+			{7, 3},
+			{25, 0},
+			{0, 30},
+			{20, 0},
+		} {
 			for _, micro := range [][2]int{{8, 6}, {4, 8}, {2, 1}, {1, 4}} {
 				s := place
-				s.every, s.save, s.micro, s.evals, s.votes = extra[0], extra[1], micro[0], micro[1], 2
+				s.every = extra[0]
+				s.save = extra[1]
+				s.micro = micro[0]
+				s.evals = micro[1]
+				s.votes = 2
 				out = append(out, s)
 			}
 		}
 		long := place // an evaluation of many iterations' length
-		long.every, long.micro, long.evals, long.votes = 25, 4, 60, 2
+		long.every = 25
+		long.micro = 4
+		long.evals = 60
+		long.votes = 2
 		out = append(out, long)
 	}
 	return out
@@ -157,7 +180,8 @@ func TestTrackerCountsThroughExtraSteps(t *testing.T) {
 			got = append(got, tr.Observe(c)...)
 		}
 		if err := j.judge(got); err != nil {
-			t.Errorf("%+v: %v (period %d, anchor %+v behind %v)", s, err, tr.Period(), tr.result.Anchor, tr.result.context)
+			t.Errorf("%+v: %v (period %d, anchor %+v behind %v)",
+				s, err, tr.Period(), tr.result.Anchor, tr.result.context)
 			continue
 		}
 		if len(got) < iterations-4 {
@@ -182,7 +206,8 @@ func TestTrackerComesLate(t *testing.T) {
 			got = append(got, tr.Observe(c)...)
 		}
 		if err := j.judge(got[min(settled, len(got)):]); err != nil {
-			t.Errorf("%+v from call %d on: %v (period %d, anchor %+v behind %v)", s, from, err, tr.Period(), tr.result.Anchor, tr.result.context)
+			t.Errorf("%+v from call %d on: %v (period %d, anchor %+v behind %v)",
+				s, from, err, tr.Period(), tr.result.Anchor, tr.result.context)
 		} else if len(got) < iterations*2/3-5 {
 			t.Errorf("%+v from call %d on: %d iterations (period %d)", s, from, len(got), tr.Period())
 		}
@@ -202,7 +227,8 @@ func TestTrackerFollowsMicroBatchesThroughExtraSteps(t *testing.T) {
 			for _, c := range j.calls {
 				got = append(got, tr.Observe(c)...)
 			}
-			change, fewer := len(j.calls), s
+			change := len(j.calls)
+			fewer := s
 			fewer.micro = 5
 			for k := range 60 {
 				j.iterate(60+k, fewer)

@@ -32,7 +32,9 @@ type Config struct {
 }
 
 // LiveOp is Config.Op of sequences whose Call.Op is a falcon.Op.
-func LiveOp(op uint32) falcon.Op { return falcon.Op(op) } //#nosec G115 -- it came as an Op
+func LiveOp(op uint32) falcon.Op {
+	return falcon.Op(op)
+} //#nosec G115 -- it came as an Op
 
 func (c Config) withDefaults() Config {
 	c.Agreement = cmp.Or(c.Agreement, DefaultAgreement)
@@ -62,18 +64,19 @@ func (r Result) IterationsMs(calls []Call) []float64 {
 	return out
 }
 
-// Infer finds the period of a whole sequence. It looks at classes with sizes,
-// then without; each first over the whole sequence and then over its later parts, because jobs begin with calls that
-// never come again. Extra steps between iterations do not hide them. Calls of
-// one single kind are distinguished by the times between them; where these are
-// even, each call counts as an iteration. The error wraps ErrNone.
+// Infer finds the period of a whole sequence. It looks at classes with sizes, then without; each
+// first over the whole sequence and then over its later parts, because jobs begin with calls that
+// never come again. Extra steps between iterations do not hide them. Calls of one single kind are
+// distinguished by the times between them; where these are even, each call counts as an iteration.
+// The error wraps ErrNone.
 func Infer(calls []Call) (Result, error) { return Config{}.Infer(calls) }
 
 // Infer is Infer with thresholds of one's own.
 func (c Config) Infer(calls []Call) (Result, error) {
 	c = c.withDefaults()
 	if len(calls) < minCalls {
-		return Result{}, fmt.Errorf("%w: %d calls are too few, at least %d are needed", ErrNone, len(calls), minCalls)
+		return Result{}, fmt.Errorf("%w: %d calls are too few, at least %d are needed",
+			ErrNone, len(calls), minCalls)
 	}
 	single := true
 	for _, skip := range []int{0, len(calls) / 4, len(calls) / 2} {
@@ -105,7 +108,10 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		return shiftAnchor(r, len(calls)/2), nil
 	}
 	if single {
-		return Result{}, fmt.Errorf("%w: all %d calls are of one kind and the times between them do not repeat", ErrNone, len(calls))
+		return Result{}, fmt.Errorf(
+			"%w: all %d calls are of one kind and the times between them do not repeat",
+			ErrNone, len(calls),
+		)
 	}
 	return Result{}, fmt.Errorf("%w: no lag up to %d of %d calls reaches an agreement of %.2f; "+
 		"at least three iterations are needed", ErrNone, longestLag(len(calls)), len(calls), c.Agreement)

@@ -56,9 +56,15 @@ func randomJob(rng *rand.Rand) (calls []Call, period int) {
 		}
 	}
 	for range 1 + rng.IntN(3) {
-		one = append(one, Call{Op: uint32(10 + rng.IntN(3)), Comm: 2, Bytes: 1 << 20})
+		one = append(one, Call{
+			Op:    uint32(10 + rng.IntN(3)),
+			Comm:  2,
+			Bytes: 1 << 20,
+		})
 	}
-	rng.Shuffle(len(one), func(i, j int) { one[i], one[j] = one[j], one[i] })
+	rng.Shuffle(len(one), func(i, j int) {
+		one[i], one[j] = one[j], one[i]
+	})
 	at := int64(0)
 	for range 4 + rng.IntN(6) {
 		for _, c := range one {
@@ -94,7 +100,11 @@ func TestInferFindsLongPeriods(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	one := make([]Call, 7919)
 	for i := range one {
-		one[i] = Call{Op: uint32(1 + rng.IntN(5)), Comm: uint64(rng.IntN(4)), Bytes: 1 << rng.IntN(20)}
+		one[i] = Call{
+			Op:    uint32(1 + rng.IntN(5)),
+			Comm:  uint64(rng.IntN(4)),
+			Bytes: 1 << rng.IntN(20),
+		}
 	}
 	one[4000].Comm = 99
 	var calls []Call
@@ -109,7 +119,8 @@ func TestInferFindsLongPeriods(t *testing.T) {
 
 func TestInferSaysWhyNot(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	noise, even := make([]Call, 2000), make([]Call, 500)
+	noise := make([]Call, 2000)
+	even := make([]Call, 500)
 	at := int64(0)
 	for i := range noise {
 		at += 1 + rng.Int64N(1e6)
@@ -125,8 +136,12 @@ func TestInferSaysWhyNot(t *testing.T) {
 	var ordinal uint64
 	var t0 int64
 	for name, calls := range map[string][]Call{
-		"nothing": nil, "few": noise[:5], "noise": noise, "even": even, "single noise": single,
-		"two repeats": megatron(2, 8, &ordinal, &t0),
+		"nothing":      nil,
+		"few":          noise[:5],
+		"noise":        noise,
+		"even":         even,
+		"single noise": single,
+		"two repeats":  megatron(2, 8, &ordinal, &t0),
 	} {
 		r, err := Infer(calls)
 		if !errors.Is(err, ErrNone) {
@@ -157,11 +172,20 @@ func FuzzInfer(f *testing.F) {
 		cfg := Config{Window: 300, Op: LiveOp}
 		tr := NewTracker(cfg)
 		for i, b := range data {
-			calls[i] = Call{Op: uint32(b & 3), Comm: uint64(b >> 6), Bytes: int64(b), TimeNs: int64(i) * int64(b), Ordinal: uint64(b)}
+			calls[i] = Call{
+				Op:      uint32(b & 3),
+				Comm:    uint64(b >> 6),
+				Bytes:   int64(b),
+				TimeNs:  int64(i) * int64(b),
+				Ordinal: uint64(b),
+			}
 			tr.Observe(calls[i])
 		}
 		r, err := cfg.Infer(calls)
-		if err == nil && (r.Period < 1 || r.Period > longestLag(len(calls)) || !(r.Agreement >= 0 && r.Agreement <= 1.001)) {
+		if err == nil &&
+			(r.Period < 1 ||
+				r.Period > longestLag(len(calls)) ||
+				!(r.Agreement >= 0 && r.Agreement <= 1.001)) {
 			t.Fatalf("%+v of %d calls", r, len(calls))
 		}
 	})

@@ -11,17 +11,24 @@ func (t *Tracker) countCalls(calls int) {
 	case calls == t.result.Period:
 		t.odd = 0
 	case calls == t.expected && t.oncePerIteration():
-		t.result.Period, t.expected, t.odd = calls, 0, 0
+		t.result.Period = calls
+		t.expected = 0
+		t.odd = 0
 		t.result.Anchor.OrdinalStep = 0
 	case t.odd == 0 || calls != t.oddCount:
-		t.odd, t.oddCount, t.oddRun = t.odd+1, calls, 1
+		t.odd++
+		t.oddCount = calls
+		t.oddRun = 1
 	default:
-		t.odd, t.oddRun = t.odd+1, t.oddRun+1
+		t.odd++
+		t.oddRun++
 	}
 }
 
 // oncePerIteration reports whether the anchor's class comes once for any micro-batches.
-func (t *Tracker) oncePerIteration() bool { return !t.result.ByTime && t.result.Anchor.PerPeriod == 1 }
+func (t *Tracker) oncePerIteration() bool {
+	return !t.result.ByTime && t.result.Anchor.PerPeriod == 1
+}
 
 // adoptCount takes the count of the last iterations as the period; false where
 // that can't be trusted and the calls must be looked at again.
@@ -29,7 +36,9 @@ func (t *Tracker) adoptCount() bool {
 	if !t.oncePerIteration() {
 		return false
 	}
-	t.result.Period, t.odd, t.short = t.oddCount, 0, 0
+	t.result.Period = t.oddCount
+	t.odd = 0
+	t.short = 0
 	return true
 }
 
@@ -43,7 +52,8 @@ func (t *Tracker) relearnFrom(keep int) {
 	keep = min(keep, len(t.calls))
 	n := copy(t.calls, t.calls[len(t.calls)-keep:])
 	t.calls = t.calls[:n]
-	t.known, t.result = false, Result{}
+	t.known = false
+	t.result = Result{}
 	t.look = max(firstLook, n)
 }
 
@@ -69,7 +79,9 @@ func (t *Tracker) isUnknownKind(c Call) bool {
 		return !t.familiar(t.inferredClass(c))
 	}
 	newest := t.calls[len(t.calls)-min(t.since, len(t.calls)):]
-	return slices.ContainsFunc(newest, func(old Call) bool { return !t.familiar(t.inferredClass(old)) })
+	return slices.ContainsFunc(newest, func(old Call) bool {
+		return !t.familiar(t.inferredClass(old))
+	})
 }
 
 // isSibling reports whether calls of another size but the same operation and
@@ -87,7 +99,8 @@ func (t *Tracker) isSibling(c Class) bool {
 // startRelearning goes back to learning with all calls kept, until so many have come
 // that the new call would have come again.
 func (t *Tracker) startRelearning() {
-	t.known, t.result = false, Result{}
+	t.known = false
+	t.result = Result{}
 	t.look = min(int(repeatsNeeded*float64(len(t.calls)))+1, t.cfg.Window)
 }
 
@@ -106,7 +119,9 @@ func (t *Tracker) recheck(out []Iteration) []Iteration {
 		return out
 	}
 	longer := r.Period > t.result.Period && r.Anchor.Class != t.result.Anchor.Class
-	better := r.Period == t.result.Period && t.short >= shortRuns && !r.sameAnchor(t.result)
+	better := r.Period == t.result.Period &&
+		t.short >= shortRuns &&
+		!r.sameAnchor(t.result)
 	shorter := r.Period < t.result.Period && r.steps
 	if shorter {
 		t.counted = Class{} // numbers so far were of several steps each: they don't go on
@@ -118,6 +133,8 @@ func (t *Tracker) recheck(out []Iteration) []Iteration {
 }
 
 func (r Result) sameAnchor(o Result) bool {
-	return r.coarse == o.coarse && r.Anchor.Class == o.Anchor.Class && r.Anchor.PerPeriod == o.Anchor.PerPeriod &&
+	return r.coarse == o.coarse &&
+		r.Anchor.Class == o.Anchor.Class &&
+		r.Anchor.PerPeriod == o.Anchor.PerPeriod &&
 		slices.Equal(r.context, o.context)
 }

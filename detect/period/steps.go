@@ -58,7 +58,9 @@ func (b *block) ns() float64 {
 }
 
 func (b *block) largest() int64 {
-	return slices.MaxFunc(b.calls, func(x, y Call) int { return int(min(max(x.Bytes-y.Bytes, -1), 1)) }).Bytes
+	return slices.MaxFunc(b.calls, func(x, y Call) int {
+		return int(min(max(x.Bytes-y.Bytes, -1), 1))
+	}).Bytes
 }
 
 // replicatedGradients are the bytes of gradients that the block all-reduces as
@@ -107,7 +109,9 @@ func (b *block) areGradients(on []int) bool {
 		return b.calls[on[0]].Bytes == b.largest()
 	}
 	size := b.calls[on[0]].Bytes
-	if !slices.ContainsFunc(on, func(i int) bool { return b.calls[i].Bytes != size }) {
+	if !slices.ContainsFunc(on, func(i int) bool {
+		return b.calls[i].Bytes != size
+	}) {
 		return false
 	}
 	longest, now := 0.0, 0.0
@@ -115,7 +119,8 @@ func (b *block) areGradients(on []int) bool {
 	for i := on[0]; i < on[0]+len(b.calls); i++ {
 		now += b.gaps[i%len(b.calls)]
 		if longest = max(longest, now); next < len(on) && i+1 == on[next] {
-			next, now = next+1, 0
+			next++
+			now = 0
 		}
 	}
 	return longest >= forwardShare*b.ns()
@@ -139,7 +144,9 @@ func (c Config) shardedGradients(b *block) int64 {
 			after = (i + k) % n
 		}
 		x, y := b.calls[before], b.calls[after]
-		if c.Op(x.Op) == falcon.OpReduceScatter && c.Op(y.Op) == falcon.OpAllGather && x.Comm == y.Comm {
+		if c.Op(x.Op) == falcon.OpReduceScatter &&
+			c.Op(y.Op) == falcon.OpAllGather &&
+			x.Comm == y.Comm {
 			return sumBytes(b.callsAt(b.on(x.Op, x.Comm)))
 		}
 	}
@@ -164,9 +171,14 @@ func (c Config) isStep(s sequence, calls []Call, rows []stretch, lag int, outsid
 	if c.Op == nil || len(rows) == 0 {
 		return false
 	}
-	longest := slices.MaxFunc(rows, func(x, y stretch) int { return (x.to - x.from) - (y.to - y.from) })
+	longest := slices.MaxFunc(rows, func(x, y stretch) int {
+		return (x.to - x.from) - (y.to - y.from)
+	})
 	small := func(sum int64) bool {
-		return sum > 0 && !slices.ContainsFunc(outside, func(id int32) bool { return !s.classes[id].isSmall(sum) })
+		return sum > 0 &&
+			!slices.ContainsFunc(outside, func(id int32) bool {
+				return !s.classes[id].isSmall(sum)
+			})
 	}
 	if !small(sumBytes(calls[longest.from : longest.from+lag])) {
 		return false
@@ -181,13 +193,17 @@ func (c Config) isStep(s sequence, calls []Call, rows []stretch, lag int, outsid
 	if !small(c.replicatedGradients(b)) || !s.areOnComms(outside, b) {
 		return false
 	}
-	return exactlyAlike(calls, rows, lag) && (lag > 1 || evenly(calls, rows)) && !s.mayUpdate(calls, rows, lag)
+	return exactlyAlike(calls, rows, lag) &&
+		(lag > 1 || evenly(calls, rows)) &&
+		!s.mayUpdate(calls, rows, lag)
 }
 
 // areOnComms reports whether classes use no communicator but the block's.
 func (s sequence) areOnComms(classes []int32, b *block) bool {
 	for _, id := range classes {
-		if !slices.ContainsFunc(b.calls, func(c Call) bool { return c.Comm == s.classes[id].Comm }) {
+		if !slices.ContainsFunc(b.calls, func(c Call) bool {
+			return c.Comm == s.classes[id].Comm
+		}) {
 			return false
 		}
 	}
@@ -232,7 +248,8 @@ func (s sequence) mayUpdate(calls []Call, rows []stretch, lag int) bool {
 		}
 		counts = append(counts, float64((x.to-x.from)/lag))
 	}
-	step, count := falcon.Median(steps), falcon.Median(counts)
+	step := falcon.Median(steps)
+	count := falcon.Median(counts)
 	var over []float64
 	for i := 1; i < len(rows); i++ {
 		if ns, ok := s.extraNs(calls, rows[i-1], rows[i], lag, step); ok {

@@ -26,7 +26,10 @@ func (c Config) byTime(calls []Call) (Result, bool) {
 	}
 	r := Result{Period: lag, Agreement: acf[lag], ByTime: true}
 	first := calls[0].classOf()
-	r.Anchor = Anchor{Class: Class{Op: first.Op, Comm: first.Comm, Size: first.Size}, PerPeriod: lag}
+	r.Anchor = Anchor{
+		Class:     Class{Op: first.Op, Comm: first.Comm, Size: first.Size},
+		PerPeriod: lag,
+	}
 	for i := gapPhase(logs, lag); i < len(calls); i += lag {
 		r.Starts = append(r.Starts, i)
 	}
@@ -91,11 +94,14 @@ func firstPeak(acf []float64) int {
 	return 0
 }
 
-func isLocalPeak(acf []float64, k int) bool { return acf[k] >= acf[k-1] && acf[k] > acf[k+1] }
+func isLocalPeak(acf []float64, k int) bool {
+	return acf[k] >= acf[k-1] && acf[k] > acf[k+1]
+}
 
 // gapPhase is the call, 0 … lag−1, that follows the period's longest gap.
 func gapPhase(logs []float64, lag int) int {
-	best, at := math.Inf(-1), 0
+	best := math.Inf(-1)
+	at := 0
 	for p := range lag {
 		sum, n := 0.0, 0
 		for i := p; i < len(logs); i += lag {
@@ -103,7 +109,8 @@ func gapPhase(logs []float64, lag int) int {
 			n++
 		}
 		if n > 0 && sum/float64(n) > best {
-			best, at = sum/float64(n), p
+			best = sum / float64(n)
+			at = p
 		}
 	}
 	return (at + 1) % lag

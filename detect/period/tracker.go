@@ -66,14 +66,20 @@ func NewTracker(cfg Config) *Tracker {
 func (t *Tracker) Period() int { return t.result.Period }
 
 // Anchor is the call that iterations are counted on, once known.
-func (t *Tracker) Anchor() (Anchor, bool) { return t.result.Anchor, t.known }
+func (t *Tracker) Anchor() (Anchor, bool) {
+	return t.result.Anchor, t.known
+}
 
 // Expect announces that iterations will have this many calls from soon on (an
 // order changes the micro-batches): the first such iteration is believed.
-func (t *Tracker) Expect(period int) { t.expected = period }
+func (t *Tracker) Expect(period int) {
+	t.expected = period
+}
 
 // Reset forgets everything: another job, or other communicators.
-func (t *Tracker) Reset() { *t = *NewTracker(t.cfg) }
+func (t *Tracker) Reset() {
+	*t = *NewTracker(t.cfg)
+}
 
 // Observe takes in the next call and returns the iterations that it closed:
 // usually none or one, several when the period has just been learned and the
@@ -116,8 +122,12 @@ func (t *Tracker) dropReported(its []Iteration) []Iteration {
 			shift = t.newest + 1 + missedBetween(it, t.reported) - it.Number
 		}
 		it.Number += shift
-		it.Fresh, t.fresh = t.fresh, false
-		t.any, t.reported, t.newest, t.counted = true, it.EndNs, it.Number, t.result.Anchor.Class
+		it.Fresh = t.fresh
+		t.fresh = false
+		t.any = true
+		t.reported = it.EndNs
+		t.newest = it.Number
+		t.counted = t.result.Anchor.Class
 		out = append(out, it)
 	}
 	t.last.Number += shift
@@ -161,8 +171,12 @@ func (t *Tracker) tryLearning() []Iteration {
 func (t *Tracker) applyResult(r Result) []Iteration {
 	t.known, t.result = true, r
 	t.fresh = true
-	t.odd, t.total, t.recheckAt = 0, 0, len(t.calls)
-	t.since, t.hits, t.short = 0, 0, 0
+	t.odd = 0
+	t.total = 0
+	t.recheckAt = len(t.calls)
+	t.since = 0
+	t.hits = 0
+	t.short = 0
 	t.classes = make(map[Class]struct{})
 	for _, c := range t.calls {
 		t.classes[t.inferredClass(c)] = struct{}{}
@@ -194,8 +208,14 @@ func (t *Tracker) firstNumber(c Call) int64 {
 }
 
 func (t *Tracker) beginIteration(c Call, number int64) {
-	t.last = Iteration{Number: number, StartNs: c.TimeNs, Ordinal: c.Ordinal}
-	t.since, t.hits, t.gap = 0, 0, false
+	t.last = Iteration{
+		Number:  number,
+		StartNs: c.TimeNs,
+		Ordinal: c.Ordinal,
+	}
+	t.since = 0
+	t.hits = 0
+	t.gap = false
 }
 
 // followAnchor closes the running iteration when the call is its anchor.

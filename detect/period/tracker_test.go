@@ -9,7 +9,12 @@ func megatron(iterations, microBatches int, from *uint64, at *int64) []Call {
 	var out []Call
 	add := func(op uint32, comm uint64, bytes int64, ns int64) {
 		*at += ns
-		out = append(out, Call{Op: op, Comm: comm, Bytes: bytes, TimeNs: *at})
+		out = append(out, Call{
+			Op:     op,
+			Comm:   comm,
+			Bytes:  bytes,
+			TimeNs: *at,
+		})
 	}
 	for range iterations {
 		for range microBatches {
@@ -92,7 +97,12 @@ func TestTrackerLearnsAnew(t *testing.T) {
 			t.Fatalf("period %d after %d calls of the new kind", tr.Period(), i)
 		}
 		at += 1e6
-		tr.Observe(Call{Op: uint32(20 + i%10/9), Comm: 77, Bytes: 1 << 10, TimeNs: at})
+		tr.Observe(Call{
+			Op:     uint32(20 + i%10/9),
+			Comm:   77,
+			Bytes:  1 << 10,
+			TimeNs: at,
+		})
 		taken = i
 	}
 	t.Logf("learned anew after %d calls", taken)
@@ -126,7 +136,11 @@ func TestTrackerSkipsLostRecords(t *testing.T) {
 func TestTrackerMemoryIsBounded(t *testing.T) {
 	tr := NewTracker(Config{Window: 1024})
 	for i := range 20000 {
-		tr.Observe(Call{Op: uint32(i * i % 97), Bytes: int64(i), TimeNs: int64(i)})
+		tr.Observe(Call{
+			Op:     uint32(i * i % 97),
+			Bytes:  int64(i),
+			TimeNs: int64(i),
+		})
 		if len(tr.calls) > 1024 || cap(tr.calls) > 2048 {
 			t.Fatalf("%d calls remembered, room for %d", len(tr.calls), cap(tr.calls))
 		}

@@ -48,7 +48,8 @@ var sheets = []Sheet{
 // a whole word: an A100 is no A10.
 func Of(model string) (Sheet, bool) {
 	for _, s := range sheets {
-		if i := strings.Index(model, s.Model); i >= 0 && edge(model[:i], true) && edge(model[i+len(s.Model):], false) {
+		i := strings.Index(model, s.Model)
+		if i >= 0 && edge(model[:i], true) && edge(model[i+len(s.Model):], false) {
 			return s, true
 		}
 	}
@@ -68,7 +69,9 @@ func edge(text string, before bool) bool {
 	return true
 }
 
-func word(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+func word(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
 
 // Peak is the data sheet's TFLOP/s for numbers of so many bits, 0 = not known.
 func (s Sheet) Peak(bits int) float64 {

@@ -11,9 +11,12 @@ import (
 
 func TestNamesFitWholeWords(t *testing.T) {
 	for name, want := range map[string]float64{
-		"NVIDIA H200": 989, "NVIDIA H100 80GB HBM3": 989, "NVIDIA H100 PCIe": 756, "NVIDIA A100-SXM4-80GB": 312,
-		"NVIDIA A10": 125, "NVIDIA A10G": 0, "NVIDIA L40S": 362, "NVIDIA L4": 121, "NVIDIA H20": 148, "NVIDIA GH200 480GB": 990,
-		"Tesla V100-SXM2-32GB": 125, "Tesla V100-PCIE-16GB": 112, "": 0, "Falcon lab GPU (emulated)": 0, "NVIDIA RTX A1000": 0, "AH200": 0, "H200é": 0,
+		"NVIDIA H200": 989, "NVIDIA H100 80GB HBM3": 989, "NVIDIA H100 PCIe": 756,
+		"NVIDIA A100-SXM4-80GB": 312,
+		"NVIDIA A10":            125, "NVIDIA A10G": 0, "NVIDIA L40S": 362,
+		"NVIDIA L4": 121, "NVIDIA H20": 148, "NVIDIA GH200 480GB": 990,
+		"Tesla V100-SXM2-32GB": 125, "Tesla V100-PCIE-16GB": 112, "": 0,
+		"Falcon lab GPU (emulated)": 0, "NVIDIA RTX A1000": 0, "AH200": 0, "H200é": 0,
 	} {
 		if s, ok := Of(name); s.Half != want || ok != (want > 0) {
 			t.Errorf("%q: %v %v, want %v", name, s, ok, want)
@@ -27,7 +30,15 @@ func eight(w *Watch, at time.Time, model string, reasons uint64, mhz ...uint32) 
 	for i := range 8 {
 		d := falcon.NewDevice("n1", i)
 		all = append(all, d)
-		w.Read(at, falcon.GPUReading{Device: d, Model: model, SMClockMHz: mhz[i%len(mhz)], MaxSMClockMHz: 1980, Reasons: reasons, Busy: 101, SMBusy: 61})
+		w.Read(at, falcon.GPUReading{
+			Device:        d,
+			Model:         model,
+			SMClockMHz:    mhz[i%len(mhz)],
+			MaxSMClockMHz: 1980,
+			Reasons:       reasons,
+			Busy:          101,
+			SMBusy:        61,
+		})
 	}
 	return all
 }
@@ -49,7 +60,8 @@ func TestClocksOfAllAlike(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			w, at := NewWatch(), time.Unix(1000, 0)
+			w := NewWatch()
+			at := time.Unix(1000, 0)
 			var got Report
 			for s := range 90 {
 				now := at.Add(time.Duration(s) * time.Second)
@@ -58,7 +70,9 @@ func TestClocksOfAllAlike(t *testing.T) {
 					t.Fatalf("found %v after %d s", got.Slow, s)
 				}
 			}
-			if !slices.Equal(got.Slow, c.want) || got.Sheet.Half != 989 || got.GPUs != 8 {
+			if !slices.Equal(got.Slow, c.want) ||
+				got.Sheet.Half != 989 ||
+				got.GPUs != 8 {
 				t.Fatalf("%+v, want %v", got, c.want)
 			}
 			if p, ok := got.SMBusy.Value(); p != 60 || !ok {
@@ -69,7 +83,8 @@ func TestClocksOfAllAlike(t *testing.T) {
 }
 
 func TestAFindingEnds(t *testing.T) {
-	w, at := NewWatch(), time.Unix(1000, 0)
+	w := NewWatch()
+	at := time.Unix(1000, 0)
 	step := func(mhz uint32) []Slow {
 		at = at.Add(30 * time.Second)
 		return w.Look(at, eight(w, at, "", 0, mhz)).Slow
@@ -93,15 +108,26 @@ func TestAFindingEnds(t *testing.T) {
 }
 
 func TestMatrixTests(t *testing.T) {
-	w, at := NewWatch(), time.Unix(1000, 0)
+	w := NewWatch()
+	at := time.Unix(1000, 0)
 	all := eight(w, at, "NVIDIA H200", 0, 1980)
 	ms := func(tflops float64) float64 { return 2 * 2048 * 2048 * 2048 / tflops / 1e9 }
 	for _, c := range []struct {
 		tflops float64
 		bits   int
 		want   string
-	}{{50.4, 32, "76 []"}, {20, 32, "31 [3]"}, {700, 16, "72 []"}, {300, 16, "31 [3]"}, {5000, 16, "101 []"}} {
-		w.Tested(2048, []falcon.GEMMResult{{Ms: 2 * ms(c.tflops), BestMs: ms(c.tflops), Bits: c.bits}, {Ms: ms(1), Bits: c.bits}, {Err: "refused", Ms: 1e-9}})
+	}{
+		{50.4, 32, "76 []"},
+		{20, 32, "31 [3]"},
+		{700, 16, "72 []"},
+		{300, 16, "31 [3]"},
+		{5000, 16, "101 []"},
+	} {
+		w.Tested(2048, []falcon.GEMMResult{
+			{Ms: 2 * ms(c.tflops), BestMs: ms(c.tflops), Bits: c.bits},
+			{Ms: ms(1), Bits: c.bits},
+			{Err: "refused", Ms: 1e-9},
+		})
 		if r := w.Look(at, all); fmt.Sprintf("%d %d", r.Matrix, r.Slow) != c.want {
 			t.Errorf("%v: %d %v, want %s", c, r.Matrix, r.Slow, c.want)
 		}

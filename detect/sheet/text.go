@@ -17,12 +17,19 @@ func (r Report) Text(s Slow) string {
 	clock, _ := r.Clock.Value()
 	switch s {
 	case Clocks:
-		return fmt.Sprintf("%s run at %d %% of their maximum SM clock, all alike, and report no limit: were clocks locked or application clocks set?", who, clock)
+		return fmt.Sprintf(
+			"%s run at %d %% of their maximum SM clock, all alike, and report no limit: were clocks locked or application clocks set?",
+			who, clock,
+		)
 	case Limited:
-		return fmt.Sprintf("%s run at %d %% of their maximum SM clock, all alike, held by %s", who, clock, r.limits())
+		return fmt.Sprintf("%s run at %d %% of their maximum SM clock, all alike, held by %s",
+			who, clock, r.limits())
 	case Products:
 		matrix, _ := r.Matrix.Value()
-		return fmt.Sprintf("the best matrix test of %s reached %d %% of the %.0f TFLOP/s of their data sheet (%d bit)", who, matrix, r.Sheet.Peak(r.Bits), r.Bits)
+		return fmt.Sprintf(
+			"the best matrix test of %s reached %d %% of the %.0f TFLOP/s of their data sheet (%d bit)",
+			who, matrix, r.Sheet.Peak(r.Bits), r.Bits,
+		)
 	case Nothing:
 	}
 	return ""

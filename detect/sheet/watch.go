@@ -63,12 +63,17 @@ type seen struct {
 }
 
 // NewWatch has seen nothing.
-func NewWatch() *Watch { return &Watch{gpus: map[falcon.Device]seen{}, held: map[Slow]time.Time{}} }
+func NewWatch() *Watch {
+	return &Watch{gpus: map[falcon.Device]seen{}, held: map[Slow]time.Time{}}
+}
 
 // Read takes in a look at a GPU.
-func (w *Watch) Read(at time.Time, r falcon.GPUReading) { w.gpus[r.Device] = seen{r, at} }
+func (w *Watch) Read(at time.Time, r falcon.GPUReading) {
+	w.gpus[r.Device] = seen{r, at}
+}
 
-// Tested takes in the matrix tests of a pause: the best of them counts, as a slow one is its own GPU's matter.
+// Tested takes in the matrix tests of a pause: the best of them counts, as a slow one is
+// its own GPU's matter.
 func (w *Watch) Tested(side int, results []falcon.GEMMResult) {
 	best, bits := 0.0, 0
 	for _, g := range results {
@@ -78,7 +83,8 @@ func (w *Watch) Tested(side int, results []falcon.GEMMResult) {
 		}
 		n := float64(side)
 		if x := 2 * n * n * n / ms / 1e9; x > best {
-			best, bits = x, cmp.Or(g.Bits, 32)
+			best = x
+			bits = cmp.Or(g.Bits, 32)
 		}
 	}
 	if best > 0 {
@@ -99,7 +105,8 @@ func (w *Watch) Look(now time.Time, devices []falcon.Device) Report {
 		}
 		models[r.Model] = true
 		out.GPUs++
-		busy, sm = known(busy, r.Busy), known(sm, r.SMBusy)
+		busy = known(busy, r.Busy)
+		sm = known(sm, r.SMBusy)
 		if r.SMClockMHz == 0 || r.MaxSMClockMHz == 0 || r.Reasons&reasonIdle != 0 {
 			continue
 		}
@@ -118,7 +125,9 @@ func (w *Watch) Look(now time.Time, devices []falcon.Device) Report {
 			out.Sheet, _ = Of(out.Model)
 		}
 	}
-	out.Clock, out.Busy, out.SMBusy = middle(clocks), middle(busy), middle(sm)
+	out.Clock = middle(clocks)
+	out.Busy = middle(busy)
+	out.SMBusy = middle(sm)
 	if peak := out.Sheet.Peak(w.bits); w.best > 0 && peak > 0 {
 		out.Matrix, out.Bits = falcon.PercentOf(min(100, 100*w.best/peak)), w.bits
 	}

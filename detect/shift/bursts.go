@@ -30,7 +30,8 @@ func (b *bursts) suspect(from, to int, off float64) {
 		b.end()
 		b.doubt.from = from
 	}
-	b.doubt.to, b.doubt.off = to, max(b.doubt.off, off)
+	b.doubt.to = to
+	b.doubt.off = max(b.doubt.off, off)
 }
 
 // end stores the current burst.
@@ -56,7 +57,9 @@ func (b *bursts) report(c burst, over bool) {
 func (b *bursts) pointsFor(off float64, now int) int {
 	n := 0.0
 	for _, k := range b.kept {
-		if k.off > 0 && now-k.to < burstForget && math.Abs(off) < burstLarger*k.off {
+		if k.off > 0 &&
+			now-k.to < burstForget &&
+			math.Abs(off) < burstLarger*k.off {
 			n = max(n, burstLonger*float64(k.to-k.from+1))
 		}
 	}

@@ -55,14 +55,16 @@ func (w *Watch) suspectEarly() {
 }
 
 func (w *Watch) proveEarly() (Change, bool) {
-	e, n := w.early, lengths[earlyProof]
+	e := w.early
+	n := lengths[earlyProof]
 	after := w.level(w.next - n)
 	off := math.Abs(after - e.level)
 	w.early = early{}
 	if e.index < w.acted { // the level since is the action's
 		return Change{}, false
 	}
-	if off < w.least(earlyProof, e.parts) || n < w.pointsFor(off, w.roughness(w.next-n, after)) {
+	if off < w.least(earlyProof, e.parts) ||
+		n < w.pointsFor(off, w.roughness(w.next-n, after)) {
 		return Change{}, false
 	}
 	return Change{Index: e.index, Before: msOf(e.level), After: msOf(after), Points: w.next - e.index}, true

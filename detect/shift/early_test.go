@@ -12,15 +12,30 @@ func TestAChangeBeforeTheNoiseIsKnown(t *testing.T) {
 	for _, x := range []struct {
 		size, cov float64
 		after     int // points before the change
-	}{{0.03, 0.001, 45}, {0.056, 0.003, 20}, {0.07, 0.005, 26}, {0.033, 0.003, 50}, {0.07, 0.003, 40}, {0.07, 0.01, 60}, {-0.05, 0.003, 45}, {0.05, 0.01, 100}} {
+	}{
+		{0.03, 0.001, 45},
+		{0.056, 0.003, 20},
+		{0.07, 0.005, 26},
+		{0.033, 0.003, 50},
+		{0.07, 0.003, 40},
+		{0.07, 0.01, 60},
+		{-0.05, 0.003, 45},
+		{0.05, 0.01, 100},
+	} {
 		missed := 0
 		for seed := range uint64(20) {
-			rng, w := rand.New(rand.NewPCG(seed, 9)), New(Config{})
+			rng := rand.New(rand.NewPCG(seed, 9))
+			w := New(Config{})
 			quiet := feed(w, rng, x.after, 100, x.cov)
 			told := feed(w, rng, 300, 100*(1+x.size), x.cov)
-			if len(quiet) > 0 || len(told) != 1 || math.Abs(float64(told[0].Index-x.after)) > 8 || told[0].Points > 200 || math.Abs(told[0].After/told[0].Before-1-x.size) > 0.015 {
+			if len(quiet) > 0 ||
+				len(told) != 1 ||
+				math.Abs(float64(told[0].Index-x.after)) > 8 ||
+				told[0].Points > 200 ||
+				math.Abs(told[0].After/told[0].Before-1-x.size) > 0.015 {
 				missed++
-				t.Logf("%+.1f %% at %.1f %% after %d, seed %d: %v, %v", 100*x.size, 100*x.cov, x.after, seed, quiet, told)
+				t.Logf("%+.1f %% at %.1f %% after %d, seed %d: %v, %v",
+					100*x.size, 100*x.cov, x.after, seed, quiet, told)
 			}
 		}
 		if missed > 1 {
@@ -31,7 +46,8 @@ func TestAChangeBeforeTheNoiseIsKnown(t *testing.T) {
 
 func TestWhatIsOverBeforeTheNoiseIsKnown(t *testing.T) {
 	for seed := range uint64(50) {
-		rng, w := rand.New(rand.NewPCG(seed, 10)), New(Config{})
+		rng := rand.New(rand.NewPCG(seed, 10))
+		w := New(Config{})
 		feed(w, rng, 40, 100, 0.003)
 		told := feed(w, rng, 40, 105, 0.003)
 		told = append(told, feed(w, rng, 600, 100, 0.003)...)
@@ -43,11 +59,14 @@ func TestWhatIsOverBeforeTheNoiseIsKnown(t *testing.T) {
 
 // Two steps before the noise is known are one change, from the level before the first.
 func TestTwoStepsBeforeTheNoiseIsKnown(t *testing.T) {
-	rng, w := rand.New(rand.NewPCG(1, 11)), New(Config{})
+	rng := rand.New(rand.NewPCG(1, 11))
+	w := New(Config{})
 	feed(w, rng, 40, 100, 0.002)
 	told := feed(w, rng, 40, 104, 0.002)
 	told = append(told, feed(w, rng, 300, 108, 0.002)...)
-	if len(told) != 1 || math.Abs(told[0].Before-100) > 0.5 || math.Abs(told[0].After-108) > 0.5 {
+	if len(told) != 1 ||
+		math.Abs(told[0].Before-100) > 0.5 ||
+		math.Abs(told[0].After-108) > 0.5 {
 		t.Errorf("%v", told)
 	}
 }
@@ -57,7 +76,8 @@ func TestNoEarlyChangeInNoise(t *testing.T) {
 	for _, cov := range []float64{0.003, 0.01, 0.03, 0.1} {
 		told := 0
 		for seed := range uint64(300) {
-			rng, w := rand.New(rand.NewPCG(seed, 12)), New(Config{})
+			rng := rand.New(rand.NewPCG(seed, 12))
+			w := New(Config{})
 			told += len(feed(w, rng, 400, 100, cov))
 		}
 		if told > 3 { // 120,000 points at 2e-5 are 2.4

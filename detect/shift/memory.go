@@ -18,7 +18,9 @@ const (
 	driftFloor  = 1.5 // a drift must be this many times Floor
 )
 
-func (m *memory) reset() { *m = memory{} }
+func (m *memory) reset() {
+	*m = memory{}
+}
 
 // add adds a short block. If the memory is full, blocks are merged in pairs.
 func (m *memory) add(level float64, _ int) {
@@ -33,7 +35,8 @@ func (m *memory) add(level float64, _ int) {
 		for i := range memoryKept / 2 {
 			m.blocks[i] = (m.blocks[2*i] + m.blocks[2*i+1]) / 2
 		}
-		m.n, m.each = memoryKept/2, 2*m.each
+		m.n = memoryKept / 2
+		m.each = 2 * m.each
 		return // the block continues
 	}
 	m.blocks[m.n] = m.sum / float64(m.part)
@@ -54,11 +57,18 @@ func (w *Watch) lookBackward() (Change, bool) {
 			levels := m.lastLevels(steps+1, each)
 			before, after := levels[0], levels[steps]
 			off := math.Abs(after - before)
-			if off < driftFloor*w.cfg.Floor+w.resolution() || off < wandering(levels, w.cfg.Rate) {
+			if off < driftFloor*w.cfg.Floor+w.resolution() ||
+				off < wandering(levels, w.cfg.Rate) {
 				continue
 			}
 			index := max(w.next-(steps+1)*each*m.each*blockOf/2, w.from)
-			return Change{Index: index, Before: msOf(before), After: msOf(after), Points: w.next - index, Drift: true}, true
+			return Change{
+				Index:  index,
+				Before: msOf(before),
+				After:  msOf(after),
+				Points: w.next - index,
+				Drift:  true,
+			}, true
 		}
 	}
 	return Change{}, false

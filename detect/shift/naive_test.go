@@ -15,7 +15,8 @@ type naive struct {
 
 func middle(xs []float64) float64 {
 	xs = slices.Sorted(slices.Values(xs))
-	cut, sum := len(xs)/4, 0.0
+	cut := len(xs) / 4
+	sum := 0.0
 	for _, x := range xs[cut : len(xs)-cut] {
 		sum += x
 	}
@@ -58,19 +59,24 @@ func (n *naive) lasts(k int, before, after float64) bool {
 	i := len(n.xs) - k
 	old := n.blocks(n.from, i)
 	old = old[max(0, len(old)-16):]
-	window, off := n.xs[i:], k/8
+	window := n.xs[i:]
+	off := k / 8
 	if k > 16 {
 		window = n.blocks(i, len(n.xs))
 		off = len(window) / 5
 	}
-	return beyond(n.xs[len(n.xs)-5:]) >= 4 && beyond(window) >= len(window)-off && 4*beyond(old) <= len(old)
+	return beyond(n.xs[len(n.xs)-5:]) >= 4 &&
+		beyond(window) >= len(window)-off &&
+		4*beyond(old) <= len(old)
 }
 
 // TestAgainstNaive compares levels and lasts with naive, at every point of series
 // with steps, pauses and a second level.
 func TestAgainstNaive(t *testing.T) {
 	for seed := range uint64(6) {
-		rng, w, n := rand.New(rand.NewPCG(seed, 3)), New(Config{}), &naive{}
+		rng := rand.New(rand.NewPCG(seed, 3))
+		w := New(Config{})
+		n := &naive{}
 		for i := range 700 {
 			ms := 100 * (1 + 0.02*rng.NormFloat64())
 			if i > 400 && i < 500 {
@@ -97,11 +103,14 @@ func TestAgainstNaive(t *testing.T) {
 				if parts < refLeast {
 					continue
 				}
-				if got := w.level(w.next - k); math.Abs(got-after) > 1e-12 || math.Abs(level-before) > 1e-12 {
-					t.Fatalf("%d points at %d: %g after %g, want %g after %g", k, i, got, level, after, before)
+				got := w.level(w.next - k)
+				if math.Abs(got-after) > 1e-12 || math.Abs(level-before) > 1e-12 {
+					t.Fatalf("%d points at %d: %g after %g, want %g after %g",
+						k, i, got, level, after, before)
 				}
 				if w.lasts(w.next-k, before, after) != n.lasts(k, before, after) {
-					t.Fatalf("%d points at %d: lasts is %v", k, i, w.lasts(w.next-k, before, after))
+					t.Fatalf("%d points at %d: lasts is %v",
+						k, i, w.lasts(w.next-k, before, after))
 				}
 			}
 		}
@@ -111,7 +120,8 @@ func TestAgainstNaive(t *testing.T) {
 // TestThresholdsHoldTheirRate: on independent noise a comparison exceeds a
 // threshold at its nominal rate at most, and for frequent events nearly at it.
 func TestThresholdsHoldTheirRate(t *testing.T) {
-	rng, w := rand.New(rand.NewPCG(5, 3)), New(Config{Floor: 1e-9})
+	rng := rand.New(rand.NewPCG(5, 3))
+	w := New(Config{Floor: 1e-9})
 	for i := range w.scales {
 		w.scales[i].allow = 0.02
 	}

@@ -16,7 +16,8 @@ const (
 	winsor      = 3.0  // limit of a comparison, in medians
 	spreadLeast = 1e-4 // smallest spread
 	tailPrior   = 4.0  // weight of the prior tail, in excesses
-	tailMean    = 0.8  // mean excess of the prior tail, in spreads: normal noise has 0.67, exponential noise 1
+	// mean excess of the prior tail, in spreads: normal noise has 0.67, exponential noise 1
+	tailMean = 0.8
 )
 
 // scale is the distribution of comparisons of one length without a change.
@@ -62,7 +63,9 @@ func sampleEvery(n int) int {
 	return 4
 }
 
-func sampleWorth(n int) float64 { return min(1.5*float64(sampleEvery(n))/float64(n), 1) }
+func sampleWorth(n int) float64 {
+	return min(1.5*float64(sampleEvery(n))/float64(n), 1)
+}
 
 // forget drops the comparisons after the beginning of a new level.
 func (sc *scale) forget(index int) {
@@ -90,9 +93,13 @@ func (w *Watch) fit(k int) {
 		short := &w.scales[k-1]
 		by := min(priorOf, short.weight)
 		fall := math.Pow(float64(lengths[k-1])/float64(lengths[k]), w.fall(k))
-		mean, weight = (mean*weight+by*short.spread*fall)/(weight+by), weight+by
+		mean = (mean*weight + by*short.spread*fall) / (weight + by)
+		weight += by
 	}
-	sc.spread, sc.weight, sc.excess, sc.beyond = max(mean, spreadLeast), weight, 0, 0
+	sc.spread = max(mean, spreadLeast)
+	sc.weight = weight
+	sc.excess = 0
+	sc.beyond = 0
 	for _, s := range sc.samples {
 		if s.known(w.doubt) && float64(s.off) > sc.spread {
 			sc.excess += s.excess(sc.spread)
@@ -102,7 +109,9 @@ func (w *Watch) fit(k int) {
 }
 
 // known reports whether a comparison is of trusted points.
-func (s sample) known(doubt int) bool { return s.at > 0 && s.at <= int32(doubt) }
+func (s sample) known(doubt int) bool {
+	return s.at > 0 && s.at <= int32(doubt)
+}
 
 // excess is the excess of a comparison over the spread, in spreads. For one that
 // does not last, such as a pause, it is limited to that of normal noise.
@@ -120,7 +129,9 @@ const normalExcess = 2
 // below length k: 0.5 for independent points, 0 for noise that never averages out.
 func (w *Watch) fall(k int) float64 {
 	for k--; k > 2; k-- {
-		if long, short := &w.scales[k], &w.scales[1]; long.own >= slopeLeast && long.spread > 0 && short.spread > 0 {
+		long := &w.scales[k]
+		short := &w.scales[1]
+		if long.own >= slopeLeast && long.spread > 0 && short.spread > 0 {
 			slope := math.Log(short.spread/long.spread) / math.Log(float64(lengths[k])/float64(lengths[1]))
 			return min(max(slope-slopeOff, 0), 0.5)
 		}
@@ -133,7 +144,8 @@ func winsorMean(sorted []float64) float64 {
 	if len(sorted) == 0 {
 		return 0
 	}
-	most, sum := winsor*sorted[len(sorted)/2], 0.0
+	most := winsor * sorted[len(sorted)/2]
+	sum := 0.0
 	for _, x := range sorted {
 		sum += min(x, most)
 	}
@@ -142,7 +154,9 @@ func winsorMean(sorted []float64) float64 {
 
 // isKnown reports whether the noise of comparisons of a length is known well enough to
 // prove a change.
-func (sc *scale) isKnown() bool { return sc.weight >= fitLeast && sc.own >= 1 }
+func (sc *scale) isKnown() bool {
+	return sc.weight >= fitLeast && sc.own >= 1
+}
 
 // threshold is the smallest proven change of length k: the usual difference, raised
 // if the spread is uncertain or few comparisons of this length have been seen.
@@ -159,7 +173,9 @@ func (w *Watch) threshold(k int) float64 {
 // mean of the excesses of all lengths.
 func (w *Watch) usual(k int) float64 {
 	sc := &w.scales[k]
-	excess, beyond, of := tailPrior*tailMean, tailPrior, tailPrior/tailShare
+	excess := tailPrior * tailMean
+	beyond := tailPrior
+	of := tailPrior / tailShare
 	for i := range w.scales[1:] {
 		s := &w.scales[i+1]
 		excess, beyond, of = excess+s.excess, beyond+s.beyond, of+s.own/sampleWorth(lengths[i+1])

@@ -19,7 +19,9 @@ const (
 
 // LeastOf is the smallest change that a watch with a floor reports, allowing for
 // noise; floor 0 means the default.
-func LeastOf(floor float64) float64 { return floorShare * cmp.Or(floor, DefaultFloor) }
+func LeastOf(floor float64) float64 {
+	return floorShare * cmp.Or(floor, DefaultFloor)
+}
 
 // Change is a proven change. Indexes count observations from 0.
 type Change struct {
@@ -69,7 +71,8 @@ type Watch struct {
 
 // New returns an empty watch.
 func New(cfg Config) *Watch {
-	cfg.Floor, cfg.Rate = cmp.Or(cfg.Floor, DefaultFloor), cmp.Or(cfg.Rate, DefaultRate)
+	cfg.Floor = cmp.Or(cfg.Floor, DefaultFloor)
+	cfg.Rate = cmp.Or(cfg.Rate, DefaultRate)
 	w := &Watch{cfg: cfg, step: math.Inf(1)}
 	for i := range w.scales {
 		w.scales[i].allow = cfg.Rate * float64(lengths[i]) / looksPer / float64(len(lengths))
@@ -125,7 +128,9 @@ func (w *Watch) SetLevel(index int) {
 
 // Act tells that an action determines the level from an index on: it is not compared with a
 // level that was kept from before.
-func (w *Watch) Act(index int) { w.acted = index }
+func (w *Watch) Act(index int) {
+	w.acted = index
+}
 
 // restart has the level begin at an index: nothing is learned from comparisons with points
 // before it.
@@ -162,7 +167,12 @@ func (w *Watch) look() (Change, bool) {
 		suspect = true
 		w.bursts.suspect(i, w.next-1, off)
 		if off >= w.least(k, parts) && n >= w.pointsFor(off, w.roughness(i, after)) {
-			return Change{Index: w.place(i, before, after), Before: msOf(before), After: msOf(after), Points: n}, true
+			return Change{
+				Index:  w.place(i, before, after),
+				Before: msOf(before),
+				After:  msOf(after),
+				Points: n,
+			}, true
 		}
 	}
 	w.trust(suspect)
@@ -170,12 +180,15 @@ func (w *Watch) look() (Change, bool) {
 }
 
 // msOf is a level in milliseconds; that of the largest number would be infinite.
-func msOf(level float64) float64 { return min(math.Exp(level), math.MaxFloat64) }
+func msOf(level float64) float64 {
+	return min(math.Exp(level), math.MaxFloat64)
+}
 
 // trust updates which points belong to the current level. Suspect points are not
 // learned from; a change that is not proven in time is noise.
 func (w *Watch) trust(suspect bool) {
-	if !suspect && (w.next%blockOf == 0 || w.next-w.doubt <= trustLag) || w.next-w.doubt > suspectMost {
+	if !suspect && (w.next%blockOf == 0 || w.next-w.doubt <= trustLag) ||
+		w.next-w.doubt > suspectMost {
 		w.doubt = max(w.doubt, w.next-trustLag)
 	}
 }
@@ -184,7 +197,10 @@ func (w *Watch) trust(suspect bool) {
 // rare bursts, so a change that is small against the noise of single points, before
 // or within it, must last longer.
 func (w *Watch) pointsFor(off, own float64) int {
-	return max(w.pointsByNoise(off/max(w.scales[0].spread*normalMean, own), off), w.bursts.pointsFor(off, w.next))
+	return max(
+		w.pointsByNoise(off/max(w.scales[0].spread*normalMean, own), off),
+		w.bursts.pointsFor(off, w.next),
+	)
 }
 
 func (w *Watch) pointsByNoise(times, off float64) int {
@@ -292,7 +308,11 @@ func (w *Watch) pointLevel(from, to int) float64 {
 func (w *Watch) reference(i, most int) (level float64, parts int) {
 	var buf [refBlocks]float64
 	last := i / blockOf
-	first := max((w.from+blockOf-1)/blockOf, last-min(most, refBlocks), w.next/blockOf-blocksKept)
+	first := max(
+		(w.from+blockOf-1)/blockOf,
+		last-min(most, refBlocks),
+		w.next/blockOf-blocksKept,
+	)
 	for b := first; b < last; b++ {
 		buf[parts] = w.blocks[b%blocksKept]
 		parts++
@@ -322,7 +342,8 @@ func middleMean(values []float64) float64 {
 // lasts reports whether nearly all points (or blocks, in long windows) from i are
 // beyond the midpoint, with most of the newest points, and most before i are not.
 func (w *Watch) lasts(i int, before, after float64) bool {
-	middle, up := (before+after)/2, after > before
+	middle := (before + after) / 2
+	up := after > before
 	beyond := func(x float64) bool { return (x > middle) == up }
 	if newest := w.countPoints(w.next-newestPart, w.next, beyond); newest < newestPart-1 {
 		return false
@@ -366,13 +387,15 @@ func (w *Watch) countBlocks(from, to int, is func(float64) bool) int {
 // place is the most likely first index of the change: the minimum of the sum of the
 // points' distances from the midpoint, each limited to the size of the change.
 func (w *Watch) place(i int, before, after float64) int {
-	middle, half := (before+after)/2, (after-before)/2
+	middle := (before + after) / 2
+	half := (after - before) / 2
 	oldest := max(w.from, i-lookBack*(w.next-i), w.next-pointsKept)
 	sum, least, at := 0.0, 0.0, oldest
 	for j := oldest; j < w.next; j++ {
 		sum += min(max((w.points[j%pointsKept]-middle)/half, -1), 1)
 		if sum < least {
-			least, at = sum, j+1
+			least = sum
+			at = j + 1
 		}
 	}
 	return min(at, w.next-1)

@@ -27,13 +27,20 @@ func TestStepsAreProvenBothWays(t *testing.T) {
 	}{{0.02, 0.003, 24}, {0.056, 0.003, 9}, {0.03, 0.01, 72}, {0.3, 0.03, 30}} {
 		missed := 0
 		for seed := range uint64(20) {
-			rng, w := rand.New(rand.NewPCG(seed, 4)), New(Config{})
+			rng := rand.New(rand.NewPCG(seed, 4))
+			w := New(Config{})
 			quiet := feed(w, rng, 400, 100, x.cov)
 			up := feed(w, rng, 300, 100*(1+x.size), x.cov)
 			down := feed(w, rng, 300, 100, x.cov)
-			if len(quiet) > 0 || len(up) != 1 || len(down) != 1 || up[0].Points > x.within || math.Abs(float64(up[0].Index-400)) > 8 || down[0].After > down[0].Before {
+			if len(quiet) > 0 ||
+				len(up) != 1 ||
+				len(down) != 1 ||
+				up[0].Points > x.within ||
+				math.Abs(float64(up[0].Index-400)) > 8 ||
+				down[0].After > down[0].Before {
 				missed++
-				t.Logf("+%.1f %% at %.1f %%, seed %d: %v, %v, %v", 100*x.size, 100*x.cov, seed, quiet, up, down)
+				t.Logf("+%.1f %% at %.1f %%, seed %d: %v, %v, %v",
+					100*x.size, 100*x.cov, seed, quiet, up, down)
 			}
 		}
 		if missed > 1 {
@@ -43,7 +50,8 @@ func TestStepsAreProvenBothWays(t *testing.T) {
 }
 
 func TestWhatIsNotWorthTellingIsNotTold(t *testing.T) {
-	rng, w := rand.New(rand.NewPCG(1, 5)), New(Config{})
+	rng := rand.New(rand.NewPCG(1, 5))
+	w := New(Config{})
 	feed(w, rng, 400, 100, 0.001)
 	if c := feed(w, rng, 2000, 101, 0.001); len(c) > 0 {
 		t.Errorf("+1 %%: %v", c)
@@ -58,7 +66,8 @@ func TestWhatIsNotWorthTellingIsNotTold(t *testing.T) {
 // A coarse clock, of which a level has 33 ticks: a tenth of a tick moves the median
 // by 3 %.
 func TestCoarseClock(t *testing.T) {
-	rng, w := rand.New(rand.NewPCG(2, 5)), New(Config{})
+	rng := rand.New(rand.NewPCG(2, 5))
+	w := New(Config{})
 	for i := range 4000 {
 		level := 33.45
 		if i >= 1000 {
@@ -74,7 +83,8 @@ func TestCoarseClock(t *testing.T) {
 func TestRoughBursts(t *testing.T) {
 	told := 0
 	for seed := range uint64(40) {
-		rng, w := rand.New(rand.NewPCG(seed, 6)), New(Config{})
+		rng := rand.New(rand.NewPCG(seed, 6))
+		w := New(Config{})
 		feed(w, rng, 300, 100, 0.003)
 		burst := feed(w, rng, 13, 104.4, 0.02)
 		after := feed(w, rng, 300, 100, 0.003)
@@ -91,7 +101,8 @@ func TestRoughBursts(t *testing.T) {
 // A drift is proven; a level that moves as far in both directions is not a drift.
 func TestDrift(t *testing.T) {
 	for seed := range uint64(5) {
-		rng, w := rand.New(rand.NewPCG(seed, 7)), New(Config{})
+		rng := rand.New(rand.NewPCG(seed, 7))
+		w := New(Config{})
 		found := 0.0
 		for i := range 4000 {
 			loss := 0.03 * float64(max(0, i-800)) / 1000
@@ -105,7 +116,9 @@ func TestDrift(t *testing.T) {
 		}
 		w = New(Config{})
 		for i := range 12_000 {
-			if c, ok := w.Observe(100 * (1 + 0.01*math.Sin(float64(i)/900)) * (1 + 0.005*rng.NormFloat64())); ok {
+			if c, ok := w.Observe(
+				100 * (1 + 0.01*math.Sin(float64(i)/900)) * (1 + 0.005*rng.NormFloat64()),
+			); ok {
 				t.Errorf("seed %d: %d: %+v", seed, i, c)
 				w.SetLevel(c.Index)
 			}
@@ -114,16 +127,28 @@ func TestDrift(t *testing.T) {
 }
 
 func TestHostilePoints(t *testing.T) {
-	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, -1, math.MaxFloat64, math.SmallestNonzeroFloat64, 1, 1}
+	odd := []float64{
+		math.NaN(),
+		math.Inf(1),
+		math.Inf(-1),
+		0,
+		-1,
+		math.MaxFloat64,
+		math.SmallestNonzeroFloat64,
+		1,
+		1,
+	}
 	for seed := range uint64(20) {
-		rng, w := rand.New(rand.NewPCG(seed, 8)), New(Config{})
+		rng := rand.New(rand.NewPCG(seed, 8))
+		w := New(Config{})
 		for i := range 3000 {
 			ms := odd[rng.IntN(len(odd))]
 			if seed%2 == 0 && i%7 > 0 {
 				ms = 100
 			}
 			c, found := w.Observe(ms)
-			if found && (math.IsNaN(c.Before) || math.IsNaN(c.After) || c.Index < 0 || c.Index >= i+1) {
+			if found &&
+				(math.IsNaN(c.Before) || math.IsNaN(c.After) || c.Index < 0 || c.Index >= i+1) {
 				t.Fatalf("%d: %+v", i, c)
 			}
 			if found && rng.IntN(2) == 0 {
@@ -134,7 +159,8 @@ func TestHostilePoints(t *testing.T) {
 }
 
 func TestConstantSeries(t *testing.T) {
-	rng, w := rand.New(rand.NewPCG(9, 9)), New(Config{})
+	rng := rand.New(rand.NewPCG(9, 9))
+	w := New(Config{})
 	if c := feed(w, rng, 500, 100, 0); len(c) > 0 {
 		t.Fatal(c)
 	}
@@ -149,13 +175,17 @@ func TestMemoryIsFixed(t *testing.T) {
 	}
 	rng, w := rand.New(rand.NewPCG(1, 1)), New(Config{})
 	feed(w, rng, 1000, 100, 0.01)
-	if n := testing.AllocsPerRun(2000, func() { w.Observe(100 * (1 + 0.01*rng.NormFloat64())) }); n > 0 {
+	n := testing.AllocsPerRun(2000, func() {
+		w.Observe(100 * (1 + 0.01*rng.NormFloat64()))
+	})
+	if n > 0 {
 		t.Errorf("%g allocations a point", n)
 	}
 }
 
 func BenchmarkObserve(b *testing.B) {
-	rng, w := rand.New(rand.NewPCG(1, 1)), New(Config{})
+	rng := rand.New(rand.NewPCG(1, 1))
+	w := New(Config{})
 	xs := make([]float64, 1<<12)
 	for i := range xs {
 		xs[i] = 100 * (1 + 0.01*rng.NormFloat64())
@@ -195,12 +225,15 @@ func TestYoungLevel(t *testing.T) {
 	for _, gap := range []int{8, 12, 20, 30} {
 		missed := 0
 		for seed := range uint64(20) {
-			rng, w := rand.New(rand.NewPCG(seed, 9)), New(Config{})
+			rng := rand.New(rand.NewPCG(seed, 9))
+			w := New(Config{})
 			feed(w, rng, 400, 100, 0.01)
 			w.SetLevel(400) // an action's
 			quiet := feed(w, rng, gap, 105, 0.01)
 			up := feed(w, rng, 24, 116, 0.01)
-			if len(quiet) > 0 || len(up) != 1 || math.Abs(float64(up[0].Index-400-gap)) > 2 {
+			if len(quiet) > 0 ||
+				len(up) != 1 ||
+				math.Abs(float64(up[0].Index-400-gap)) > 2 {
 				missed++
 				t.Logf("gap %d, seed %d: %v, %v", gap, seed, quiet, up)
 			}
@@ -211,7 +244,8 @@ func TestYoungLevel(t *testing.T) {
 	}
 	told := 0
 	for seed := range uint64(2000) {
-		rng, w := rand.New(rand.NewPCG(seed, 10)), New(Config{})
+		rng := rand.New(rand.NewPCG(seed, 10))
+		w := New(Config{})
 		feed(w, rng, 400, 100, 0.02)
 		w.SetLevel(400)
 		told += len(feed(w, rng, 32, 130, 0.02))

@@ -17,17 +17,27 @@ const (
 func (w *Watch) lookYoung(k, i int) (Change, bool) {
 	n := lengths[k]
 	first := max(w.from, i-rawMost)
-	if w.from == 0 || i-first < youngLeast || n < 8 || n > rawMost || !w.scales[k].isKnown() {
+	if w.from == 0 ||
+		i-first < youngLeast ||
+		n < 8 ||
+		n > rawMost ||
+		!w.scales[k].isKnown() {
 		return Change{}, false
 	}
-	before, after := w.pointLevel(first, i), w.level(i)
+	before := w.pointLevel(first, i)
+	after := w.level(i)
 	off := math.Abs(after - before)
 	few := math.Sqrt((1/float64(n) + 1/float64(i-first)) / (1/float64(n) + 1.0/(refBlocks*blockOf)))
-	if off < max(youngFloor, few*youngDoubt*w.threshold(k))+w.resolution() || n < w.pointsFor(off, w.roughness(i, after)) || !w.lasts(i, before, after) {
+	if off < max(youngFloor, few*youngDoubt*w.threshold(k))+w.resolution() ||
+		n < w.pointsFor(off, w.roughness(i, after)) ||
+		!w.lasts(i, before, after) {
 		return Change{}, false
 	}
-	middle, up := (before+after)/2, after > before
-	if 4*w.countPoints(first, i, func(x float64) bool { return (x > middle) == up }) > i-first {
+	middle := (before + after) / 2
+	up := after > before
+	if 4*w.countPoints(first, i, func(x float64) bool {
+		return (x > middle) == up
+	}) > i-first {
 		return Change{}, false
 	}
 	return Change{Index: w.place(i, before, after), Before: msOf(before), After: msOf(after), Points: n}, true

@@ -97,10 +97,20 @@ func step(kind, r, tp, pp, world, row, column int) []asked {
 	case 3:
 		var out []asked // forward along the pipeline
 		if at > 0 {
-			out = append(out, asked{group: column, what: falcon.OpRecv, count: 9, peer: falcon.Rank(r - tp)})
+			out = append(out, asked{
+				group: column,
+				what:  falcon.OpRecv,
+				count: 9,
+				peer:  falcon.Rank(r - tp),
+			})
 		}
 		if at < pp-1 {
-			out = append(out, asked{group: column, what: falcon.OpSend, count: 9, peer: falcon.Rank(r + tp)})
+			out = append(out, asked{
+				group: column,
+				what:  falcon.OpSend,
+				count: 9,
+				peer:  falcon.Rank(r + tp),
+			})
 		}
 		return out
 	case 4:
@@ -111,7 +121,8 @@ func step(kind, r, tp, pp, world, row, column int) []asked {
 
 // numbers are the places of a program's calls among those that count together.
 func (a *actor) numbers() []uint64 {
-	count, out := map[string]uint64{}, make([]uint64, len(a.program))
+	count := map[string]uint64{}
+	out := make([]uint64, len(a.program))
 	for i, c := range a.program {
 		key := fmt.Sprint(c.group)
 		if c.pair() {
@@ -132,7 +143,9 @@ func (w *world) play() {
 		moved = false
 		for _, r := range w.rng.Perm(len(w.ranks)) {
 			a := w.ranks[r]
-			if a.asked < len(a.program) && a.asked < a.done+a.window && a.asked != a.stopAt {
+			if a.asked < len(a.program) &&
+				a.asked < a.done+a.window &&
+				a.asked != a.stopAt {
 				a.asked++
 				moved = true
 			}
@@ -159,11 +172,16 @@ func (w *world) completes(r int, numbers [][]uint64) bool {
 	}
 	if c.pair() {
 		return c.what == falcon.OpSend && w.eager || reached(c.peer, func(p asked) bool {
-			return p.pair() && p.group == c.group && p.what != c.what && p.peer == falcon.Rank(r)
+			return p.pair() &&
+				p.group == c.group &&
+				p.what != c.what &&
+				p.peer == falcon.Rank(r)
 		})
 	}
 	for _, m := range w.places[c.group] {
-		if int(m) != r && !reached(m, func(p asked) bool { return !p.pair() && p == c }) {
+		if int(m) != r && !reached(m, func(p asked) bool {
+			return !p.pair() && p == c
+		}) {
 			return false
 		}
 	}
@@ -174,11 +192,25 @@ func (w *world) completes(r int, numbers [][]uint64) bool {
 func (w *world) scene() *scene {
 	s := &scene{nodes: map[falcon.Node]*Answer{}, silent: map[falcon.Node]bool{}}
 	for g, places := range w.places {
-		s.job.Groups = append(s.job.Groups, Group{ID: uint64(g) + 1, Name: fmt.Sprint(len(places), "@", g), Kind: fmt.Sprint(places[min(1, len(places)-1)]-places[0], "/", len(places)), Places: places})
+		s.job.Groups = append(s.job.Groups, Group{
+			ID:   uint64(g) + 1,
+			Name: fmt.Sprint(len(places), "@", g),
+			Kind: fmt.Sprint(
+				places[min(1, len(places)-1)]-places[0],
+				"/",
+				len(places),
+			),
+			Places: places,
+		})
 	}
 	for r, a := range w.ranks {
 		node := falcon.Node(fmt.Sprint("n", r/2))
-		s.job.Seats = append(s.job.Seats, Seat{Node: node, Device: falcon.NewDevice(node, r%2), Pid: 100 + r, Alive: true})
+		s.job.Seats = append(s.job.Seats, Seat{
+			Node:   node,
+			Device: falcon.NewDevice(node, r%2),
+			Pid:    100 + r,
+			Alive:  true,
+		})
 		if s.nodes[node] == nil {
 			s.nodes[node] = &Answer{Node: node}
 		}
@@ -188,7 +220,12 @@ func (w *world) scene() *scene {
 }
 
 func (w *world) calls(r falcon.Rank, a *actor) Calls {
-	c := Calls{Sign: Sign{Rank: r, Pid: 100 + int(r), Calls: uint64(a.asked), WaitingKnown: true}}
+	c := Calls{Sign: Sign{
+		Rank:         r,
+		Pid:          100 + int(r),
+		Calls:        uint64(a.asked),
+		WaitingKnown: true,
+	}}
 	if a.done < a.asked {
 		c.WaitingMs = 4000
 	}
@@ -212,7 +249,15 @@ func (w *world) calls(r falcon.Rank, a *actor) Calls {
 			c.Comms[at[k.group]].Collectives++
 		}
 		if i >= a.asked-w.tail {
-			c.Calls = append(c.Calls, Call{Comm: at[k.group], Number: numbers[i], Op: k.what, Count: k.count, Dtype: 7, Peer: peer, Stream: 1})
+			c.Calls = append(c.Calls, Call{
+				Comm:   at[k.group],
+				Number: numbers[i],
+				Op:     k.what,
+				Count:  k.count,
+				Dtype:  7,
+				Peer:   peer,
+				Stream: 1,
+			})
 		}
 	}
 	return c
@@ -226,7 +271,8 @@ func (w *world) hurt(kind string, a *actor) bool {
 	c := a.program[i]
 	switch a.program = slices.Clone(a.program); kind {
 	case "stays away", "frozen":
-		a.stopAt, a.frozen = i, kind == "frozen"
+		a.stopAt = i
+		a.frozen = kind == "frozen"
 	case "missed call":
 		a.program = slices.Delete(a.program, i, i+1)
 		return !c.pair()
@@ -243,7 +289,8 @@ func (w *world) hurt(kind string, a *actor) bool {
 // No generated hang has a bystander named, and most culprits are, from what was asked
 // for alone.
 func TestGeneratedHangs(t *testing.T) {
-	right, all := map[string]int{}, map[string]int{}
+	right := map[string]int{}
+	all := map[string]int{}
 	for seed := *firstSeed; seed < *firstSeed+*seedCount; seed++ {
 		w := newWorld(seed)
 		kind, r := faults[w.rng.IntN(len(faults))], w.rng.IntN(len(w.ranks))
@@ -252,7 +299,9 @@ func TestGeneratedHangs(t *testing.T) {
 		}
 		w.play()
 		a := w.ranks[r]
-		over := !slices.ContainsFunc(w.ranks, func(a *actor) bool { return a.done < len(a.program) })
+		over := !slices.ContainsFunc(w.ranks, func(a *actor) bool {
+			return a.done < len(a.program)
+		})
 		if over || a.stopAt >= 0 && a.asked < a.stopAt {
 			continue
 		}
@@ -268,7 +317,10 @@ func TestGeneratedHangs(t *testing.T) {
 	}
 	for _, k := range faults {
 		t.Logf("%-12s %d of %d right", k, right[k], all[k])
-		least := map[string]float64{"stays away": 0.97, "frozen": 0.97, "missed call": 0.4, "another size": 0.85, "wrong order": 0.1}[k]
+		least := map[string]float64{
+			"stays away": 0.97, "frozen": 0.97, "missed call": 0.4, "another size": 0.85,
+			"wrong order": 0.1,
+		}[k]
 		if float64(right[k]) < least*float64(all[k]) || all[k] == 0 {
 			t.Errorf("%s: %d of %d right", k, right[k], all[k])
 		}
@@ -284,9 +336,17 @@ func TestManyRanks(t *testing.T) {
 		w.group(2, func(i int) int { return 2*r + i })
 	}
 	for r := range n {
-		a := &actor{window: 8, stopAt: -1, asked: 40, done: 30}
+		a := &actor{
+			window: 8,
+			stopAt: -1,
+			asked:  40,
+			done:   30,
+		}
 		for range 20 {
-			a.program = append(a.program, asked{group: 1 + r/2, what: falcon.OpAllGather, count: 3}, asked{what: falcon.OpAllReduce, count: 1})
+			a.program = append(a.program,
+				asked{group: 1 + r/2, what: falcon.OpAllGather, count: 3},
+				asked{what: falcon.OpAllReduce, count: 1},
+			)
 		}
 		if r == 77 {
 			a.asked, a.done = 31, 31

@@ -16,8 +16,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Beat, c.Unknown = cmp.Or(c.Beat, 2*time.Second), cmp.Or(c.Unknown, 30*time.Second)
-	c.Answer, c.Again = cmp.Or(c.Answer, 2*time.Second), cmp.Or(c.Again, 5*time.Second)
+	c.Beat = cmp.Or(c.Beat, 2*time.Second)
+	c.Unknown = cmp.Or(c.Unknown, 30*time.Second)
+	c.Answer = cmp.Or(c.Answer, 2*time.Second)
+	c.Again = cmp.Or(c.Again, 5*time.Second)
 	return c
 }
 
@@ -116,4 +118,6 @@ type Ready struct {
 }
 
 // Empty reports whether nothing is wanted.
-func (r Ready) Empty() bool { return r.Ask == 0 && !r.Changed }
+func (r Ready) Empty() bool {
+	return r.Ask == 0 && !r.Changed
+}

@@ -22,9 +22,12 @@ type layout struct {
 	sends, receives map[transfers]span
 	awaited         map[opKey]bool // receives that have not ended
 
-	older  map[falcon.Rank][]hang.Call // collectives that can't have ended, and are recorded by other members alone
-	newest map[falcon.Rank]bool        // waits though all calls of all ranks are known that devices may be in, and its own have what they need
-	deep   bool                        // those calls are known
+	// collectives that can't have ended, and are recorded by other members alone
+	older map[falcon.Rank][]hang.Call
+	// waits though all calls of all ranks are known that devices may be in, and its
+	// own have what they need
+	newest map[falcon.Rank]bool
+	deep   bool // those calls are known
 }
 
 // span is the numbers of recorded transfers; both 0 = none.
@@ -54,15 +57,29 @@ const unknownPeer falcon.Rank = -2
 // layOut finds which calls can't have ended.
 func layOut(job Job, calls map[falcon.Rank]*Calls) *layout {
 	l := &layout{
-		job: job, calls: calls, index: map[uint64]int{}, seen: make([][]entry, len(job.Seats)), left: make([][]bool, len(job.Seats)),
-		sends: map[transfers]span{}, receives: map[transfers]span{}, awaited: map[opKey]bool{}, older: map[falcon.Rank][]hang.Call{}, newest: map[falcon.Rank]bool{},
+		job:      job,
+		calls:    calls,
+		index:    map[uint64]int{},
+		seen:     make([][]entry, len(job.Seats)),
+		left:     make([][]bool, len(job.Seats)),
+		sends:    map[transfers]span{},
+		receives: map[transfers]span{},
+		awaited:  map[opKey]bool{},
+		older:    map[falcon.Rank][]hang.Call{},
+		newest:   map[falcon.Rank]bool{},
 	}
 	for g, in := range job.Groups {
 		l.index[in.ID] = g
-		members := slices.DeleteFunc(slices.Clone(in.Places), func(r falcon.Rank) bool { return r < 0 || int(r) >= len(job.Seats) })
+		members := slices.DeleteFunc(slices.Clone(in.Places), func(r falcon.Rank) bool {
+			return r < 0 || int(r) >= len(job.Seats)
+		})
 		l.whole = append(l.whole, len(members) == len(in.Places))
 		slices.Sort(members)
-		l.out.Groups = append(l.out.Groups, hang.Group{Name: in.Name, Kind: in.Kind, Members: slices.Compact(members)})
+		l.out.Groups = append(l.out.Groups, hang.Group{
+			Name:    in.Name,
+			Kind:    in.Kind,
+			Members: slices.Compact(members),
+		})
 	}
 	l.findActive()
 	for r, seat := range job.Seats {
@@ -101,8 +118,12 @@ func (l *layout) findActive() {
 
 // enter reads off one process's answer what it has asked for.
 func (l *layout) enter(m *hang.Member, c *Calls, seat Seat) {
-	m.Seen, m.Whole, m.Hidden = true, true, seat.Hidden
-	m.Asked, m.Done, m.Calls = map[int]int64{}, map[int]int64{}, map[hang.Key]hang.Record{}
+	m.Seen = true
+	m.Whole = true
+	m.Hidden = seat.Hidden
+	m.Asked = map[int]int64{}
+	m.Done = map[int]int64{}
+	m.Calls = map[hang.Key]hang.Record{}
 	for _, k := range c.Comms {
 		g, known := l.index[k.Comm]
 		switch {
@@ -140,7 +161,10 @@ func (l *layout) enterCall(m *hang.Member, c *Calls, k *Call) {
 	}
 	e := l.entryOf(m.Rank, g, k, pair)
 	if !pair {
-		m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{Shape: e.shape, At: len(l.seen[m.Rank])}
+		m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{
+			Shape: e.shape,
+			At:    len(l.seen[m.Rank]),
+		}
 	} else if e.Peer == unknownPeer {
 		m.Hidden = true
 		return
@@ -150,8 +174,16 @@ func (l *layout) enterCall(m *hang.Member, c *Calls, k *Call) {
 
 func (l *layout) entryOf(r falcon.Rank, g int, k *Call, pair bool) entry {
 	e := entry{
-		Call:   hang.Call{Group: g, Name: k.Op.String(), Rooted: isRooted(k.Op), Pair: pair, Send: k.Op == falcon.OpSend},
-		stream: k.Stream, group: k.Group, number: k.Number,
+		Call: hang.Call{
+			Group:  g,
+			Name:   k.Op.String(),
+			Rooted: isRooted(k.Op),
+			Pair:   pair,
+			Send:   k.Op == falcon.OpSend,
+		},
+		stream: k.Stream,
+		group:  k.Group,
+		number: k.Number,
 	}
 	if !pair {
 		e.Seq, e.shape = int64(k.Number), shapeOf(k)
@@ -159,14 +191,16 @@ func (l *layout) entryOf(r falcon.Rank, g int, k *Call, pair bool) entry {
 		return e
 	}
 	e.Peer = unknownPeer
-	if places := l.job.Groups[g].Places; k.Peer >= 0 && k.Peer < len(places) && places[k.Peer] >= 0 {
+	places := l.job.Groups[g].Places
+	if k.Peer >= 0 && k.Peer < len(places) && places[k.Peer] >= 0 {
 		e.Peer = places[k.Peer]
 	}
 	e.Name = fmt.Sprintf("%s %d->%d", k.Op, r, e.Peer)
 	e.key = opKey{g, int64(k.Number), r, e.Peer}
 	if !e.Send {
 		e.Name = fmt.Sprintf("%s %d<-%d", k.Op, r, e.Peer)
-		e.key.src, e.key.dst = e.Peer, r
+		e.key.src = e.Peer
+		e.key.dst = r
 	}
 	return e
 }
@@ -180,7 +214,10 @@ func isRooted(op falcon.Op) bool {
 	return true
 }
 
-var dtypeNames = [...]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2"}
+var dtypeNames = [...]string{
+	"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
+	"bfloat16", "float8e4m3", "float8e5m2",
+}
 
 // shapeOf is what all members of a collective must agree on.
 func shapeOf(k *Call) string {
@@ -201,7 +238,8 @@ const freshMs = 1500
 
 // settle gives a member its pending calls, and what it has completed.
 func (l *layout) settle(m *hang.Member) {
-	r, c := m.Rank, l.calls[m.Rank]
+	r := m.Rank
+	c := l.calls[m.Rank]
 	m.Pending = append(m.Pending, l.older[r]...)
 	idle := c.WaitingKnown && c.WaitingMs == 0
 	for i, e := range l.seen[r] {
@@ -210,7 +248,10 @@ func (l *layout) settle(m *hang.Member) {
 		}
 	}
 	l.addInside(m, c)
-	if len(m.Pending) == 0 && c.WaitingKnown && c.WaitingMs > 0 && c.HookAgeMs < freshMs {
+	if len(m.Pending) == 0 &&
+		c.WaitingKnown &&
+		c.WaitingMs > 0 &&
+		c.HookAgeMs < freshMs {
 		l.addNewest(m)
 	}
 	for g, asked := range m.Asked {
@@ -234,7 +275,11 @@ func (l *layout) addInside(m *hang.Member, c *Calls) {
 			m.Hidden = true // of which operation it is, or which number, is not known
 		default:
 			m.Asked[g]++
-			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: m.Asked[g], Name: l.nameOf(g, m.Asked[g])})
+			m.Pending = append(m.Pending, hang.Call{
+				Group: g,
+				Seq:   m.Asked[g],
+				Name:  l.nameOf(g, m.Asked[g]),
+			})
 		}
 	}
 }
@@ -259,7 +304,10 @@ const aheadMost = 256
 func (l *layout) isDeep() bool {
 	for r := range l.out.Members {
 		c := l.calls[falcon.Rank(r)]
-		if m := &l.out.Members[r]; !m.Seen || m.Hidden || len(c.Calls) < aheadMost && uint64(len(c.Calls)) < c.Sign.Calls {
+		m := &l.out.Members[r]
+		if !m.Seen ||
+			m.Hidden ||
+			len(c.Calls) < aheadMost && uint64(len(c.Calls)) < c.Sign.Calls {
 			return false
 		}
 	}
@@ -278,7 +326,8 @@ func (l *layout) addNewest(m *hang.Member) {
 	}
 	if n := len(list); len(m.Pending) == 0 && n > 0 {
 		for _, e := range list {
-			if last := list[n-1]; e.key == last.key || e.group == last.group && e.group != 0 {
+			last := list[n-1]
+			if e.key == last.key || e.group == last.group && e.group != 0 {
 				m.Pending = append(m.Pending, e.Call)
 			}
 		}
@@ -302,7 +351,8 @@ func (l *layout) findOlder() {
 			known[k] = true
 			for _, o := range l.out.Groups[e.Group].Members {
 				m := &l.out.Members[o]
-				if _, recorded := m.Calls[k]; m.Seen && !recorded && m.Asked[e.Group] >= e.Seq {
+				_, recorded := m.Calls[k]
+				if m.Seen && !recorded && m.Asked[e.Group] >= e.Seq {
 					l.older[o] = append(l.older[o], e.Call)
 				}
 			}
@@ -312,7 +362,8 @@ func (l *layout) findOlder() {
 
 // received reports whether the device of a send's peer has come to the receive.
 func (l *layout) received(send entry) bool {
-	return l.receives[transfers{send.Group, send.key.src, send.key.dst}].newest >= send.number && !l.awaited[send.key]
+	return l.receives[transfers{send.Group, send.key.src, send.key.dst}].newest >= send.number &&
+		!l.awaited[send.key]
 }
 
 // note remembers which transfers are recorded.
@@ -329,6 +380,7 @@ func (l *layout) note(e *entry) {
 	if s.newest == 0 {
 		s.oldest = e.number
 	}
-	s.oldest, s.newest = min(s.oldest, e.number), max(s.newest, e.number)
+	s.oldest = min(s.oldest, e.number)
+	s.newest = max(s.newest, e.number)
 	in[k] = s
 }

@@ -37,7 +37,11 @@ type Machine struct {
 // New makes a machine that knows nothing; first is above all numbers that an earlier
 // one asked with.
 func New(cfg Config, first uint64) *Machine {
-	return &Machine{cfg: cfg.withDefaults(), signs: map[falcon.Rank]Sign{}, ask: first}
+	return &Machine{
+		cfg:   cfg.withDefaults(),
+		signs: map[falcon.Rank]Sign{},
+		ask:   first,
+	}
 }
 
 // Step takes one input.
@@ -61,7 +65,10 @@ func (m *Machine) Step(now time.Time, in Input) {
 func (m *Machine) takeSign(now time.Time, s Sign) {
 	was, known := m.signs[s.Rank]
 	m.signs[s.Rank] = s
-	if !known || was.Pid != s.Pid || s.Calls > was.Calls || s.Iteration > was.Iteration {
+	if !known ||
+		was.Pid != s.Pid ||
+		s.Calls > was.Calls ||
+		s.Iteration > was.Iteration {
 		m.move(now)
 	}
 }
@@ -73,9 +80,16 @@ func (m *Machine) move(now time.Time) {
 		m.gaps.add(now, idle)
 	}
 	if m.hang != nil {
-		m.hang, m.changed, m.lasted, m.taken = nil, true, idle, m.pace.Held
+		m.hang = nil
+		m.changed = true
+		m.lasted = idle
+		m.taken = m.pace.Held
 	}
-	m.moved, m.askedAt, m.wanted, m.next, m.wait = now, time.Time{}, false, time.Time{}, 0
+	m.moved = now
+	m.askedAt = time.Time{}
+	m.wanted = false
+	m.next = time.Time{}
+	m.wait = 0
 }
 
 // limit is the stretch without a call that counts as a standstill.
@@ -88,14 +102,17 @@ func (m *Machine) limit() time.Duration {
 
 // patience is the stretch without a call after which silent agents and hooks are judged:
 // by then it shows which are, and a recovery has taken up what is certain.
-func (m *Machine) patience() time.Duration { return m.limit() + 2*m.cfg.Beat }
+func (m *Machine) patience() time.Duration {
+	return m.limit() + 2*m.cfg.Beat
+}
 
 // Tick asks where the job stands still, and judges what was answered.
 func (m *Machine) Tick(now time.Time) {
 	switch {
 	case m.moved.IsZero() || m.pace.Held || m.wanted:
 	case !m.askedAt.IsZero():
-		if m.allAnswered() || now.Sub(m.askedAt) >= m.cfg.Answer && now.Sub(m.moved) >= m.patience() {
+		if m.allAnswered() ||
+			now.Sub(m.askedAt) >= m.cfg.Answer && now.Sub(m.moved) >= m.patience() {
 			m.judge(now)
 		}
 	case now.Sub(m.moved) >= m.limit() && !now.Before(m.next):
@@ -109,7 +126,8 @@ func (m *Machine) begin(now time.Time) {
 	m.wanted, m.askedAt = false, now
 	m.wait = min(max(2*m.wait, m.cfg.Again), againMost*m.cfg.Again)
 	m.next = now.Add(m.wait)
-	m.answered, m.calls = map[falcon.Node]bool{}, map[falcon.Rank]*Calls{}
+	m.answered = map[falcon.Node]bool{}
+	m.calls = map[falcon.Rank]*Calls{}
 }
 
 // takeAnswer keeps what a node says of its own ranks.
@@ -121,7 +139,10 @@ func (m *Machine) takeAnswer(now time.Time, a Answer) {
 	for i := range a.Ranks {
 		c := &a.Ranks[i]
 		r := int(c.Rank)
-		if r < 0 || r >= len(m.job.Seats) || m.job.Seats[r].Node != a.Node || m.job.Seats[r].Pid != c.Pid {
+		if r < 0 ||
+			r >= len(m.job.Seats) ||
+			m.job.Seats[r].Node != a.Node ||
+			m.job.Seats[r].Pid != c.Pid {
 			continue
 		}
 		m.calls[c.Rank] = c
@@ -133,7 +154,9 @@ func (m *Machine) takeAnswer(now time.Time, a Answer) {
 }
 
 func (m *Machine) allAnswered() bool {
-	return !slices.ContainsFunc(m.job.Seats, func(s Seat) bool { return s.Alive && !m.answered[s.Node] })
+	return !slices.ContainsFunc(m.job.Seats, func(s Seat) bool {
+		return s.Alive && !m.answered[s.Node]
+	})
 }
 
 // judge has the graph judged of what was answered.
@@ -149,7 +172,8 @@ func (m *Machine) judge(now time.Time) {
 		m.next = m.moved.Add(m.patience())
 		return
 	}
-	h.SinceNs, h.JudgedNs = m.moved.UnixNano(), now.UnixNano()
+	h.SinceNs = m.moved.UnixNano()
+	h.JudgedNs = now.UnixNano()
 	if m.hang == nil || !sameHang(m.hang, h) {
 		m.changed = true
 	}
@@ -158,8 +182,13 @@ func (m *Machine) judge(now time.Time) {
 
 // sameHang compares what is said, not when.
 func sameHang(a, b *falcon.Hang) bool {
-	same := func(x, y falcon.HangPart) bool { return x.Text == y.Text && x.Advice == y.Advice }
-	return a.Waiting == b.Waiting && slices.EqualFunc(a.Culprits, b.Culprits, same) && slices.EqualFunc(a.Candidates, b.Candidates, same) && slices.Equal(a.Doubts, b.Doubts)
+	same := func(x, y falcon.HangPart) bool {
+		return x.Text == y.Text && x.Advice == y.Advice
+	}
+	return a.Waiting == b.Waiting &&
+		slices.EqualFunc(a.Culprits, b.Culprits, same) &&
+		slices.EqualFunc(a.Candidates, b.Candidates, same) &&
+		slices.Equal(a.Doubts, b.Doubts)
 }
 
 // Ready is what is wanted now.
@@ -205,11 +234,15 @@ const (
 
 func (g *gaps) add(now time.Time, d time.Duration) {
 	if now.Sub(g.begun) >= gapSpan {
-		g.begun, g.past, g.now = now, g.now, 0
+		g.begun = now
+		g.past = g.now
+		g.now = 0
 	}
 	if d <= gapMost {
 		g.now = max(g.now, d)
 	}
 }
 
-func (g *gaps) longest() time.Duration { return max(g.now, g.past) }
+func (g *gaps) longest() time.Duration {
+	return max(g.now, g.past)
+}

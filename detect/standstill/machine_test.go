@@ -64,13 +64,18 @@ func (x *script) want(want ...string) {
 func TestAStandstillIsToldOnce(t *testing.T) {
 	x := newScript(t, oneStays).until(0, 45)
 	x.m.Step(at(45), Sign{Rank: 2, Pid: 102, Calls: 9})
-	x.until(45, 48).want("4: ask", "4: [2]", "9: ask", "19: ask", "39: ask", "45: over after 45, taken up: false")
+	x.until(45, 48).want("4: ask", "4: [2]", "9: ask", "19: ask", "39: ask",
+		"45: over after 45, taken up: false")
 }
 
 func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 	x := newScript(t, oneStays)
 	for s := 1.0; s < 20; s++ { // calls go on
-		x.until(s-1, s).m.Step(at(s), Sign{Rank: 1, Pid: 101, Calls: 10 + uint64(s)})
+		x.until(s-1, s).m.Step(at(s), Sign{
+			Rank:  1,
+			Pid:   101,
+			Calls: 10 + uint64(s),
+		})
 	}
 	x.m.Step(at(20), Pace{Known: true, Held: true})
 	for s := 20.0; s < 60; s++ { // it is held
@@ -126,7 +131,14 @@ func TestWrongAnswers(t *testing.T) {
 	x.m.Advance(at(5))
 	rogue := x.s.nodes["n1"].Ranks[0]
 	x.m.Step(at(5), Answer{Ask: ask - 1, Node: "n1", Ranks: []Calls{rogue}})
-	x.m.Step(at(5), Answer{Ask: ask, Node: "n0", Ranks: []Calls{rogue, {Sign: Sign{Rank: -1}}, {Sign: Sign{Rank: 9}}, {Sign: Sign{Rank: 0, Pid: 1}}}})
+	x.m.Step(at(5), Answer{
+		Ask:  ask,
+		Node: "n0",
+		Ranks: []Calls{rogue, {Sign: Sign{Rank: -1}}, {Sign: Sign{Rank: 9}}, {Sign: Sign{
+			Rank: 0,
+			Pid:  1,
+		}}},
+	})
 	if len(x.m.calls) != 0 {
 		t.Errorf("%v", x.m.calls)
 	}
@@ -136,9 +148,27 @@ func TestWrongAnswers(t *testing.T) {
 func TestHostileAnswers(t *testing.T) {
 	s := newScene(oneStays)
 	a := s.nodes["n0"]
-	a.Ranks[0].Comms = append(a.Ranks[0].Comms, CommCalls{Comm: 1, Known: true, Collectives: 1 << 47}, CommCalls{Comm: 4711, Inside: 3})
-	a.Ranks[0].Calls = append(a.Ranks[0].Calls, Call{Comm: -1}, Call{Comm: 77}, Call{Comm: 5, Op: falcon.OpSend, Peer: 1 << 30, Number: 3},
-		Call{Comm: 3, Op: falcon.OpSend, Peer: 0, Number: 1}, Call{Comm: 3, Op: falcon.OpRecv, Peer: 0, Number: 1}, Call{Op: 250, Number: 1}, Call{Number: 1 << 47, Dtype: 255})
-	s.job.Groups = append(s.job.Groups, Group{ID: 9, Places: []falcon.Rank{-1, 700, 0, 0}})
+	a.Ranks[0].Comms = append(a.Ranks[0].Comms,
+		CommCalls{Comm: 1, Known: true, Collectives: 1 << 47},
+		CommCalls{Comm: 4711, Inside: 3},
+	)
+	a.Ranks[0].Calls = append(a.Ranks[0].Calls,
+		Call{Comm: -1},
+		Call{Comm: 77},
+		Call{
+			Comm:   5,
+			Op:     falcon.OpSend,
+			Peer:   1 << 30,
+			Number: 3,
+		},
+		Call{Comm: 3, Op: falcon.OpSend, Peer: 0, Number: 1},
+		Call{Comm: 3, Op: falcon.OpRecv, Peer: 0, Number: 1},
+		Call{Op: 250, Number: 1},
+		Call{Number: 1 << 47, Dtype: 255},
+	)
+	s.job.Groups = append(s.job.Groups, Group{
+		ID:     9,
+		Places: []falcon.Rank{-1, 700, 0, 0},
+	})
 	s.judged(standing(s))
 }

@@ -47,7 +47,11 @@ type lane struct {
 }
 
 func (l *layout) replay() {
-	x := &run{layout: l, ops: map[opKey]*operation{}, queues: map[lane][]*unit{}}
+	x := &run{
+		layout: l,
+		ops:    map[opKey]*operation{},
+		queues: map[lane][]*unit{},
+	}
 	for r := range l.seen {
 		l.left[r] = make([]bool, len(l.seen[r]))
 		x.queue(falcon.Rank(r))

@@ -35,7 +35,9 @@ func (v verdict) report(a hang.Answer) *falcon.Hang {
 		h.Candidates = append(h.Candidates, v.part(f))
 	}
 	if silent := v.silentNodes(); silent != "" {
-		h.Doubts = append(h.Doubts, "The agents of "+silent+" did not answer: the calls of their ranks are not known")
+		h.Doubts = append(h.Doubts,
+			"The agents of "+silent+" did not answer: the calls of their ranks are not known",
+		)
 	}
 	return h
 }
@@ -50,7 +52,8 @@ func (v verdict) weigh(h *falcon.Hang, a hang.Answer) (culprits, candidates []ha
 	}
 	for _, f := range a.Culprits {
 		switch {
-		case f.Kind == hang.Device && !v.deviceStopped(f, a), f.Kind == hang.Missing, frozen && !slices.ContainsFunc(f.Ranks, v.isFrozen):
+		case f.Kind == hang.Device && !v.deviceStopped(f, a), f.Kind == hang.Missing,
+			frozen && !slices.ContainsFunc(f.Ranks, v.isFrozen):
 			candidates = append(candidates, f)
 		case 2*named > h.World && f.Kind == hang.Behind:
 			candidates = append(candidates, f)
@@ -60,16 +63,24 @@ func (v verdict) weigh(h *falcon.Hang, a hang.Answer) (culprits, candidates []ha
 	}
 	switch {
 	case 2*named > h.World && len(culprits) == 0 && len(a.Culprits) > 0:
-		h.Doubts = append(h.Doubts, "More than half of the ranks have not made the call: a common step, such as a checkpoint or an evaluation, is likelier than a fault")
-	case len(culprits) == 0 && slices.ContainsFunc(candidates, func(f hang.Finding) bool { return f.Kind == hang.Behind && slices.ContainsFunc(f.Ranks, v.isHidden) }):
-		h.Doubts = append(h.Doubts, "The records of these ranks have gaps: they may wait in a call that is not recorded")
+		h.Doubts = append(h.Doubts,
+			"More than half of the ranks have not made the call: a common step, such as a checkpoint or an evaluation, is likelier than a fault",
+		)
+	case len(culprits) == 0 &&
+		slices.ContainsFunc(candidates, func(f hang.Finding) bool {
+			return f.Kind == hang.Behind && slices.ContainsFunc(f.Ranks, v.isHidden)
+		}):
+		h.Doubts = append(h.Doubts,
+			"The records of these ranks have gaps: they may wait in a call that is not recorded")
 	case len(culprits) == 0:
 		h.Doubts = append(h.Doubts, "The records are ambiguous, so no rank is named")
 	}
 	return culprits, candidates
 }
 
-func (v verdict) isHidden(r falcon.Rank) bool { return v.out.Members[r].Hidden }
+func (v verdict) isHidden(r falcon.Rank) bool {
+	return v.out.Members[r].Hidden
+}
 
 // isFrozen reports whether a rank's hook was silent for longer than beats may be apart.
 func (v verdict) isFrozen(r falcon.Rank) bool {
@@ -114,7 +125,8 @@ func (v verdict) stopped(a hang.Answer) (out []hang.Finding) {
 				f.Waiting = append(f.Waiting, r)
 			}
 		}
-		if f.Kind = hang.Device; len(f.Ranks) > 0 && len(f.Ranks) < len(f.Waiting) {
+		f.Kind = hang.Device
+		if len(f.Ranks) > 0 && len(f.Ranks) < len(f.Waiting) {
 			out = append(out, f)
 		}
 	}
@@ -134,12 +146,20 @@ func (v verdict) silentNodes() string {
 }
 
 func (v verdict) part(f hang.Finding) falcon.HangPart {
-	p := falcon.HangPart{Kind: string(f.Kind), Ranks: f.Ranks, Waiting: f.Waiting, Call: f.Call, Text: v.textOf(f), Advice: v.adviceOf(f)}
+	p := falcon.HangPart{
+		Kind:    string(f.Kind),
+		Ranks:   f.Ranks,
+		Waiting: f.Waiting,
+		Call:    f.Call,
+		Text:    v.textOf(f),
+		Advice:  v.adviceOf(f),
+	}
 	for _, r := range f.Ranks {
 		p.Devices = append(p.Devices, v.job.Seats[r].Device)
 	}
 	if f.Group >= 0 {
-		p.Comm, p.Members = v.out.Groups[f.Group].Name, v.out.Groups[f.Group].Members
+		p.Comm = v.out.Groups[f.Group].Name
+		p.Members = v.out.Groups[f.Group].Members
 	}
 	if !f.Pair {
 		p.Seq = f.Seq
@@ -228,25 +248,37 @@ func (v verdict) shapeIn(f hang.Finding) string {
 
 // textOf is one sentence on a finding.
 func (v verdict) textOf(f hang.Finding) string {
-	who, call, waiting := v.subject(f.Ranks), v.callText(f), waitText(f.Waiting)
+	who := v.subject(f.Ranks)
+	call := v.callText(f)
+	waiting := waitText(f.Waiting)
 	switch f.Kind {
 	case hang.Device:
 		if v.together(f.Ranks) == frozen {
 			return fmt.Sprintf("%s: %s, while %s in %s", who, doingTexts[frozen], waiting, call)
 		}
-		return fmt.Sprintf("%s: %s is complete on the other members and not here: its device, or its watchdog thread, has stopped", who, call)
+		return fmt.Sprintf(
+			"%s: %s is complete on the other members and not here: its device, or its watchdog thread, has stopped",
+			who, call,
+		)
 	case hang.Missing:
-		return fmt.Sprintf("%s: %s in %s; %s", who, waiting, call, doingTexts[v.together(f.Ranks)])
+		return fmt.Sprintf("%s: %s in %s; %s",
+			who, waiting, call, doingTexts[v.together(f.Ranks)])
 	case hang.Mismatch:
 		return fmt.Sprintf("%s: %s: %s", who, call, shapesText(f))
 	case hang.Order:
-		return fmt.Sprintf("%s: in another call, while %s in %s: the order of calls differs", who, waiting, call)
+		return fmt.Sprintf("%s: in another call, while %s in %s: the order of calls differs",
+			who, waiting, call)
 	case hang.Together:
-		return fmt.Sprintf("%s: all members are in %s and none has finished: a network link or a device of the group is blocked, or earlier work", who, call)
+		return fmt.Sprintf(
+			"%s: all members are in %s and none has finished: a network link or a device of the group is blocked, or earlier work",
+			who, call,
+		)
 	case hang.Circle:
-		return fmt.Sprintf("%s wait for each other, one side in %s, without a majority on either side", who, call)
+		return fmt.Sprintf("%s wait for each other, one side in %s, without a majority on either side",
+			who, call)
 	}
-	text := fmt.Sprintf("%s %s not called %s, in which %s", who, verb(f.Ranks, "has", "have"), call, waiting)
+	text := fmt.Sprintf("%s %s not called %s, in which %s",
+		who, verb(f.Ranks, "has", "have"), call, waiting)
 	if f.Asked >= 0 && !f.Pair {
 		text += fmt.Sprintf("; last call there: %d", f.Asked)
 	}
@@ -268,7 +300,8 @@ func shapesText(f hang.Finding) string {
 	if len(odd) == 0 {
 		return "the calls of the members differ without a majority, " + strings.Join(rest, ", ")
 	}
-	return fmt.Sprintf("called here: %s; by the others: %s: the program is not the same on all ranks", strings.Join(odd, ", "), strings.Join(rest, ", "))
+	return fmt.Sprintf("called here: %s; by the others: %s: the program is not the same on all ranks",
+		strings.Join(odd, ", "), strings.Join(rest, ", "))
 }
 
 // adviceOf is what to do next.
@@ -278,9 +311,11 @@ func (v verdict) adviceOf(f hang.Finding) string {
 	stack := fmt.Sprintf("On %s: py-spy dump --pid %d, or gdb -p %d", seat.Node, seat.Pid, seat.Pid)
 	switch {
 	case f.Kind == hang.Device && v.together(f.Ranks) != frozen:
-		return fmt.Sprintf("Check the kernel log of %s for an Xid; if there is one, falcon recover --node %s", seat.Node, seat.Node)
+		return fmt.Sprintf("Check the kernel log of %s for an Xid; if there is one, falcon recover --node %s",
+			seat.Node, seat.Node)
 	case f.Kind == hang.Mismatch || f.Kind == hang.Order:
-		return stack + ", and the same of a rank that waits: the usual cause is a branch that depends on the rank or its data"
+		return stack +
+			", and the same of a rank that waits: the usual cause is a branch that depends on the rank or its data"
 	case f.Kind == hang.Together:
 		return "Test the links between these ranks (falcon validate --links), and check their nodes for Xids"
 	case f.Kind == hang.Circle:
@@ -288,13 +323,22 @@ func (v verdict) adviceOf(f hang.Finding) string {
 	}
 	switch v.together(f.Ranks) {
 	case frozen:
-		return fmt.Sprintf("On %s: see State in /proc/%d/status (T: stopped, D: in the kernel); a recovery replaces it where policy allows it", seat.Node, seat.Pid)
+		return fmt.Sprintf(
+			"On %s: see State in /proc/%d/status (T: stopped, D: in the kernel); a recovery replaces it where policy allows it",
+			seat.Node, seat.Pid,
+		)
 	case busy:
-		return fmt.Sprintf("Check the kernel log of %s for an Xid, and the program for a kernel that does not end; falcon recover --rank %d replaces the process", seat.Node, r)
+		return fmt.Sprintf(
+			"Check the kernel log of %s for an Xid, and the program for a kernel that does not end; falcon recover --rank %d replaces the process",
+			seat.Node, r,
+		)
 	case gone, unheard:
 		return fmt.Sprintf("Check whether %s and its agent are running", seat.Node)
 	}
-	return fmt.Sprintf("%s: look for a data loader, a lock or a file system; if it does not go on, falcon recover --rank %d", stack, r)
+	return fmt.Sprintf(
+		"%s: look for a data loader, a lock or a file system; if it does not go on, falcon recover --rank %d",
+		stack, r,
+	)
 }
 
 // subject names ranks with their place and process.

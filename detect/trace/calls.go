@@ -77,14 +77,16 @@ func (d *calls) readHeader(n int, line string) error {
 	d.time, d.op = d.csv.findColumn("t_us"), d.csv.findColumn("op")
 	d.group, d.bytes = d.csv.findColumn("group"), d.csv.findColumn("bytes")
 	if d.time < 0 || d.op < 0 {
-		return malformed(n, "the header must name t_us and op, and it has %s", clipField(strings.Join(d.csv.header, ", ")))
+		return malformed(n, "the header must name t_us and op, and it has %s",
+			clipField(strings.Join(d.csv.header, ", ")))
 	}
 	return nil
 }
 
 func (d *calls) takeCall(n int, fields []string) error {
 	if d.time >= len(fields) || d.op >= len(fields) {
-		return malformed(n, "%d columns, but t_us and op are numbers %d and %d", len(fields), d.time+1, d.op+1)
+		return malformed(n, "%d columns, but t_us and op are numbers %d and %d",
+			len(fields), d.time+1, d.op+1)
 	}
 	us, err := parseNumber(n, "t_us", fields[d.time])
 	if err != nil {
@@ -102,8 +104,11 @@ func (d *calls) takeCall(n int, fields []string) error {
 		d.ordinal = append(d.ordinal, 0)
 	}
 	d.log.Calls = append(d.log.Calls, period.Call{
-		Op:   uint32(d.ops.nameOf(fields[d.op], &d.log.Ops)),
-		Comm: uint64(comm), Bytes: size, TimeNs: int64(math.Round(us * 1e3)), Ordinal: d.ordinal[comm],
+		Op:      uint32(d.ops.nameOf(fields[d.op], &d.log.Ops)),
+		Comm:    uint64(comm),
+		Bytes:   size,
+		TimeNs:  int64(math.Round(us * 1e3)),
+		Ordinal: d.ordinal[comm],
 	})
 	d.ordinal[comm]++
 	return nil

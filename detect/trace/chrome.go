@@ -129,7 +129,8 @@ func (c *chrome) takeEvent(e *event) error {
 	default:
 		return nil
 	}
-	name, cat := strings.ToLower(e.Name), strings.ToLower(e.Cat)
+	name := strings.ToLower(e.Name)
+	cat := strings.ToLower(e.Cat)
 	if strings.HasPrefix(name, "profilerstep#") {
 		c.addStep(name)
 		return nil
@@ -160,7 +161,12 @@ func (c *chrome) takeEvent(e *event) error {
 	if what == isCompute || what == isKernel {
 		return c.addCompute(l, step, ms)
 	}
-	return c.addCall(l, what == isAnnotation, name, &args, commCall{step: step, startMs: start, ms: ms, direction: dir})
+	return c.addCall(l, what == isAnnotation, name, &args, commCall{
+		step:      step,
+		startMs:   start,
+		ms:        ms,
+		direction: dir,
+	})
 }
 
 // durationAndStart are an event's duration and start in ms.
@@ -180,7 +186,9 @@ func (e *event) durationAndStart() (ms, start float64, err error) {
 }
 
 // traceID is a process or thread, a number or a text.
-func traceID(raw json.RawMessage) string { return clipField(strings.Trim(string(raw), `"`)) }
+func traceID(raw json.RawMessage) string {
+	return clipField(strings.Trim(string(raw), `"`))
+}
 
 func (c *chrome) laneOf(e *event) (*lane, error) {
 	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
@@ -202,7 +210,8 @@ func (c *chrome) addCompute(l *lane, step int64, ms float64) error {
 	before, known := l.compute[step]
 	if !known {
 		if c.cells++; c.cells > MaxCells {
-			return fmt.Errorf("%w: more than %d steps over all lanes; give fewer steps", ErrTooLarge, MaxCells)
+			return fmt.Errorf("%w: more than %d steps over all lanes; give fewer steps",
+				ErrTooLarge, MaxCells)
 		}
 	}
 	l.compute[step] = before + ms
@@ -244,7 +253,12 @@ func (c *chrome) groupOf(a *eventArgs) *commGroup {
 		if len(c.groups) >= MaxLanes {
 			return nil
 		}
-		g = &commGroup{id: len(c.groups) + 1, desc: strings.ToLower(clipField(string(a.GroupDesc))), ranks: a.Ranks, size: len(a.Ranks)}
+		g = &commGroup{
+			id:    len(c.groups) + 1,
+			desc:  strings.ToLower(clipField(string(a.GroupDesc))),
+			ranks: a.Ranks,
+			size:  len(a.Ranks),
+		}
 		if a.GroupSize.set && a.GroupSize.n > 0 && a.GroupSize.n <= MaxWorld {
 			g.size = int(a.GroupSize.n)
 		}
@@ -280,7 +294,9 @@ func (c *chrome) addMetadata(e *event) error {
 		Name   word `json:"name"`
 		Labels word `json:"labels"`
 	}
-	if len(e.Args) == 0 || e.Args[0] != '{' || json.Unmarshal(e.Args, &args) != nil {
+	if len(e.Args) == 0 ||
+		e.Args[0] != '{' ||
+		json.Unmarshal(e.Args, &args) != nil {
 		return nil // a name that can't be read names no rank
 	}
 	if len(c.names) >= 4*MaxLanes {
@@ -313,7 +329,16 @@ func (p *place) learnFrom(a *eventArgs) {
 	for _, f := range []struct {
 		to   *int
 		from loose
-	}{{&p.rank, a.Rank}, {&p.dp, a.DPRank}, {&p.pp, a.PPRank}, {&p.pp, a.Stage}, {&p.tp, a.TPRank}, {&p.dp, a.DP}, {&p.pp, a.PP}, {&p.tp, a.TP}} {
+	}{
+		{&p.rank, a.Rank},
+		{&p.dp, a.DPRank},
+		{&p.pp, a.PPRank},
+		{&p.pp, a.Stage},
+		{&p.tp, a.TPRank},
+		{&p.dp, a.DP},
+		{&p.pp, a.PP},
+		{&p.tp, a.TP},
+	} {
 		if f.from.set && f.from.n >= 0 && f.from.n < MaxWorld {
 			*f.to = int(f.from.n)
 		}

@@ -20,13 +20,30 @@ const (
 // hostCats are Kineto's categories of what the host does: the device's own
 // events have the same work's real time.
 var hostCats = map[string]bool{
-	"cpu_op": true, "cuda_runtime": true, "cuda_driver": true, "python_function": true, "user_annotation": true,
-	"ac2g": true, "fwdbwd": true, "overhead": true, "trace": true, "cpu_instant_event": true,
-	"gpu_memcpy": true, "gpu_memset": true, "hip_runtime": true, "privateuse1_runtime": true, "operator": true,
+	"cpu_op":              true,
+	"cuda_runtime":        true,
+	"cuda_driver":         true,
+	"python_function":     true,
+	"user_annotation":     true,
+	"ac2g":                true,
+	"fwdbwd":              true,
+	"overhead":            true,
+	"trace":               true,
+	"cpu_instant_event":   true,
+	"gpu_memcpy":          true,
+	"gpu_memset":          true,
+	"hip_runtime":         true,
+	"privateuse1_runtime": true,
+	"operator":            true,
 }
 
 // replicaCalls are calls among the replicas of a stage, by Megatron's names.
-var replicaCalls = []string{"grads-reduce-scatter", "separate-grads-all-reduce", "params-all-gather", "grads-all-reduce"}
+var replicaCalls = []string{
+	"grads-reduce-scatter",
+	"separate-grads-all-reduce",
+	"params-all-gather",
+	"grads-all-reduce",
+}
 
 // notReplicas are calls of other groups whose names hold one of replicaCalls.
 var notReplicas = []string{"embedding", "layernorm"}
@@ -35,7 +52,9 @@ var notReplicas = []string{"embedding", "layernorm"}
 func classify(name, cat string) (eventKind, direction) {
 	switch {
 	case cat == "kernel":
-		if strings.HasPrefix(name, "nccl") || strings.HasPrefix(name, "rccl") || strings.Contains(name, "nccldevkernel") {
+		if strings.HasPrefix(name, "nccl") ||
+			strings.HasPrefix(name, "rccl") ||
+			strings.Contains(name, "nccldevkernel") {
 			return isComm, dirNone
 		}
 		return isKernel, dirNone
@@ -57,9 +76,13 @@ func classifySpan(name string) (eventKind, direction) {
 		return isOther, dirNone // waits for others in it
 	case strings.Contains(name, "send") && strings.Contains(name, "recv"):
 		return isComm, dirNone
-	case strings.Contains(name, "forward-recv") || strings.Contains(name, "forward_recv") || strings.Contains(name, "recv_forward"):
+	case strings.Contains(name, "forward-recv") ||
+		strings.Contains(name, "forward_recv") ||
+		strings.Contains(name, "recv_forward"):
 		return isComm, dirFromPrev
-	case strings.Contains(name, "backward-recv") || strings.Contains(name, "backward_recv") || strings.Contains(name, "recv_backward"):
+	case strings.Contains(name, "backward-recv") ||
+		strings.Contains(name, "backward_recv") ||
+		strings.Contains(name, "recv_backward"):
 		return isComm, dirFromNext
 	case findOperation(name) != falcon.OpNone:
 		return isComm, replicas(name)

@@ -123,7 +123,8 @@ func (f *file) readEntry() error {
 	if err != nil {
 		return err
 	}
-	if f.rec.bytes += 320 + int64(len(e.Name)+len(e.Group)+len(e.GroupDesc)+len(e.Frame)); f.rec.bytes > MaxDumpBytes {
+	f.rec.bytes += 320 + int64(len(e.Name)+len(e.Group)+len(e.GroupDesc)+len(e.Frame))
+	if f.rec.bytes > MaxDumpBytes {
 		return fmt.Errorf("%w: more than %d bytes of dumps; give fewer ranks", ErrTooLarge, MaxDumpBytes)
 	}
 	f.dump.Entries = append(f.dump.Entries, e)
@@ -132,15 +133,25 @@ func (f *file) readEntry() error {
 
 func (raw *rawEntry) toEntry() (Entry, error) {
 	e := Entry{
-		Record: raw.Record.n, Group: groupName(string(raw.GroupID)), Seq: raw.Seq.n, Name: clipField(string(raw.Name)), CreatedNs: raw.Created,
-		Elements: elements(raw.In), Out: elements(raw.Out), PointToPnt: raw.P2P,
-		GroupID: clipField(string(raw.GroupID)), PairSeq: raw.PairSeq.n, Retired: raw.Retired, Frame: callingPlace(raw.Frames),
+		Record:     raw.Record.n,
+		Group:      groupName(string(raw.GroupID)),
+		Seq:        raw.Seq.n,
+		Name:       clipField(string(raw.Name)),
+		CreatedNs:  raw.Created,
+		Elements:   elements(raw.In),
+		Out:        elements(raw.Out),
+		PointToPnt: raw.P2P,
+		GroupID:    clipField(string(raw.GroupID)),
+		PairSeq:    raw.PairSeq.n,
+		Retired:    raw.Retired,
+		Frame:      callingPlace(raw.Frames),
 	}
 	if !raw.Seq.set {
 		e.Seq = raw.OldSeq.n
 	}
 	if !raw.Seq.set && !raw.OldSeq.set {
-		return e, malformed(0, "entry %d has no collective_seq_id; is this a flight-recorder dump?", raw.Record.n)
+		return e, malformed(0, "entry %d has no collective_seq_id; is this a flight-recorder dump?",
+			raw.Record.n)
 	}
 	if len(raw.Group) > 0 {
 		e.Group = groupName(string(raw.Group[0]))
@@ -174,7 +185,8 @@ func (raw *rawEntry) toEntry() (Entry, error) {
 	case "scheduled", "":
 		e.State = EntryScheduled
 	default:
-		return e, malformed(0, "entry %d is in state %q, which is none of scheduled, started, completed", raw.Record.n, clipField(string(raw.State)))
+		return e, malformed(0, "entry %d is in state %q, which is none of scheduled, started, completed",
+			raw.Record.n, clipField(string(raw.State)))
 	}
 	return e, nil
 }
@@ -206,15 +218,19 @@ func (f *file) keepDump() error {
 		return malformed(0, "the dump's rank is unknown; end the file's name with it, as in trace_rank3.json")
 	}
 	f.dump.Rank, f.dump.File = f.rank, f.name
-	at, taken := slices.BinarySearchFunc(f.rec.dumps, f.rank, func(d Dump, rank int) int { return cmp.Compare(d.Rank, rank) })
+	at, taken := slices.BinarySearchFunc(f.rec.dumps, f.rank, func(d Dump, rank int) int {
+		return cmp.Compare(d.Rank, rank)
+	})
 	if taken {
-		return fmt.Errorf("%w: rank %d has a dump already, %s; give one per rank", ErrTwice, f.rank, f.rec.dumps[at].File)
+		return fmt.Errorf("%w: rank %d has a dump already, %s; give one per rank",
+			ErrTwice, f.rank, f.rec.dumps[at].File)
 	}
 	groups := make(map[string]DumpGroup, len(f.dump.Groups))
 	for name, g := range f.dump.Groups {
 		groups[groupName(name)] = g
 		if len(g.Ranks) > 0 && (slices.Min(g.Ranks) < 0 || slices.Max(g.Ranks) >= MaxWorld) {
-			return malformed(0, "process group %q names rank %d, which can't be", clipField(name), slices.Max(g.Ranks))
+			return malformed(0, "process group %q names rank %d, which can't be",
+				clipField(name), slices.Max(g.Ranks))
 		}
 		f.rec.bytes += int64(8 * len(g.Ranks))
 	}

@@ -23,7 +23,8 @@ func unpickle(head []byte, in *bufio.Reader) (*bufio.Reader, error) {
 	}
 	var raw strings.Builder
 	if n, err := io.Copy(&raw, io.LimitReader(in, pickle.MaxBytes+1)); err != nil {
-		return nil, malformed(0, "this is a Python pickle that breaks off after %d bytes: %s", n, strconv.Quote(clipField(err.Error())))
+		return nil, malformed(0, "this is a Python pickle that breaks off after %d bytes: %s",
+			n, strconv.Quote(clipField(err.Error())))
 	}
 	v, err := pickle.Decode(raw.String())
 	if err != nil {
@@ -77,7 +78,8 @@ func callingPlace(frames []frame) string {
 		if strings.Contains(string(fr.File), "/torch/") || fr.File == "" {
 			continue
 		}
-		return clipField(fmt.Sprintf("%s at %s:%d", fr.Name, path.Base(string(fr.File)), fr.Line.n))
+		return clipField(fmt.Sprintf("%s at %s:%d",
+			fr.Name, path.Base(string(fr.File)), fr.Line.n))
 	}
 	return ""
 }
@@ -85,7 +87,8 @@ func callingPlace(frames []frame) string {
 // isOver reports whether a call has ended. Backends that time nothing, as gloo,
 // leave the state as it was and retire the entry.
 func (raw *rawEntry) isOver() bool {
-	return raw.State == "completed" || raw.Retired && raw.State == "scheduled" && !strings.HasPrefix(string(raw.Name), "nccl:")
+	return raw.State == "completed" ||
+		raw.Retired && raw.State == "scheduled" && !strings.HasPrefix(string(raw.Name), "nccl:")
 }
 
 // nameGroups gives each status its group's name. The entries tell most of them.

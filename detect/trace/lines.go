@@ -56,7 +56,8 @@ func eachLine(r io.Reader, each func(number int, line string) error) error {
 	}
 	switch err := scan.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return fmt.Errorf("%w: line %d is longer than %d bytes; is this a text file?", ErrTooLarge, number+1, MaxLine)
+		return fmt.Errorf("%w: line %d is longer than %d bytes; is this a text file?",
+			ErrTooLarge, number+1, MaxLine)
 	case err != nil:
 		return fmt.Errorf("trace: reading: %w", err)
 	case limited.N <= 0:
@@ -129,7 +130,9 @@ func (t *table) splitFields(number int, line string) ([]string, error) {
 
 // findColumn finds a column by name.
 func (t *table) findColumn(name string) int {
-	return slices.IndexFunc(t.header, func(h string) bool { return strings.EqualFold(h, name) })
+	return slices.IndexFunc(t.header, func(h string) bool {
+		return strings.EqualFold(h, name)
+	})
 }
 
 // parseNumber reads a finite number out of a field.
@@ -139,9 +142,11 @@ func parseNumber(line int, column, field string) (float64, error) {
 	case field == "":
 		return 0, malformed(line, "column %s is empty; every row needs a number there", clipField(column))
 	case err != nil && !errors.Is(err, strconv.ErrRange):
-		return 0, malformed(line, "column %s holds %q, which is not a number", clipField(column), clipField(field))
+		return 0, malformed(line, "column %s holds %q, which is not a number",
+			clipField(column), clipField(field))
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, malformed(line, "column %s holds %s, which is not a finite number", clipField(column), clipField(field))
+		return 0, malformed(line, "column %s holds %s, which is not a finite number",
+			clipField(column), clipField(field))
 	}
 	return v, nil
 }

@@ -77,7 +77,9 @@ func (c *callsMs) UnmarshalJSON(b []byte) error {
 	}
 	var many [][]float64
 	if err := json.Unmarshal(b, &many); err != nil {
-		return errors.New("durations_ms and starts_ms must be a list of numbers, one per member, or a list of such lists, one per call")
+		return errors.New(
+			"durations_ms and starts_ms must be a list of numbers, one per member, or a list of such lists, one per call",
+		)
 	}
 	*c = many
 	return nil
@@ -95,7 +97,8 @@ func ReadProfile(r io.Reader) (Profile, error) {
 		return Profile{}, fmt.Errorf("trace: reading: %w", err)
 	}
 	if len(b) > MaxProfileBytes {
-		return Profile{}, fmt.Errorf("%w: more than %d bytes; profile fewer groups", ErrTooLarge, MaxProfileBytes)
+		return Profile{}, fmt.Errorf("%w: more than %d bytes; profile fewer groups",
+			ErrTooLarge, MaxProfileBytes)
 	}
 	if err := refusePickle(b); err != nil {
 		return Profile{}, err
@@ -115,9 +118,14 @@ func (f *profileFile) toProfile(l falcon.Layout) (Profile, error) {
 		return Profile{}, err
 	}
 	if f.Iterations < 0 || f.Iterations > MaxProfileBytes {
-		return Profile{}, malformed(0, "iterations %d; give how many the calls are of, 1 or more", f.Iterations)
+		return Profile{}, malformed(0, "iterations %d; give how many the calls are of, 1 or more",
+			f.Iterations)
 	}
-	p := Profile{Layout: l, Iterations: max(1, f.Iterations), SelfMs: f.SelfMs}
+	p := Profile{
+		Layout:     l,
+		Iterations: max(1, f.Iterations),
+		SelfMs:     f.SelfMs,
+	}
 	if len(f.Groups) == 0 && len(f.SelfMs) == 0 {
 		return Profile{}, malformed(0, `neither "groups" nor "self_ms"; there is nothing to compare`)
 	}
@@ -126,7 +134,9 @@ func (f *profileFile) toProfile(l falcon.Layout) (Profile, error) {
 	}
 	for r, ms := range f.SelfMs {
 		if !isDuration(ms) {
-			return Profile{}, malformed(0, "self_ms of rank %d is %g; a time must be positive, and below 1e12 ms", r, ms)
+			return Profile{}, malformed(0,
+				"self_ms of rank %d is %g; a time must be positive, and below 1e12 ms",
+				r, ms)
 		}
 	}
 	for i := range f.Groups {
@@ -149,7 +159,11 @@ func (f *profileFile) toProfile(l falcon.Layout) (Profile, error) {
 // checkLayout refuses layouts that can't exist, without overflow.
 func checkLayout(l falcon.Layout) error {
 	if err := l.Validate(); err != nil {
-		return malformed(0, "%s", strings.TrimPrefix(err.Error(), falcon.ErrLayout.Error()+": "))
+		return malformed(
+			0,
+			"%s",
+			strings.TrimPrefix(err.Error(), falcon.ErrLayout.Error()+": "),
+		)
 	}
 	if l.TP > MaxWorld || l.DP > MaxWorld/l.TP || l.PP > MaxWorld/(l.TP*l.DP) {
 		return fmt.Errorf("%w: the layout has more than %d ranks", ErrTooLarge, MaxWorld)
@@ -161,15 +175,21 @@ var dimensions = []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, fa
 
 func (g *profileGroup) toGroup(i int, l falcon.Layout) (ProfileGroup, error) {
 	out := ProfileGroup{
-		Dimension: falcon.Dimension(strings.ToLower(g.Dimension)), Ranks: g.Ranks,
-		Bytes: g.Bytes, Internode: g.Internode, Calls: g.DurationsMs, Starts: g.StartsMs,
+		Dimension: falcon.Dimension(strings.ToLower(g.Dimension)),
+		Ranks:     g.Ranks,
+		Bytes:     g.Bytes,
+		Internode: g.Internode,
+		Calls:     g.DurationsMs,
+		Starts:    g.StartsMs,
 	}
 	if !slices.Contains(dimensions, out.Dimension) {
-		return out, malformed(0, "group %d: dimension %q is none of tp, dp, pp, world, cp, ep", i, clipField(g.Dimension))
+		return out, malformed(0, "group %d: dimension %q is none of tp, dp, pp, world, cp, ep",
+			i, clipField(g.Dimension))
 	}
 	var known bool
 	if out.Op, known = OpOf(g.Op); !known {
-		return out, malformed(0, "group %d: op %q is no communication call such as allreduce", i, clipField(g.Op))
+		return out, malformed(0, "group %d: op %q is no communication call such as allreduce",
+			i, clipField(g.Op))
 	}
 	if g.Bytes < 0 {
 		return out, malformed(0, "group %d: bytes %d can't be negative", i, g.Bytes)
@@ -206,11 +226,15 @@ func (g *ProfileGroup) checkCalls(i int) error {
 	}
 	for _, call := range g.Calls {
 		if len(call) != len(g.Ranks) {
-			return malformed(0, "group %d: %d durations for %d members; give one per member, in the order of ranks", i, len(call), len(g.Ranks))
+			return malformed(0,
+				"group %d: %d durations for %d members; give one per member, in the order of ranks",
+				i, len(call), len(g.Ranks))
 		}
 		for m, ms := range call {
 			if !isDuration(ms) {
-				return malformed(0, "group %d: a duration of rank %d is %g; a time must be positive, and below 1e12 ms", i, g.Ranks[m], ms)
+				return malformed(0,
+					"group %d: a duration of rank %d is %g; a time must be positive, and below 1e12 ms",
+					i, g.Ranks[m], ms)
 			}
 		}
 	}
@@ -219,15 +243,20 @@ func (g *ProfileGroup) checkCalls(i int) error {
 
 func (g *ProfileGroup) checkStarts(i int) error {
 	if len(g.Starts) > 0 && len(g.Starts) != len(g.Calls) {
-		return malformed(0, "group %d: starts_ms of %d calls for durations_ms of %d", i, len(g.Starts), len(g.Calls))
+		return malformed(0, "group %d: starts_ms of %d calls for durations_ms of %d",
+			i, len(g.Starts), len(g.Calls))
 	}
 	for _, call := range g.Starts {
 		if len(call) != len(g.Ranks) {
-			return malformed(0, "group %d: %d starts for %d members; give one per member, in the order of ranks", i, len(call), len(g.Ranks))
+			return malformed(0,
+				"group %d: %d starts for %d members; give one per member, in the order of ranks",
+				i, len(call), len(g.Ranks))
 		}
 		for m, ms := range call {
 			if !(ms >= 0 && ms <= MaxMs) {
-				return malformed(0, "group %d: a start of rank %d is %g; a time can't be negative, and is below 1e12 ms", i, g.Ranks[m], ms)
+				return malformed(0,
+					"group %d: a start of rank %d is %g; a time can't be negative, and is below 1e12 ms",
+					i, g.Ranks[m], ms)
 			}
 		}
 	}

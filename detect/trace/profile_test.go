@@ -11,10 +11,18 @@ func TestReadProfileTakesBothShapes(t *testing.T) {
 		{"dimension":"DP","ranks":[0,1],"op":"nccl:_all_gather_base","bytes":8,"durations_ms":[1,2]},
 		{"dimension":"dp","ranks":[0,1],"op":"all_reduce","bytes":8,"internode":true,"durations_ms":[[1,2],[3,4]]}],
 		"healthy":{"self_ms":[1,1]}}`))
-	if err != nil || len(p.Groups) != 2 || len(p.Groups[0].Calls) != 1 || len(p.Groups[1].Calls) != 2 || p.Groups[1].Calls[1][0] != 3 {
+	if err != nil ||
+		len(p.Groups) != 2 ||
+		len(p.Groups[0].Calls) != 1 ||
+		len(p.Groups[1].Calls) != 2 ||
+		p.Groups[1].Calls[1][0] != 3 {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if p.Groups[0].Op.String() != "allgather" || p.Groups[0].Dimension != "dp" || !p.Groups[1].Internode || p.Healthy == nil || p.Healthy.SelfMs[1] != 1 {
+	if p.Groups[0].Op.String() != "allgather" ||
+		p.Groups[0].Dimension != "dp" ||
+		!p.Groups[1].Internode ||
+		p.Healthy == nil ||
+		p.Healthy.SelfMs[1] != 1 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -53,11 +61,15 @@ func TestReadProfileRefuses(t *testing.T) {
 		group(`"dimension":"dp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1],"starts_ms":[1,-1]`):        "a start of rank 1 is -1",
 	} {
 		_, err := ReadProfile(strings.NewReader(in))
-		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
+		if !errors.Is(err, ErrMalformed) ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%.80q: %v", in, err)
 		}
 	}
-	for _, in := range []string{`{"layout":{"tp":1000000000,"dp":1000000000,"pp":1000000000},"self_ms":[1]}`} {
+	for _, in := range []string{
+		`{"layout":{"tp":1000000000,"dp":1000000000,"pp":1000000000},"self_ms":[1]}`,
+	} {
 		if _, err := ReadProfile(strings.NewReader(in)); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%q: %v", in, err)
 		}

@@ -79,7 +79,9 @@ func (f *file) readRASComm() error {
 	if raw.Second != "" {
 		c.Hash += " " + clipField(string(raw.Second))
 	}
-	if c.Size < 0 || c.Size > MaxWorld || len(raw.Ranks)+len(raw.Missing) > MaxWorld {
+	if c.Size < 0 ||
+		c.Size > MaxWorld ||
+		len(raw.Ranks)+len(raw.Missing) > MaxWorld {
 		return malformed(0, "communicator %s has %d ranks, which can't be", c.Hash, raw.Size.n)
 	}
 	for _, r := range raw.Ranks {
@@ -88,7 +90,8 @@ func (f *file) readRASComm() error {
 	for _, r := range raw.Missing {
 		c.Missing = append(c.Missing, r.toRank())
 	}
-	if f.rec.bytes += int64(200 * (len(c.Ranks) + len(c.Missing) + 1)); f.rec.bytes > MaxDumpBytes {
+	f.rec.bytes += int64(200 * (len(c.Ranks) + len(c.Missing) + 1))
+	if f.rec.bytes > MaxDumpBytes {
 		return fmt.Errorf("%w: more than %d bytes of dumps", ErrTooLarge, MaxDumpBytes)
 	}
 	ras.Comms = append(ras.Comms, c)
@@ -97,8 +100,16 @@ func (f *file) readRASComm() error {
 
 func (raw rawRASRank) toRank() RASRank {
 	r := RASRank{
-		Rank: int(raw.Rank.n), Host: clipField(string(raw.Host)), Pid: raw.Pid.n, Device: raw.Device.n, Counts: map[string]int64{},
-		Dead: raw.Status.Dead, Silent: raw.Status.Silent, Error: raw.Status.Error.n, Aborted: raw.Status.Aborted, Finalized: raw.Status.Final,
+		Rank:      int(raw.Rank.n),
+		Host:      clipField(string(raw.Host)),
+		Pid:       raw.Pid.n,
+		Device:    raw.Device.n,
+		Counts:    map[string]int64{},
+		Dead:      raw.Status.Dead,
+		Silent:    raw.Status.Silent,
+		Error:     raw.Status.Error.n,
+		Aborted:   raw.Status.Aborted,
+		Finalized: raw.Status.Final,
 	}
 	if !raw.Rank.set || r.Rank < 0 || r.Rank >= MaxWorld {
 		r.Rank = unknown
@@ -117,7 +128,9 @@ func (f *file) keepRAS() error {
 		c := &f.ras.Comms[i]
 		for _, list := range []*[]RASRank{&c.Ranks, &c.Missing} {
 			*list = slices.DeleteFunc(*list, func(r RASRank) bool { return r.Rank == unknown })
-			slices.SortFunc(*list, func(a, b RASRank) int { return cmp.Compare(a.Rank, b.Rank) })
+			slices.SortFunc(*list, func(a, b RASRank) int {
+				return cmp.Compare(a.Rank, b.Rank)
+			})
 		}
 	}
 	if f.rec.ras == nil || len(f.ras.Comms) > len(f.rec.ras.Comms) {

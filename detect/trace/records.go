@@ -38,8 +38,14 @@ func (rec *Records) Add(name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	f := file{rec: rec, stream: s, rank: rankFromName(name), name: clipField(name)}
-	rec.chrome.file, rec.chrome.fileRank = rec.files, unknown
+	f := file{
+		rec:    rec,
+		stream: s,
+		rank:   rankFromName(name),
+		name:   clipField(name),
+	}
+	rec.chrome.file = rec.files
+	rec.chrome.fileRank = unknown
 	switch t {
 	case json.Delim('['):
 		f.traced = true
@@ -141,11 +147,18 @@ func (f *file) finishFile() error {
 	case f.rased:
 		return f.keepRAS()
 	}
-	return malformed(0, "neither traceEvents (a Chrome trace) nor entries (a flight-recorder dump) nor communicators (NCCL's RAS) is in it")
+	return malformed(
+		0,
+		"neither traceEvents (a Chrome trace) nor entries (a flight-recorder dump) nor communicators (NCCL's RAS) is in it",
+	)
 }
 
 func (f *file) readEvent() error {
-	f.seen = event{Pid: f.seen.Pid[:0], Tid: f.seen.Tid[:0], Args: f.seen.Args[:0]}
+	f.seen = event{
+		Pid:  f.seen.Pid[:0],
+		Tid:  f.seen.Tid[:0],
+		Args: f.seen.Args[:0],
+	}
 	if err := f.stream.decodeValue(&f.seen); err != nil {
 		return err
 	}

@@ -29,16 +29,25 @@ func spans(named bool) string {
 				if named {
 					tid = 10*pp + dp // as tools number threads: names tell, not order
 				}
-				fmt.Fprintf(&b, `{"ph":"X","name":"forward-compute","pid":%d,"tid":%d,"ts":%d,"dur":%g,"args":{%s}},`, dp, tid, step*100000, ms*400, args)
-				fmt.Fprintf(&b, `{"ph":"X","name":"backward-compute","pid":%d,"tid":%d,"ts":%d,"dur":%g,"args":{%s}},`, dp, tid, step*100000+30000, ms*600, args)
-				fmt.Fprintf(&b, `{"ph":"X","name":"grads-reduce-scatter","pid":%d,"tid":%d,"ts":%d,"dur":500,"args":{%s}},`, dp, tid, step*100000+60000, args)
+				fmt.Fprintf(&b,
+					`{"ph":"X","name":"forward-compute","pid":%d,"tid":%d,"ts":%d,"dur":%g,"args":{%s}},`,
+					dp, tid, step*100000, ms*400, args)
+				fmt.Fprintf(&b,
+					`{"ph":"X","name":"backward-compute","pid":%d,"tid":%d,"ts":%d,"dur":%g,"args":{%s}},`,
+					dp, tid, step*100000+30000, ms*600, args)
+				fmt.Fprintf(&b,
+					`{"ph":"X","name":"grads-reduce-scatter","pid":%d,"tid":%d,"ts":%d,"dur":500,"args":{%s}},`,
+					dp, tid, step*100000+60000, args)
 			}
 			if named {
-				fmt.Fprintf(&b, `{"ph":"M","name":"thread_name","pid":%d,"tid":%d,"args":{"name":"PP rank %d, TP rank 0, compute"}},`, dp, 10*pp+dp, pp)
+				fmt.Fprintf(&b,
+					`{"ph":"M","name":"thread_name","pid":%d,"tid":%d,"args":{"name":"PP rank %d, TP rank 0, compute"}},`,
+					dp, 10*pp+dp, pp)
 			}
 		}
 		if named {
-			fmt.Fprintf(&b, `{"ph":"M","name":"process_name","pid":%d,"args":{"name":"DP rank [%d]"}},`, dp, dp)
+			fmt.Fprintf(&b, `{"ph":"M","name":"process_name","pid":%d,"args":{"name":"DP rank [%d]"}},`,
+				dp, dp)
 		}
 	}
 	return strings.TrimSuffix(b.String(), ",") + "]"
@@ -61,10 +70,15 @@ func timelineOf(t *testing.T, want Shape, docs ...string) Timeline {
 
 func TestTimelineOfSpans(t *testing.T) {
 	for name, doc := range map[string]string{
-		"named": spans(true), "by order": spans(false), "in an object": `{"displayTimeUnit":"ms","traceEvents":` + spans(true) + `,"otherData":{"a":[1,2]}}`,
+		"named":        spans(true),
+		"by order":     spans(false),
+		"in an object": `{"displayTimeUnit":"ms","traceEvents":` + spans(true) + `,"otherData":{"a":[1,2]}}`,
 	} {
 		line := timelineOf(t, Shape{}, doc)
-		if line.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 2}) || len(line.Workers) != 4 || len(line.Steps) != 3 || (line.Assumed == "") != (name != "by order") {
+		if line.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 2}) ||
+			len(line.Workers) != 4 ||
+			len(line.Steps) != 3 ||
+			(line.Assumed == "") != (name != "by order") {
 			t.Fatalf("%s: %+v", name, line)
 		}
 		for i, want := range []string{"dp0/pp0", "dp1/pp0", "dp0/pp1", "dp1/pp1"} {
@@ -73,7 +87,13 @@ func TestTimelineOfSpans(t *testing.T) {
 			if i == 1 {
 				ms = 20
 			}
-			if w.Name != want || int(w.Rank) != i || w.Count != 3 || w.ComputeMs[2] != ms || len(w.Calls) != 3 || w.Calls[0].Dimension != falcon.DimDP || w.Calls[0].DurationMs != 0.5 {
+			if w.Name != want ||
+				int(w.Rank) != i ||
+				w.Count != 3 ||
+				w.ComputeMs[2] != ms ||
+				len(w.Calls) != 3 ||
+				w.Calls[0].Dimension != falcon.DimDP ||
+				w.Calls[0].DurationMs != 0.5 {
 				t.Errorf("%s: %+v", name, w)
 			}
 		}
@@ -82,11 +102,17 @@ func TestTimelineOfSpans(t *testing.T) {
 
 // Spans may come as their beginnings and ends, nested.
 func TestTimelineOfBeginningsAndEnds(t *testing.T) {
-	line := timelineOf(t, Shape{}, `[{"ph":"E","pid":0,"tid":0,"ts":1},
+	line := timelineOf(
+		t,
+		Shape{},
+		`[{"ph":"E","pid":0,"tid":0,"ts":1},
 		{"ph":"B","name":"step","pid":0,"tid":0,"ts":10},{"ph":"B","name":"forward","pid":0,"tid":0,"ts":1000,"args":{"dp_rank":0,"stage":0,"step":3}},
 		{"ph":"B","name":"forward","pid":0,"tid":1,"ts":1500,"args":{"dp_rank":0,"stage":1,"step":3}},
-		{"ph":"E","pid":0,"tid":0,"ts":5000},{"ph":"E","pid":0,"tid":0,"ts":6000},{"ph":"E","pid":0,"tid":1,"ts":2500}]`)
-	if len(line.Workers) != 2 || line.Workers[0].ComputeMs[0] != 4 || line.Workers[1].ComputeMs[0] != 1 {
+		{"ph":"E","pid":0,"tid":0,"ts":5000},{"ph":"E","pid":0,"tid":0,"ts":6000},{"ph":"E","pid":0,"tid":1,"ts":2500}]`,
+	)
+	if len(line.Workers) != 2 ||
+		line.Workers[0].ComputeMs[0] != 4 ||
+		line.Workers[1].ComputeMs[0] != 1 {
 		t.Fatalf("%+v", line)
 	}
 	var rec Records
@@ -98,7 +124,8 @@ func TestTimelineOfBeginningsAndEnds(t *testing.T) {
 
 // kineto is one rank's device trace of two steps.
 func kineto(rank int, gemmUs, callUs float64) string {
-	return fmt.Sprintf(`{"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":%d,"world_size":2},"traceEvents":[
+	return fmt.Sprintf(
+		`{"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":%d,"world_size":2},"traceEvents":[
 	{"ph":"X","cat":"user_annotation","name":"ProfilerStep#4","pid":9,"tid":9,"ts":1,"dur":99},
 	{"ph":"X","cat":"user_annotation","name":"ProfilerStep#5","pid":9,"tid":9,"ts":100,"dur":99},
 	{"ph":"X","cat":"cpu_op","name":"aten::backward","pid":9,"tid":9,"ts":1,"dur":77},
@@ -108,21 +135,36 @@ func kineto(rank int, gemmUs, callUs float64) string {
 	{"ph":"X","cat":"gpu_user_annotation","name":"nccl:all_reduce","pid":0,"tid":20,"ts":50,"dur":%g,"args":{}},
 	{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)","pid":0,"tid":20,"ts":50,"dur":%g,
 	 "args":{"Collective name":"allreduce","In msg nelems":1024,"dtype":"BFloat16","Group size":2,"Process Group Name":"0","Process Group Ranks":"[0, 1]"}}]}`,
-		rank, gemmUs, gemmUs, callUs, callUs)
+		rank, gemmUs, gemmUs, callUs, callUs,
+	)
 }
 
 func TestTimelineOfKineto(t *testing.T) {
 	line := timelineOf(t, Shape{}, kineto(0, 2000, 900), kineto(1, 1000, 1900))
-	if line.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 1}) || len(line.Workers) != 2 || len(line.Steps) != 0 {
+	if line.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 1}) ||
+		len(line.Workers) != 2 ||
+		len(line.Steps) != 0 {
 		t.Fatalf("%+v", line)
 	}
 	for i, w := range line.Workers {
 		call := w.Calls[0]
-		if w.Count != 2 || w.ComputeMs[0] != 2/float64(i+1) || len(w.Calls) != 1 || call.Op != falcon.OpAllReduce || call.Bytes != 2048 || call.Size != 2 || call.Dimension != falcon.DimDP {
+		if w.Count != 2 ||
+			w.ComputeMs[0] != 2/float64(i+1) ||
+			len(w.Calls) != 1 ||
+			call.Op != falcon.OpAllReduce ||
+			call.Bytes != 2048 ||
+			call.Size != 2 ||
+			call.Dimension != falcon.DimDP {
 			t.Errorf("%+v", w)
 		}
 	}
-	if line := timelineOf(t, Shape{TP: 2}, kineto(0, 1, 1), kineto(1, 1, 1)); line.Layout != (falcon.Layout{TP: 2, DP: 1, PP: 1}) || line.Assumed != "" {
+	if line := timelineOf(
+		t,
+		Shape{TP: 2},
+		kineto(0, 1, 1),
+		kineto(1, 1, 1),
+	); line.Layout != (falcon.Layout{TP: 2, DP: 1, PP: 1}) ||
+		line.Assumed != "" {
 		t.Errorf("%+v", line)
 	}
 }
@@ -136,23 +178,39 @@ func TestTimelineReadsTheLayoutOffGroups(t *testing.T) {
 		for i, g := range []struct {
 			desc string
 			dim  falcon.Dimension
-		}{{"TENSOR_MODEL_PARALLEL_GROUP", falcon.DimTP}, {"DATA_PARALLEL_GROUP_WITH_CP", falcon.DimDP}, {"PIPELINE_MODEL_PARALLEL_GROUP", falcon.DimPP}, {"TENSOR_AND_DATA_PARALLEL_GROUP", falcon.DimWorld}} {
-			ranks := strings.ReplaceAll(fmt.Sprint(l.Peers(falcon.Rank(r), g.dim)), " ", ", ")
+		}{
+			{"TENSOR_MODEL_PARALLEL_GROUP", falcon.DimTP},
+			{"DATA_PARALLEL_GROUP_WITH_CP", falcon.DimDP},
+			{"PIPELINE_MODEL_PARALLEL_GROUP", falcon.DimPP},
+			{"TENSOR_AND_DATA_PARALLEL_GROUP", falcon.DimWorld},
+		} {
+			ranks := strings.ReplaceAll(
+				fmt.Sprint(l.Peers(falcon.Rank(r), g.dim)),
+				" ",
+				", ",
+			)
 			call, op := "allreduce", "AllReduce"
 			if g.dim == falcon.DimPP {
 				call, op = "recv", "SendRecv"
 			}
-			events += fmt.Sprintf(`,{"ph":"X","cat":"kernel","name":"ncclDevKernel_%s","pid":0,"tid":9,"ts":%d,"dur":5,"args":{"Collective name":%q,"In msg nelems":8,"Process Group Name":"%d","Process Group Description":%q,"Process Group Ranks":%q}}`,
-				op, 10+i, call, i, g.desc, ranks)
+			events += fmt.Sprintf(
+				`,{"ph":"X","cat":"kernel","name":"ncclDevKernel_%s","pid":0,"tid":9,"ts":%d,"dur":5,"args":{"Collective name":%q,"In msg nelems":8,"Process Group Name":"%d","Process Group Description":%q,"Process Group Ranks":%q}}`,
+				op, 10+i, call, i, g.desc, ranks,
+			)
 		}
-		docs = append(docs, fmt.Sprintf(`{"distributedInfo":{"rank":%d,"world_size":8},"traceEvents":[%s]}`, r, events))
+		docs = append(docs, fmt.Sprintf(`{"distributedInfo":{"rank":%d,"world_size":8},"traceEvents":[%s]}`,
+			r, events))
 	}
 	line := timelineOf(t, Shape{}, docs...)
 	if line.Layout != l || line.Assumed != "" || len(line.Workers) != 8 {
 		t.Fatalf("%+v", line)
 	}
 	for _, w := range line.Workers {
-		if len(w.Calls) != 3 || w.Calls[0].Dimension != falcon.DimTP || w.Calls[1].Dimension != falcon.DimDP || w.Calls[0].Comm == w.Calls[1].Comm || w.Calls[2].Dimension != "" {
+		if len(w.Calls) != 3 ||
+			w.Calls[0].Dimension != falcon.DimTP ||
+			w.Calls[1].Dimension != falcon.DimDP ||
+			w.Calls[0].Comm == w.Calls[1].Comm ||
+			w.Calls[2].Dimension != "" {
 			t.Errorf("%+v", w)
 		}
 	}
@@ -167,7 +225,8 @@ func packed(text string) string {
 }
 
 func TestRecordsUnpack(t *testing.T) {
-	if line := timelineOf(t, Shape{}, packed(spans(true))); len(line.Workers) != 4 {
+	line := timelineOf(t, Shape{}, packed(spans(true)))
+	if len(line.Workers) != 4 {
 		t.Errorf("%+v", line)
 	}
 }
@@ -188,11 +247,21 @@ func TestDumpsRead(t *testing.T) {
 		}
 	}
 	d := rec.Dumps()
-	if len(d) != 2 || d[0].Rank != 0 || d[1].Rank != 1 || len(d[0].Groups["0"].Ranks) != 2 {
+	if len(d) != 2 ||
+		d[0].Rank != 0 ||
+		d[1].Rank != 1 ||
+		len(d[0].Groups["0"].Ranks) != 2 {
 		t.Fatalf("%+v", d)
 	}
 	e := d[0].Entries[0]
-	if e.Group != "0" || e.Seq != 3 || e.Op != falcon.OpAllReduce || e.State != EntryCompleted || e.DurationMs != 1.5 || e.Elements != 14 || e.EndedNs != 0 || e.PointToPnt {
+	if e.Group != "0" ||
+		e.Seq != 3 ||
+		e.Op != falcon.OpAllReduce ||
+		e.State != EntryCompleted ||
+		e.DurationMs != 1.5 ||
+		e.Elements != 14 ||
+		e.EndedNs != 0 ||
+		e.PointToPnt {
 		t.Errorf("%+v", e)
 	}
 }
@@ -215,28 +284,45 @@ func TestRecordsRefuse(t *testing.T) {
 		`[{"ph":"X","name":"forward","dur":NaN}]`:                                                  "no JSON",
 		`[{"ph":"X","name":"forward","pid":1,"dur":5,"args":{"step":` + strings.Repeat("[", 20000): "",
 		dump(`{"record_id":1,"profiling_name":"x"}`):                                               "no collective_seq_id",
-		dump(strings.Replace(oneEntry, `"completed"`, `"dancing\u001b"`, 1)):                       `state "dancing?"`,
-		dump(strings.Replace(oneEntry, `1.5`, `1e999`, 1)):                                         "can't be a number",
+		dump(strings.Replace(
+			oneEntry,
+			`"completed"`,
+			`"dancing\u001b"`,
+			1,
+		)): `state "dancing?"`,
+		dump(strings.Replace(
+			oneEntry,
+			`1.5`,
+			`1e999`,
+			1,
+		)): "can't be a number",
 	} {
 		var rec Records
 		err := rec.Add("rank0.json", strings.NewReader(in))
-		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
+		if !errors.Is(err, ErrMalformed) ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%.80q: %v", in, err)
 		}
 	}
 	var rec Records
-	if err := rec.Add("dump.json", strings.NewReader(dump(oneEntry))); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "the dump's rank is unknown") {
+	if err := rec.Add("dump.json", strings.NewReader(dump(oneEntry))); !errors.Is(err, ErrMalformed) ||
+		!strings.Contains(err.Error(), "the dump's rank is unknown") {
 		t.Error(err)
 	}
 	_ = rec.Add("rank3", strings.NewReader(dump(oneEntry)))
-	if err := rec.Add("other_rank3.json", strings.NewReader(dump(oneEntry))); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "rank 3 has a dump already") {
+	if err := rec.Add("other_rank3.json", strings.NewReader(dump(oneEntry))); !errors.Is(err, ErrMalformed) ||
+		!strings.Contains(err.Error(), "rank 3 has a dump already") {
 		t.Error(err)
 	}
 }
 
 func TestRecordsAreBounded(t *testing.T) {
 	var rec Records
-	if err := rec.Add("x.json", io.MultiReader(strings.NewReader(`[{"name":"`), endless{})); !errors.Is(err, ErrTooLarge) {
+	if err := rec.Add(
+		"x.json",
+		io.MultiReader(strings.NewReader(`[{"name":"`), endless{}),
+	); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("endless text: %v", err)
 	}
 	far := `[{"ph":"X","name":"forward","pid":1,"tid":1,"dur":5,"args":{"dp_rank":1000000,"stage":1000000}}]`
@@ -252,14 +338,21 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte(spans(true)), []byte(kineto(0, 5, 5)), 0, 0)
 	f.Add([]byte(dump(oneEntry)), []byte(dump(oneEntry)), 1, 2)
 	f.Add([]byte(packed(spans(false))), []byte(`[]`), 0, 0)
-	f.Add([]byte(`[{"ph":"B","name":"forward","pid":0,"tid":0,"ts":1},{"ph":"E","pid":0,"tid":0,"ts":9}]`), []byte(`[]`), 0, 0)
+	f.Add(
+		[]byte(`[{"ph":"B","name":"forward","pid":0,"tid":0,"ts":1},{"ph":"E","pid":0,"tid":0,"ts":9}]`),
+		[]byte(`[]`),
+		0,
+		0,
+	)
 	f.Fuzz(func(t *testing.T, first, second []byte, tp, pp int) {
 		var rec Records
 		checkSentence(t, rec.Add("rank0.json", bytes.NewReader(first)))
 		checkSentence(t, rec.Add("rank1.json", bytes.NewReader(second)))
 		line, ok, err := rec.Timeline(Shape{TP: max(tp, 0), PP: max(pp, 0)})
 		checkSentence(t, err)
-		if ok && err == nil && (len(line.Workers) == 0 || line.Layout.World() > MaxWorld) {
+		if ok &&
+			err == nil &&
+			(len(line.Workers) == 0 || line.Layout.World() > MaxWorld) {
 			t.Fatalf("%+v", line)
 		}
 	})

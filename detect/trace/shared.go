@@ -4,7 +4,9 @@ import "fmt"
 
 // Malformed is a sentence that wraps ErrMalformed, for packages below this one;
 // line counts from 1, 0 for the whole input.
-func Malformed(line int, format string, args ...any) error { return malformed(line, format, args...) }
+func Malformed(line int, format string, args ...any) error {
+	return malformed(line, format, args...)
+}
 
 // TooLarge is a sentence that wraps ErrTooLarge.
 func TooLarge(format string, args ...any) error {

@@ -24,7 +24,8 @@ type openSpan struct {
 func (c *chrome) beginSpan(e *event) error {
 	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
 	if len(c.open[k]) >= maxNested || c.opened >= maxOpen {
-		return fmt.Errorf("%w: more than %d spans on one lane, or %d in all, have begun and not ended", ErrTooLarge, maxNested, maxOpen)
+		return fmt.Errorf("%w: more than %d spans on one lane, or %d in all, have begun and not ended",
+			ErrTooLarge, maxNested, maxOpen)
 	}
 	if c.open == nil {
 		c.open = map[laneKey][]openSpan{}
@@ -56,8 +57,14 @@ func (c *chrome) endSpan(e *event) error {
 		return malformed(0, "span %q: ts is out of range", clipField(s.name))
 	}
 	whole := event{
-		Ph: "X", Name: s.name, Cat: s.cat, Ts: s.ts, Pid: e.Pid, Tid: e.Tid, Args: s.args,
-		Dur: json.Number(strconv.FormatFloat(to-from, 'g', -1, 64)),
+		Ph:   "X",
+		Name: s.name,
+		Cat:  s.cat,
+		Ts:   s.ts,
+		Pid:  e.Pid,
+		Tid:  e.Tid,
+		Args: s.args,
+		Dur:  json.Number(strconv.FormatFloat(to-from, 'g', -1, 64)),
 	}
 	return c.takeEvent(&whole)
 }

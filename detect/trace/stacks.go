@@ -44,7 +44,9 @@ var (
 // output does.
 func LooksLikeStacks(head []byte) bool {
 	for _, line := range bytes.Split(head, []byte("\n")) {
-		if stackThread.Match(line) || bytes.HasPrefix(line, []byte("Process ")) || bytes.HasPrefix(line, []byte("Fatal Python error")) {
+		if stackThread.Match(line) ||
+			bytes.HasPrefix(line, []byte("Process ")) ||
+			bytes.HasPrefix(line, []byte("Fatal Python error")) {
 			return true
 		}
 	}

@@ -37,7 +37,8 @@ func (g *gauge) Read(p []byte) (int, error) {
 	case g.read > MaxTraceBytes:
 		g.over = fmt.Errorf("%w: more than %d bytes; split the file", ErrTooLarge, int64(MaxTraceBytes))
 	case g.read-g.taken > 2*MaxValue:
-		g.over = fmt.Errorf("%w: one value at byte %d is longer than %d bytes; is this a trace?", ErrTooLarge, g.taken, MaxValue)
+		g.over = fmt.Errorf("%w: one value at byte %d is longer than %d bytes; is this a trace?",
+			ErrTooLarge, g.taken, MaxValue)
 	}
 	if g.over != nil {
 		return 0, g.over
@@ -106,7 +107,9 @@ func (s *stream) errorAt(err error) error {
 		return unreadable(err)
 	case errors.Is(err, io.EOF) && s.gauge.taken > 0:
 		err = io.ErrUnexpectedEOF
-	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || strings.HasPrefix(err.Error(), "flate:"):
+	case errors.Is(err, gzip.ErrChecksum) ||
+		errors.Is(err, gzip.ErrHeader) ||
+		strings.HasPrefix(err.Error(), "flate:"):
 		return malformed(0, "the gzip data is broken after %d bytes", s.gauge.read)
 	}
 	return malformed(0, "near byte %d: %s", s.gauge.taken, jsonSentence(err))
@@ -177,7 +180,8 @@ type loose struct {
 func (l *loose) UnmarshalJSON(b []byte) error {
 	v, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
 	if err == nil && v >= -1<<53 && v <= 1<<53 && v == float64(int64(v)) {
-		l.set, l.n = true, int64(v)
+		l.set = true
+		l.n = int64(v)
 	}
 	return nil
 }

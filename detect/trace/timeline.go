@@ -49,7 +49,11 @@ type Call struct {
 // timeline finds out who is who and lays the lanes together.
 func (c *chrome) timeline(want Shape) (Timeline, error) {
 	keys := slices.SortedFunc(maps.Keys(c.lanes), func(a, b laneKey) int {
-		return cmp.Or(cmp.Compare(a.file, b.file), compareText(a.pid, b.pid), compareText(a.tid, b.tid))
+		return cmp.Or(
+			cmp.Compare(a.file, b.file),
+			compareText(a.pid, b.pid),
+			compareText(a.tid, b.tid),
+		)
 	})
 	for _, k := range keys {
 		c.completePlaces(k)
@@ -68,7 +72,8 @@ func (c *chrome) timeline(want Shape) (Timeline, error) {
 	}
 	t.Steps = c.stepsOf(keys)
 	if len(t.Steps)*len(byRank) > 4*MaxCells {
-		return t, fmt.Errorf("%w: %d steps of %d workers; give fewer steps", ErrTooLarge, len(t.Steps), len(byRank))
+		return t, fmt.Errorf("%w: %d steps of %d workers; give fewer steps",
+			ErrTooLarge, len(t.Steps), len(byRank))
 	}
 	for _, r := range slices.Sorted(maps.Keys(byRank)) {
 		if w := c.joinLanes(&t, r, byRank[r]); w.Count > 0 {
@@ -76,7 +81,10 @@ func (c *chrome) timeline(want Shape) (Timeline, error) {
 		}
 	}
 	if len(t.Workers) == 0 {
-		return t, malformed(0, "no forward, backward or kernel event is in it; record the device, or spans named forward and backward")
+		return t, malformed(
+			0,
+			"no forward, backward or kernel event is in it; record the device, or spans named forward and backward",
+		)
 	}
 	return t, nil
 }
@@ -97,7 +105,9 @@ func compareText(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-var coordinateInName = regexp.MustCompile(`(?i)\b(dp|pp|tp|stage|rank|worker)[ _-]*(?:rank)?[ _:=#(\[-]*(\d{1,7})`)
+var coordinateInName = regexp.MustCompile(
+	`(?i)\b(dp|pp|tp|stage|rank|worker)[ _-]*(?:rank)?[ _:=#(\[-]*(\d{1,7})`,
+)
 
 // completePlaces fills in what the events' arguments left open: by the file's rank, or
 // by the names of process and thread ("DP rank [3]", "PP rank 1, TP rank 0").
@@ -173,7 +183,9 @@ func (c *chrome) guessPlaces(keys []laneKey) string {
 }
 
 func (c *chrome) placedDP(open []laneKey) bool {
-	return slices.ContainsFunc(open, func(k laneKey) bool { return c.lanes[k].place.dp != unknown })
+	return slices.ContainsFunc(open, func(k laneKey) bool {
+		return c.lanes[k].place.dp != unknown
+	})
 }
 
 // guessRanks takes processes, or the threads of the only one, for ranks.
@@ -227,12 +239,18 @@ func (c *chrome) findLayout(keys []laneKey, want Shape, t *Timeline) (falcon.Lay
 		most = place{max(most.rank, p.rank), max(most.dp, p.dp), max(most.pp, p.pp), max(most.tp, p.tp)}
 	}
 	world = max(world, most.rank+1)
-	l := falcon.Layout{TP: most.tp + 1, DP: most.dp + 1, PP: most.pp + 1}
+	l := falcon.Layout{
+		TP: most.tp + 1,
+		DP: most.dp + 1,
+		PP: most.pp + 1,
+	}
 	if l.World() < world {
 		l.TP, l.PP = max(c.groupSize("tensor", "tp"), 1), max(c.groupSize("pipeline", "pp"), 1)
 		told := l.TP*l.PP > 1
 		if want.TP > 0 || want.PP > 0 || want.DP > 0 {
-			l.TP, l.PP, told = max(want.TP, 1), max(want.PP, 1), true
+			l.TP = max(want.TP, 1)
+			l.PP = max(want.PP, 1)
+			told = true
 		}
 		l.DP = (world + l.TP*l.PP - 1) / (l.TP * l.PP)
 		if !told && t.Assumed == "" {
@@ -251,7 +269,8 @@ func (c *chrome) findLayout(keys []laneKey, want Shape, t *Timeline) (falcon.Lay
 		return l, err
 	}
 	if l.World() < world {
-		return l, malformed(0, "a layout of %d ranks can't hold rank %d; check --tp, --dp and --pp", l.World(), world-1)
+		return l, malformed(0, "a layout of %d ranks can't hold rank %d; check --tp, --dp and --pp",
+			l.World(), world-1)
 	}
 	return l, nil
 }
@@ -288,7 +307,10 @@ func (g *commGroup) dimension() falcon.Dimension {
 		{falcon.DimDP, []string{"data_parallel", "data-parallel", "dp", "fsdp"}},
 	} {
 		for _, w := range d.words {
-			if g.desc == w || len(w) > 2 && strings.Contains(g.desc, w) || strings.HasPrefix(g.desc, w+"_") || strings.HasPrefix(g.desc, "mesh_"+w) {
+			if g.desc == w ||
+				len(w) > 2 && strings.Contains(g.desc, w) ||
+				strings.HasPrefix(g.desc, w+"_") ||
+				strings.HasPrefix(g.desc, "mesh_"+w) {
 				return d.dim
 			}
 		}
@@ -312,7 +334,11 @@ func (c *chrome) stepsOf(keys []laneKey) []int64 {
 // joinLanes lays the lanes of one rank together.
 func (c *chrome) joinLanes(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
 	at := t.Layout.Coord(r)
-	w := Worker{Rank: r, Name: fmt.Sprintf("dp%d/pp%d", at.DP, at.PP), ComputeMs: make([]float64, max(1, len(t.Steps)))}
+	w := Worker{
+		Rank:      r,
+		Name:      fmt.Sprintf("dp%d/pp%d", at.DP, at.PP),
+		ComputeMs: make([]float64, max(1, len(t.Steps))),
+	}
 	if t.Layout.TP > 1 {
 		w.Name += fmt.Sprintf("/tp%d", at.TP)
 	}
@@ -330,7 +356,8 @@ func (c *chrome) joinLanes(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
 			w.ComputeMs[i] += ms
 		}
 		marked = max(marked, len(c.steps[k.file]))
-		calls, annotated = append(calls, l.calls...), append(annotated, l.annotated...)
+		calls = append(calls, l.calls...)
+		annotated = append(annotated, l.annotated...)
 	}
 	if len(calls) == 0 {
 		calls = annotated
@@ -350,12 +377,21 @@ func (c *chrome) joinLanes(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
 
 // nameComms names the communicator of each call and drops calls without one.
 func (t *Timeline) nameComms(r falcon.Rank, in []commCall) []Call {
-	slices.SortStableFunc(in, func(a, b commCall) int { return cmp.Compare(a.startMs, b.startMs) })
+	slices.SortStableFunc(in, func(a, b commCall) int {
+		return cmp.Compare(a.startMs, b.startMs)
+	})
 	at := t.Layout.Coord(r)
 	known := map[*commGroup]falcon.Dimension{}
 	var out []Call
 	for _, c := range in {
-		call := Call{Step: c.step, StartMs: c.startMs, DurationMs: c.ms, Op: c.op, Bytes: c.bytes, From: unknown}
+		call := Call{
+			Step:       c.step,
+			StartMs:    c.startMs,
+			DurationMs: c.ms,
+			Op:         c.op,
+			Bytes:      c.bytes,
+			From:       unknown,
+		}
 		switch {
 		case c.direction == dirReplicas:
 			call.Dimension, call.Size = falcon.DimDP, t.Layout.DP
@@ -366,10 +402,17 @@ func (t *Timeline) nameComms(r falcon.Rank, in []commCall) []Call {
 				to = (at.PP + 1) % t.Layout.PP
 			}
 			call.From = t.Layout.RankOf(falcon.Coord{TP: at.TP, DP: at.DP, PP: to})
-			call.Op, call.Dimension, call.Size = falcon.OpRecv, falcon.DimPP, t.Layout.PP
+			call.Op = falcon.OpRecv
+			call.Dimension = falcon.DimPP
+			call.Size = t.Layout.PP
 			call.Comm = impliedComm(falcon.DimPP, at.DP*t.Layout.TP+at.TP)
-		case c.group != nil && c.op != falcon.OpSend && c.op != falcon.OpRecv && c.op != falcon.OpNone:
-			call.Comm, call.Size, call.Dimension = uint64(c.group.id), c.group.size, t.dimension(r, c.group, known)
+		case c.group != nil &&
+			c.op != falcon.OpSend &&
+			c.op != falcon.OpRecv &&
+			c.op != falcon.OpNone:
+			call.Comm, call.Size, call.Dimension = uint64(c.group.id),
+				c.group.size,
+				t.dimension(r, c.group, known)
 		default:
 			continue
 		}
@@ -382,7 +425,11 @@ func (t *Timeline) nameComms(r falcon.Rank, in []commCall) []Call {
 
 // dimension is as the group is described, else as its members lie in the
 // layout: a job of replicas only has the world for its data-parallel group.
-func (t *Timeline) dimension(r falcon.Rank, g *commGroup, known map[*commGroup]falcon.Dimension) falcon.Dimension {
+func (t *Timeline) dimension(
+	r falcon.Rank,
+	g *commGroup,
+	known map[*commGroup]falcon.Dimension,
+) falcon.Dimension {
 	if d, ok := known[g]; ok {
 		return d
 	}
@@ -392,7 +439,10 @@ func (t *Timeline) dimension(r falcon.Rank, g *commGroup, known map[*commGroup]f
 			break
 		}
 		peers := t.Layout.Peers(r, dim)
-		if len(peers) > 1 && slices.EqualFunc(peers, g.ranks, func(p falcon.Rank, q int) bool { return int(p) == q }) {
+		if len(peers) > 1 &&
+			slices.EqualFunc(peers, g.ranks, func(p falcon.Rank, q int) bool {
+				return int(p) == q
+			}) {
 			d = dim
 		}
 	}

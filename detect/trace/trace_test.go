@@ -25,15 +25,22 @@ func TestInputsAreBounded(t *testing.T) {
 }
 
 func TestCallsReads(t *testing.T) {
-	log, err := Calls(strings.NewReader("seq,t_us,op,group,bytes\n0,1.5,all_reduce,dp,1024\n1,3,send,pp,\n2,4,all_reduce,dp,2048\n"))
+	log, err := Calls(strings.NewReader(
+		"seq,t_us,op,group,bytes\n0,1.5,all_reduce,dp,1024\n1,3,send,pp,\n2,4,all_reduce,dp,2048\n",
+	))
 	if err != nil || len(log.Calls) != 3 {
 		t.Fatalf("%+v, %v", log, err)
 	}
 	last := log.Calls[2]
-	if last.Op != 0 || last.Comm != 0 || last.Bytes != 2048 || last.TimeNs != 4000 || last.Ordinal != 1 {
+	if last.Op != 0 ||
+		last.Comm != 0 ||
+		last.Bytes != 2048 ||
+		last.TimeNs != 4000 ||
+		last.Ordinal != 1 {
 		t.Errorf("%+v", last)
 	}
-	if !slices.Equal(log.Ops, []string{"all_reduce", "send"}) || !slices.Equal(log.Groups, []string{"dp", "pp"}) {
+	if !slices.Equal(log.Ops, []string{"all_reduce", "send"}) ||
+		!slices.Equal(log.Groups, []string{"dp", "pp"}) {
 		t.Errorf("%v, %v", log.Ops, log.Groups)
 	}
 }
@@ -59,7 +66,9 @@ func FuzzCalls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		log, err := Calls(strings.NewReader(in))
 		for _, c := range log.Calls {
-			if int(c.Op) >= len(log.Ops) || int(c.Comm) >= len(log.Groups) || c.Bytes < 0 {
+			if int(c.Op) >= len(log.Ops) ||
+				int(c.Comm) >= len(log.Groups) ||
+				c.Bytes < 0 {
 				t.Fatalf("%+v", c)
 			}
 		}
@@ -72,7 +81,8 @@ func checkSentence(t *testing.T, err error) {
 	if err == nil {
 		return
 	}
-	if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) || strings.ContainsAny(err.Error(), "\n\x1b") {
+	if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) ||
+		strings.ContainsAny(err.Error(), "\n\x1b") {
 		t.Fatalf("%q", err)
 	}
 }
@@ -90,15 +100,20 @@ func TestWorkersReads(t *testing.T) {
 		in, worker, value string
 		want              []string
 	}{
-		"worker":      {"step,worker,ms\n0,a,5\n0,b,6\n", "", "", []string{"a=5", "b=6"}},
-		"rank":        {"rank,ms,note\n3,5,x\n", "", "", []string{"3=5"}},
-		"named":       {"who,ms,other\nx,5,6\n", "who", "ms", []string{"x=5"}},
-		"several":     {"dp,pp,ms\n0,1,5\n", "dp,pp", "", []string{"0/1=5"}},
-		"coordinates": {"step,dp,pp,tp,step_ms,fwd_compute_ms,bwd_compute_ms,dp_ms\n0,0,0,0,50,1,2,9\n0,1,0,0,50,3,4,9\n0,1,1,0,50,5,6,9\n", "", "", []string{"dp0/pp0=3", "dp1/pp0=7", "dp1/pp1=11"}},
-		"no compute":  {"dp,ms\n0,5\n1,6\n", "", "", []string{"dp0=5", "dp1=6"}},
-		"one place":   {"dp_rank,pp_rank,ms\n2,3,5\n", "", "", []string{"dp2/pp3=5"}},
-		"loss last":   {"rank,iter_time_ms,loss\n0,5,2.3\n", "", "", []string{"0=5"}},
-		"summed":      {"rank,a,b,c\n0,1,2,4\n", "", "a, c", []string{"0=5"}},
+		"worker":  {"step,worker,ms\n0,a,5\n0,b,6\n", "", "", []string{"a=5", "b=6"}},
+		"rank":    {"rank,ms,note\n3,5,x\n", "", "", []string{"3=5"}},
+		"named":   {"who,ms,other\nx,5,6\n", "who", "ms", []string{"x=5"}},
+		"several": {"dp,pp,ms\n0,1,5\n", "dp,pp", "", []string{"0/1=5"}},
+		"coordinates": {
+			"step,dp,pp,tp,step_ms,fwd_compute_ms,bwd_compute_ms,dp_ms\n0,0,0,0,50,1,2,9\n0,1,0,0,50,3,4,9\n0,1,1,0,50,5,6,9\n",
+			"",
+			"",
+			[]string{"dp0/pp0=3", "dp1/pp0=7", "dp1/pp1=11"},
+		},
+		"no compute": {"dp,ms\n0,5\n1,6\n", "", "", []string{"dp0=5", "dp1=6"}},
+		"one place":  {"dp_rank,pp_rank,ms\n2,3,5\n", "", "", []string{"dp2/pp3=5"}},
+		"loss last":  {"rank,iter_time_ms,loss\n0,5,2.3\n", "", "", []string{"0=5"}},
+		"summed":     {"rank,a,b,c\n0,1,2,4\n", "", "a, c", []string{"0=5"}},
 	} {
 		got, err := readWorkers(c.in, c.worker, c.value)
 		if err != nil || !slices.Equal(got, c.want) {
@@ -110,12 +125,18 @@ func TestWorkersReads(t *testing.T) {
 		"no worker": {"a,b\n1,2\n", "", "", `no column "rank"`},
 		"no value":  {"rank,b\n1,2\n", "", "ms", `no column "ms"`},
 		"loss":      {"rank,loss\n1,2\n", "", "", "no column says that it is a time, and loss is none"},
-		"two times": {"rank,iter_time,step_time\n1,2,3\n", "", "", "iter_time, step_time can each be the time"},
-		"hole":      {"rank,ms\n1,2\n1,\n", "", "", "line 3: column ms is empty"},
-		"short":     {"rank,ms\n1,2\n1\n", "", "", "line 3: 1 columns"},
-		"overflow":  {"rank,a,b\n1,1e308,1e308\n", "", "a,b", "line 2: the sum of the value columns"},
+		"two times": {
+			"rank,iter_time,step_time\n1,2,3\n",
+			"",
+			"",
+			"iter_time, step_time can each be the time",
+		},
+		"hole":     {"rank,ms\n1,2\n1,\n", "", "", "line 3: column ms is empty"},
+		"short":    {"rank,ms\n1,2\n1\n", "", "", "line 3: 1 columns"},
+		"overflow": {"rank,a,b\n1,1e308,1e308\n", "", "a,b", "line 2: the sum of the value columns"},
 	} {
-		if _, err := readWorkers(c.in, c.worker, c.value); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.want) {
+		_, err := readWorkers(c.in, c.worker, c.value)
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -32,8 +32,16 @@ const computes = "compute"
 // slashes, values are added up.
 //
 // It returns the value's column, or columns with plus signs between them.
-func Workers(r io.Reader, workerColumn, valueColumn string, each func(worker string, value float64) error) (took string, err error) {
-	d := workers{worker: workerColumn, value: valueColumn, each: each}
+func Workers(
+	r io.Reader,
+	workerColumn, valueColumn string,
+	each func(worker string, value float64) error,
+) (took string, err error) {
+	d := workers{
+		worker: workerColumn,
+		value:  valueColumn,
+		each:   each,
+	}
 	if err := eachLine(r, d.addLine); err != nil {
 		return "", err
 	}
@@ -80,7 +88,9 @@ func (d *workers) addLine(n int, line string) error {
 			return malformed(n, "the first row holds no number; name one with --value-column")
 		}
 		if at < len(d.csv.header) && column.Read(d.csv.header[at]).Role == column.Known {
-			return malformed(n, "no column says that it is a time, and %s is none; name one with --value-column", clipField(d.csv.header[at]))
+			return malformed(n,
+				"no column says that it is a time, and %s is none; name one with --value-column",
+				clipField(d.csv.header[at]))
 		}
 		d.values = []int{at}
 	}
@@ -166,7 +176,8 @@ func (d *workers) timed(n int) ([]string, error) {
 			}
 		}
 		if len(found) > 1 {
-			return nil, malformed(n, "%s can each be the time; name one with --value-column", clipField(strings.Join(found, ", ")))
+			return nil, malformed(n, "%s can each be the time; name one with --value-column",
+				clipField(strings.Join(found, ", ")))
 		}
 		if len(found) == 1 {
 			return found, nil
@@ -180,7 +191,8 @@ func (d *workers) columns(n int, names []string) ([]int, error) {
 	for _, name := range names {
 		at := d.csv.findColumn(strings.TrimSpace(name))
 		if at < 0 {
-			return nil, malformed(n, "no column %q; the header has %s", clipField(name), clipField(strings.Join(d.csv.header, ", ")))
+			return nil, malformed(n, "no column %q; the header has %s",
+				clipField(name), clipField(strings.Join(d.csv.header, ", ")))
 		}
 		out = append(out, at)
 	}
@@ -255,7 +267,8 @@ func (p *placed) takeRow(n int, parts []string, value float64) error {
 		p.byKey[key] = id
 		p.places = append(p.places, slices.Clone(parts))
 	}
-	p.who, p.values = append(p.who, int32(id)), append(p.values, value)
+	p.who = append(p.who, int32(id))
+	p.values = append(p.values, value)
 	return nil
 }
 
@@ -280,5 +293,7 @@ func (p *placed) finishRows(each func(string, float64) error) error {
 }
 
 func (p *placed) differs(column int) bool {
-	return slices.ContainsFunc(p.places, func(place []string) bool { return place[column] != p.places[0][column] })
+	return slices.ContainsFunc(p.places, func(place []string) bool {
+		return place[column] != p.places[0][column]
+	})
 }

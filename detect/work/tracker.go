@@ -58,14 +58,18 @@ type Tracker struct {
 }
 
 // NewTracker knows no usual iteration yet.
-func NewTracker() *Tracker { return &Tracker{now: map[kind]int{}, last: map[kind]int{}} }
+func NewTracker() *Tracker {
+	return &Tracker{now: map[kind]int{}, last: map[kind]int{}}
+}
 
 // Reset forgets the usual iteration: the communicators, or the micro-batches, are others.
 // Calls of the running one are kept.
 func (t *Tracker) Reset() {
 	pending, closing, lost := t.pending, t.closing, t.lost
 	*t = *NewTracker()
-	t.pending, t.closing, t.lost = pending, closing, lost
+	t.pending = pending
+	t.closing = closing
+	t.lost = lost
 }
 
 // Add takes a call of the running iteration, or of one that began after it.
@@ -79,7 +83,10 @@ func (t *Tracker) Add(c Call) {
 }
 
 // Forget drops the calls so far: some were lost.
-func (t *Tracker) Forget() { t.pending, t.lost = t.pending[:0], true }
+func (t *Tracker) Forget() {
+	t.pending = t.pending[:0]
+	t.lost = true
+}
 
 // Close ends the iteration [beginNs, endNs) and says how it differs, nil where it does not
 // or nothing is usual yet. marked says that it began where the framework says so, and not
@@ -109,7 +116,11 @@ func (t *Tracker) Close(beginNs, endNs int64, marked bool) *falcon.Work {
 	} else {
 		t.compareKinds(&out, t.last, len(calls))
 	}
-	if out.WaitMs == 0 && out.PauseMs == 0 && out.TailMs == 0 && out.Calls == 0 && out.UsualBytes == 0 {
+	if out.WaitMs == 0 &&
+		out.PauseMs == 0 &&
+		out.TailMs == 0 &&
+		out.Calls == 0 &&
+		out.UsualBytes == 0 {
 		return nil
 	}
 	reported := out // a steady iteration allocates nothing
@@ -130,7 +141,9 @@ func (t *Tracker) take(beginNs, endNs int64) []Call {
 		}
 	}
 	t.pending, t.closing = rest, calls
-	slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.EnterNs, b.EnterNs) })
+	slices.SortStableFunc(calls, func(a, b Call) int {
+		return cmp.Compare(a.EnterNs, b.EnterNs)
+	})
 	return calls
 }
 
@@ -156,8 +169,12 @@ func (t *Tracker) learn() {
 		t.alike = 1
 	}
 	t.now, t.last = t.last, t.now
-	if t.usual == nil && t.alike >= learnAfter || t.alike >= relearn && !maps.Equal(t.last, t.usual) {
-		t.usual, t.gaps, t.seen, t.sizes = maps.Clone(t.last), nil, 0, nil
+	if t.usual == nil && t.alike >= learnAfter ||
+		t.alike >= relearn && !maps.Equal(t.last, t.usual) {
+		t.usual = maps.Clone(t.last)
+		t.gaps = nil
+		t.seen = 0
+		t.sizes = nil
 	}
 }
 
@@ -183,7 +200,8 @@ func (t *Tracker) compareSizes(out *falcon.Work, calls []Call) {
 	}
 	usual := t.sizes[len(t.sizes)/2]
 	spread := float64(t.sizes[len(t.sizes)-1] - t.sizes[0])
-	if off := math.Abs(float64(bytes - usual)); off > sizeLeast*float64(usual) && off > sizeSpreads*spread {
+	off := math.Abs(float64(bytes - usual))
+	if off > sizeLeast*float64(usual) && off > sizeSpreads*spread {
 		out.Bytes, out.UsualBytes = bytes, usual
 	}
 }
@@ -245,7 +263,11 @@ func (t *Tracker) compareKinds(out *falcon.Work, now map[kind]int, calls int) {
 		out.UsualCalls += usual
 		switch n := now[k]; {
 		case n != usual:
-			out.Changed = append(out.Changed, falcon.CallChange{Op: k.op, Calls: n, Usual: usual})
+			out.Changed = append(out.Changed, falcon.CallChange{
+				Op:    k.op,
+				Calls: n,
+				Usual: usual,
+			})
 		case usual > 1:
 			out.Kept++
 		}
@@ -256,9 +278,16 @@ func (t *Tracker) compareKinds(out *falcon.Work, now map[kind]int, calls int) {
 		}
 	}
 	slices.SortFunc(out.Changed, func(a, b falcon.CallChange) int {
-		return cmp.Or(cmp.Compare(differenceOf(b), differenceOf(a)), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Usual, b.Usual), cmp.Compare(a.Calls, b.Calls))
+		return cmp.Or(
+			cmp.Compare(differenceOf(b), differenceOf(a)),
+			cmp.Compare(a.Op, b.Op),
+			cmp.Compare(a.Usual, b.Usual),
+			cmp.Compare(a.Calls, b.Calls),
+		)
 	})
 	out.Changed = out.Changed[:min(len(out.Changed), falcon.ChangesMost)]
 }
 
-func differenceOf(c falcon.CallChange) int { return max(c.Calls-c.Usual, c.Usual-c.Calls) }
+func differenceOf(c falcon.CallChange) int {
+	return max(c.Calls-c.Usual, c.Usual-c.Calls)
+}

@@ -25,7 +25,12 @@ type iteration struct {
 }
 
 func usualIteration() iteration {
-	return iteration{sends: 8, receives: 8, bytes: 1000, marked: true}
+	return iteration{
+		sends:    8,
+		receives: 8,
+		bytes:    1000,
+		marked:   true,
+	}
 }
 
 func (p *player) play(it iteration) *falcon.Work {
@@ -35,7 +40,14 @@ func (p *player) play(it iteration) *falcon.Work {
 		if n == it.at && it.pause > 0 {
 			at += it.pause * ms
 		}
-		p.t.Add(Call{Comm: 7, Op: op, Peer: peer, Bytes: it.bytes, EnterNs: at, ExitNs: at + 1000})
+		p.t.Add(Call{
+			Comm:    7,
+			Op:      op,
+			Peer:    peer,
+			Bytes:   it.bytes,
+			EnterNs: at,
+			ExitNs:  at + 1000,
+		})
 	}
 	n := 0
 	for i := range max(it.sends, it.receives) {
@@ -71,17 +83,37 @@ func TestWhatIsNotAsUsual(t *testing.T) {
 		spoil func(*iteration)
 		want  func(*falcon.Work) bool
 	}{
-		"data come late":   {func(it *iteration) { it.wait = 50 }, func(w *falcon.Work) bool { return w.WaitMs > 50 && w.WaitMs < 52 && w.PauseMs+w.TailMs == 0 }},
-		"a pause":          {func(it *iteration) { it.pause, it.at = 40, 5 }, func(w *falcon.Work) bool { return w.PauseMs > 39 && w.PauseMs < 41 && w.WaitMs+w.TailMs == 0 }},
-		"a checkpoint":     {func(it *iteration) { it.end = 200 }, func(w *falcon.Work) bool { return w.TailMs > 199 && w.TailMs < 201 && w.PauseMs == 0 }},
-		"longer sequences": {func(it *iteration) { it.bytes = 1500 }, func(w *falcon.Work) bool { return w.Bytes == 17*1500 && w.UsualBytes == 17*1000 && w.Calls == 0 }},
-		"micro-batches": {func(it *iteration) { it.sends, it.receives = 12, 12 }, func(w *falcon.Work) bool {
-			return w.Calls == 25 && w.UsualCalls == 17 && len(w.Changed) == 2 && w.Kept == 0
+		"data come late": {func(it *iteration) { it.wait = 50 }, func(w *falcon.Work) bool {
+			return w.WaitMs > 50 && w.WaitMs < 52 && w.PauseMs+w.TailMs == 0
+		}},
+		"a pause": {func(it *iteration) {
+			it.pause, it.at = 40, 5
+		}, func(w *falcon.Work) bool {
+			return w.PauseMs > 39 && w.PauseMs < 41 && w.WaitMs+w.TailMs == 0
+		}},
+		"a checkpoint": {func(it *iteration) { it.end = 200 }, func(w *falcon.Work) bool {
+			return w.TailMs > 199 && w.TailMs < 201 && w.PauseMs == 0
+		}},
+		"longer sequences": {func(it *iteration) { it.bytes = 1500 }, func(w *falcon.Work) bool {
+			return w.Bytes == 17*1500 && w.UsualBytes == 17*1000 && w.Calls == 0
+		}},
+		"micro-batches": {func(it *iteration) {
+			it.sends, it.receives = 12, 12
+		}, func(w *falcon.Work) bool {
+			return w.Calls == 25 &&
+				w.UsualCalls == 17 &&
+				len(w.Changed) == 2 &&
+				w.Kept == 0
 		}},
 		"an evaluation": {func(it *iteration) { it.sends = 12 }, func(w *falcon.Work) bool {
-			return w.Calls == 21 && len(w.Changed) == 1 && w.Changed[0] == falcon.CallChange{Op: falcon.OpSend, Calls: 12, Usual: 8} && w.Kept == 1
+			return w.Calls == 21 &&
+				len(w.Changed) == 1 &&
+				w.Changed[0] == falcon.CallChange{Op: falcon.OpSend, Calls: 12, Usual: 8} &&
+				w.Kept == 1
 		}},
-		"without marks its begin is unknown": {func(it *iteration) { it.wait, it.marked = 50, false }, func(w *falcon.Work) bool { return w == nil }},
+		"without marks its begin is unknown": {func(it *iteration) {
+			it.wait, it.marked = 50, false
+		}, func(w *falcon.Work) bool { return w == nil }},
 	} {
 		p := learnt(t)
 		it := usualIteration()
@@ -147,13 +179,21 @@ func TestCountsAreThoseOfARecount(t *testing.T) {
 		for i := range usual {
 			usual[i] = 1 + rng.IntN(6)
 		}
-		tr, begin := NewTracker(), int64(0)
+		tr := NewTracker()
+		begin := int64(0)
 		play := func(counts []int) *falcon.Work {
 			at := begin
 			for i, n := range counts {
 				for range n {
 					at += ms
-					tr.Add(Call{Comm: uint64(i % 2), Op: ops[i], Peer: int32(i), Bytes: 10, EnterNs: at, ExitNs: at + 1})
+					tr.Add(Call{
+						Comm:    uint64(i % 2),
+						Op:      ops[i],
+						Peer:    int32(i),
+						Bytes:   10,
+						EnterNs: at,
+						ExitNs:  at + 1,
+					})
 				}
 			}
 			w := tr.Close(begin, at+50*ms, true)
@@ -163,10 +203,14 @@ func TestCountsAreThoseOfARecount(t *testing.T) {
 		for range 5 {
 			play(usual)
 		}
-		now, calls, was, changed := make([]int, len(ops)), 0, 0, 0
+		now := make([]int, len(ops))
+		calls := 0
+		was := 0
+		changed := 0
 		for i := range now {
 			now[i] = usual[i] + rng.IntN(4) - 1
-			calls, was = calls+now[i], was+usual[i]
+			calls += now[i]
+			was += usual[i]
 			if now[i] != usual[i] {
 				changed++
 			}
@@ -175,7 +219,10 @@ func TestCountsAreThoseOfARecount(t *testing.T) {
 		if changed == 0 || calls == 0 {
 			continue
 		}
-		if w == nil || w.Calls != calls || w.UsualCalls != was || len(w.Changed) != changed {
+		if w == nil ||
+			w.Calls != calls ||
+			w.UsualCalls != was ||
+			len(w.Changed) != changed {
 			t.Fatalf("seed %d: %v instead of %v: %+v", seed, now, usual, w)
 		}
 		for _, c := range w.Changed {

@@ -27,7 +27,9 @@ type Calibration struct {
 	NowMs        float64 // iteration time while the profile was taken; 0 = unknown
 
 	HealthyMicroBatches []int32 // that HealthyMs was measured with; nil = MicroBatches
-	Base                *Model  // an earlier model of the same job: healthy work, volumes and bandwidths are taken from it, only what is slow is new. nil = all from the profile
+	// an earlier model of the same job: healthy work, volumes and bandwidths are taken from it,
+	// only what is slow is new. nil = all from the profile
+	Base *Model
 }
 
 // Calibrate makes a model from the job's own measured profile. Without a base
@@ -42,8 +44,14 @@ func Calibrate(in Calibration) (Model, error) {
 	m.Links.Ratio = slowLinks(in.Profile.Links)
 	if in.Base != nil {
 		base := *in.Base
-		m.Work, m.DPMB, m.PPMB, m.TPMB, m.Chunks = base.Work, base.DPMB, base.PPMB, base.TPMB, base.Chunks
-		m.Links.IntraMBs, m.Links.InterMBs, m.Links.LatencyMs = base.Links.IntraMBs, base.Links.InterMBs, base.Links.LatencyMs
+		m.Work = base.Work
+		m.DPMB = base.DPMB
+		m.PPMB = base.PPMB
+		m.TPMB = base.TPMB
+		m.Chunks = base.Chunks
+		m.Links.IntraMBs = base.Links.IntraMBs
+		m.Links.InterMBs = base.Links.InterMBs
+		m.Links.LatencyMs = base.Links.LatencyMs
 		m.RestMs = base.RestMs
 	} else {
 		in.countedVolumes(&m)
@@ -67,19 +75,25 @@ func (in Calibration) validate() error {
 	}
 	switch {
 	case len(in.Placement) != l.World():
-		return fmt.Errorf("%w: %d ranks are placed, %v has %d", ErrCalibration, len(in.Placement), l, l.World())
+		return fmt.Errorf("%w: %d ranks are placed, %v has %d",
+			ErrCalibration, len(in.Placement), l, l.World())
 	case len(in.MicroBatches) != l.DP || slices.Min(in.MicroBatches) < 1:
-		return fmt.Errorf("%w: micro-batches %v for %d replicas; give at least 1 for each", ErrCalibration, in.MicroBatches, l.DP)
-	case in.HealthyMicroBatches != nil && (len(in.HealthyMicroBatches) != l.DP || slices.Min(in.HealthyMicroBatches) < 1):
-		return fmt.Errorf("%w: healthy micro-batches %v for %d replicas; give at least 1 for each", ErrCalibration, in.HealthyMicroBatches, l.DP)
+		return fmt.Errorf("%w: micro-batches %v for %d replicas; give at least 1 for each",
+			ErrCalibration, in.MicroBatches, l.DP)
+	case in.HealthyMicroBatches != nil &&
+		(len(in.HealthyMicroBatches) != l.DP || slices.Min(in.HealthyMicroBatches) < 1):
+		return fmt.Errorf("%w: healthy micro-batches %v for %d replicas; give at least 1 for each",
+			ErrCalibration, in.HealthyMicroBatches, l.DP)
 	case in.Base != nil && in.Base.Layout != l:
 		return fmt.Errorf("%w: the base model is of %v, the job of %v", ErrCalibration, in.Base.Layout, l)
 	case len(in.Profile.SelfMs) != l.World():
-		return fmt.Errorf("%w: it has times of %d ranks, %v has %d; take a profile first", ErrCalibration, len(in.Profile.SelfMs), l, l.World())
+		return fmt.Errorf("%w: it has times of %d ranks, %v has %d; take a profile first",
+			ErrCalibration, len(in.Profile.SelfMs), l, l.World())
 	}
 	for r, v := range in.Profile.SelfMs {
 		if !(v > 0) || math.IsInf(v, 0) {
-			return fmt.Errorf("%w: rank %d was not measured (%v ms); take a profile again", ErrCalibration, r, v)
+			return fmt.Errorf("%w: rank %d was not measured (%v ms); take a profile again",
+				ErrCalibration, r, v)
 		}
 	}
 	for _, g := range in.Profile.Groups {
@@ -130,7 +144,8 @@ func (in Calibration) countedVolumes(m *Model) {
 
 // neighbours reports whether a pair's boundary is between stages s and s+1.
 func (in Calibration) neighbours(g falcon.GroupTransfer) bool {
-	a, b := in.Layout.Coord(g.Ranks[0]), in.Layout.Coord(g.Ranks[1])
+	a := in.Layout.Coord(g.Ranks[0])
+	b := in.Layout.Coord(g.Ranks[1])
 	return b.PP-a.PP == 1
 }
 
@@ -149,7 +164,9 @@ func payloadMB(g falcon.GroupTransfer) float64 {
 // equations for bandwidth and latency, payload/bandwidth + steps·latency =
 // time; where there is one kind only, latency is 0.
 func (in Calibration) bandwidths(m *Model) {
-	ring, pair, inside := in.ringBandwidth(*m), in.pairBandwidth(*m), in.intranodeBandwidth()
+	ring := in.ringBandwidth(*m)
+	pair := in.pairBandwidth(*m)
+	inside := in.intranodeBandwidth()
 	m.Links.IntraMBs = inside
 	switch {
 	case ring.ms > 0 && pair.ms > 0:
@@ -158,7 +175,8 @@ func (in Calibration) bandwidths(m *Model) {
 		x := (ring.ms*pair.steps - pair.ms*ring.steps) / det
 		y := (ring.mb*pair.ms - pair.mb*ring.ms) / det
 		if det != 0 && x > 0 && y >= 0 {
-			m.Links.InterMBs, m.Links.LatencyMs = 1e3/x, y
+			m.Links.InterMBs = 1e3 / x
+			m.Links.LatencyMs = y
 			return
 		}
 		big := ring
@@ -181,7 +199,10 @@ type transfer struct{ mb, steps, ms float64 }
 func (in Calibration) ringBandwidth(m Model) transfer {
 	var found []transfer
 	for _, g := range in.Profile.Groups {
-		if g.Dimension != falcon.DimDP || len(g.Ranks) < 2 || !(g.TransferMs > 0) || g.Bytes <= 0 {
+		if g.Dimension != falcon.DimDP ||
+			len(g.Ranks) < 2 ||
+			!(g.TransferMs > 0) ||
+			g.Bytes <= 0 {
 			continue
 		}
 		ratio := in.ringRatio(m, g)
@@ -189,7 +210,11 @@ func (in Calibration) ringBandwidth(m Model) transfer {
 			continue // inside one node
 		}
 		steps := RingSteps(len(g.Ranks))
-		found = append(found, transfer{steps / float64(len(g.Ranks)) * payloadMB(g) * ratio, steps, g.TransferMs})
+		found = append(found, transfer{
+			steps / float64(len(g.Ranks)) * payloadMB(g) * ratio,
+			steps,
+			g.TransferMs,
+		})
 	}
 	return medianRate(found)
 }
@@ -198,7 +223,8 @@ func (in Calibration) ringBandwidth(m Model) transfer {
 func (in Calibration) ringRatio(m Model, g falcon.GroupTransfer) float64 {
 	worst := 0.0
 	for i, r := range g.Ranks {
-		a, b := in.Placement[r].Node(), in.Placement[g.Ranks[(i+1)%len(g.Ranks)]].Node()
+		a := in.Placement[r].Node()
+		b := in.Placement[g.Ranks[(i+1)%len(g.Ranks)]].Node()
 		if a != b {
 			worst = max(worst, m.Links.ratioOf(a, b))
 		}
@@ -209,7 +235,11 @@ func (in Calibration) ringRatio(m Model, g falcon.GroupTransfer) float64 {
 func (in Calibration) pairBandwidth(m Model) transfer {
 	var found []transfer
 	for _, g := range in.Profile.Groups {
-		if g.Dimension != falcon.DimPP || len(g.Ranks) != 2 || !(g.TransferMs > 0) || g.Bytes <= 0 || g.Calls <= 0 {
+		if g.Dimension != falcon.DimPP ||
+			len(g.Ranks) != 2 ||
+			!(g.TransferMs > 0) ||
+			g.Bytes <= 0 ||
+			g.Calls <= 0 {
 			continue
 		}
 		ratio := in.ringRatio(m, g)
@@ -251,12 +281,17 @@ func compareRates(x, y float64) int {
 func (in Calibration) intranodeBandwidth() float64 {
 	var speeds []float64
 	for _, g := range in.Profile.Groups {
-		if len(g.Ranks) < 2 || !(g.TransferMs > 0) || g.Bytes <= 0 || in.crosses(g) {
+		if len(g.Ranks) < 2 ||
+			!(g.TransferMs > 0) ||
+			g.Bytes <= 0 ||
+			in.crosses(g) {
 			continue
 		}
 		switch g.Dimension {
 		case falcon.DimDP:
-			speeds = append(speeds, RingSteps(len(g.Ranks))/float64(len(g.Ranks))*payloadMB(g)/g.TransferMs*1e3)
+			speeds = append(speeds,
+				RingSteps(len(g.Ranks))/float64(len(g.Ranks))*payloadMB(g)/g.TransferMs*1e3,
+			)
 		case falcon.DimPP:
 			speeds = append(speeds, float64(g.Bytes)/1e6/g.TransferMs*1e3)
 		}
@@ -266,7 +301,9 @@ func (in Calibration) intranodeBandwidth() float64 {
 
 func (in Calibration) crosses(g falcon.GroupTransfer) bool {
 	first := in.Placement[g.Ranks[0]].Node()
-	return slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool { return in.Placement[r].Node() != first })
+	return slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool {
+		return in.Placement[r].Node() != first
+	})
 }
 
 // stageWork is each stage's healthy time, tensor-parallel calls included.
@@ -298,7 +335,9 @@ func healthyOf(v []float64) float64 {
 func (in Calibration) tensorMs(s int) float64 {
 	var out []float64
 	for _, g := range in.Profile.Groups {
-		if g.Dimension == falcon.DimTP && len(g.Ranks) > 1 && in.Layout.Coord(g.Ranks[0]).PP == s {
+		if g.Dimension == falcon.DimTP &&
+			len(g.Ranks) > 1 &&
+			in.Layout.Coord(g.Ranks[0]).PP == s {
 			out = append(out, g.TransferMs/float64(in.MicroBatches[in.Layout.Replica(g.Ranks[0])]))
 		}
 	}
@@ -309,7 +348,8 @@ func (in Calibration) tensorMs(s int) float64 {
 // tensor-parallel calls does not grow with a slow device.
 func (in Calibration) slowRatios(m *Model) {
 	for s := range in.Layout.PP {
-		tensor, healthy := in.tensorMs(s), m.Work[s].Ms()
+		tensor := in.tensorMs(s)
+		healthy := m.Work[s].Ms()
 		n := in.Layout.TP * in.Layout.DP
 		for r := s * n; r < (s+1)*n; r++ {
 			if f := (in.Profile.SelfMs[r] + tensor) / healthy; healthy > 0 && f > noise {
@@ -321,7 +361,9 @@ func (in Calibration) slowRatios(m *Model) {
 
 // restTime is a healthy iteration's time beyond the model, else the present one's.
 func (in Calibration) restTime(m *Model) {
-	measured, of, micro := in.NowMs, *m, in.MicroBatches
+	measured := in.NowMs
+	of := *m
+	micro := in.MicroBatches
 	if in.HealthyMs > 0 {
 		measured = in.HealthyMs
 		of.Slow, of.Links.Ratio = nil, nil

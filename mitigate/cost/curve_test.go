@@ -14,13 +14,17 @@ func TestCurveIsTheSimulation(t *testing.T) {
 	for range 30 {
 		p := Pipeline{Stages: make([]Stage, 1+rng.IntN(8)), Chunks: 1 + rng.IntN(2)}
 		for i := range p.Stages {
-			p.Stages[i] = Stage{ForwardMs: 1 + rng.Float64(), BackwardMs: 2 + 2*rng.Float64()}
+			p.Stages[i] = Stage{
+				ForwardMs:  1 + rng.Float64(),
+				BackwardMs: 2 + 2*rng.Float64(),
+			}
 			p.HopMs = append(p.HopMs, max(0, 4*rng.Float64()-2))
 		}
 		var u Simulator
 		c := u.Curve(p, nil, 100)
 		for m := 1; m < len(c); m++ {
-			if want := latestEnd(u.Ends(nil, p, m), nil); c[m] < want*(1-1e-9) || c[m] > want*1.001 {
+			want := latestEnd(u.Ends(nil, p, m), nil)
+			if c[m] < want*(1-1e-9) || c[m] > want*1.001 {
 				t.Fatalf("%+v, %d micro-batches: %.6f ms, simulated %.6f ms", p, m, c[m], want)
 			} else {
 				worst = max(worst, c[m]/want-1)
@@ -35,7 +39,10 @@ func TestCurveOfManyMicroBatches(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	stages := make([]Stage, 4)
 	for i := range stages {
-		stages[i] = Stage{ForwardMs: 1 + rng.Float64(), BackwardMs: 2 + 2*rng.Float64()}
+		stages[i] = Stage{
+			ForwardMs:  1 + rng.Float64(),
+			BackwardMs: 2 + 2*rng.Float64(),
+		}
 	}
 	c := Curve(stages, 3000, 0.3)
 	for _, m := range []int{1025, 1500, 3000} {

@@ -12,9 +12,17 @@ import (
 // 10 ms backward, gradients of 148,608 bytes, activations of 96 × 8 floats.
 func labJob(nodes int, linkMBs float64) (Model, falcon.Placement) {
 	m := Model{
-		Layout: falcon.Layout{TP: 1, DP: 4, PP: 2}, Slow: map[falcon.Device]float64{},
-		Work: []Stage{{5, 10}, {5, 10}}, DPMB: []float64{0.148608, 0.148608}, PPMB: 96 * 8 * 4 / 1e6,
-		Links: Links{IntraMBs: 20_000, InterMBs: linkMBs, LatencyMs: 0.05, Ratio: map[falcon.Link]float64{}},
+		Layout: falcon.Layout{TP: 1, DP: 4, PP: 2},
+		Slow:   map[falcon.Device]float64{},
+		Work:   []Stage{{5, 10}, {5, 10}},
+		DPMB:   []float64{0.148608, 0.148608},
+		PPMB:   96 * 8 * 4 / 1e6,
+		Links: Links{
+			IntraMBs:  20_000,
+			InterMBs:  linkMBs,
+			LatencyMs: 0.05,
+			Ratio:     map[falcon.Link]float64{},
+		},
 	}
 	var p falcon.Placement
 	for r := range 8 {

@@ -57,14 +57,18 @@ func (l Links) latencyMs(a, b falcon.Node) float64 {
 // data-parallel coordinate, as Layout says.
 type Model struct {
 	Layout falcon.Layout
-	Work   []Stage                   // by stage: healthy work per micro-batch, ms, what the first and last stage have beyond the others included, and the time in tensor-parallel calls
-	Slow   map[falcon.Device]float64 // factor on a device's work; absent or below 1 = 1
-	Links  Links
-	DPMB   []float64 // by stage: what one rank reduces per iteration, 10⁶ bytes
-	PPMB   float64   // one activation (or gradient) per micro-batch and boundary, 10⁶ bytes
-	TPMB   float64   // what one rank sends to its next per micro-batch, 10⁶ bytes: for traffic only, its time is in Work
-	RestMs float64   // per iteration beyond all this: optimizer, world reduction, host
-	Chunks int       // model chunks of a stage (interleaving), 0 means 1
+	// by stage: healthy work per micro-batch, ms, what the first and last stage have beyond the
+	// others included, and the time in tensor-parallel calls
+	Work  []Stage
+	Slow  map[falcon.Device]float64 // factor on a device's work; absent or below 1 = 1
+	Links Links
+	DPMB  []float64 // by stage: what one rank reduces per iteration, 10⁶ bytes
+	PPMB  float64   // one activation (or gradient) per micro-batch and boundary, 10⁶ bytes
+	// what one rank sends to its next per micro-batch, 10⁶ bytes: for traffic only,
+	// its time is in Work
+	TPMB   float64
+	RestMs float64 // per iteration beyond all this: optimizer, world reduction, host
+	Chunks int     // model chunks of a stage (interleaving), 0 means 1
 
 	ErrorShare float64 // of a calibrated model: what it predicts for now over what was measured, − 1
 }
@@ -83,7 +87,11 @@ type Prediction struct {
 // entries) with micro-batches by replica (DP entries).
 func (m Model) Iteration(p falcon.Placement, micro []int32) Prediction {
 	var u Simulator
-	out := Prediction{RestMs: m.RestMs, StageDPMs: m.StageDPMs(p), ReplicaMs: make([]float64, m.Layout.DP)}
+	out := Prediction{
+		RestMs:    m.RestMs,
+		StageDPMs: m.StageDPMs(p),
+		ReplicaMs: make([]float64, m.Layout.DP),
+	}
 	total := 0.0
 	for d := range out.ReplicaMs {
 		ends := u.Ends(nil, m.Replica(p, d), int(micro[d]))
@@ -141,7 +149,8 @@ func (m Model) Replica(p falcon.Placement, d int) Pipeline {
 	out.HopMs = make([]float64, m.boundaries())
 	for b := range out.HopMs {
 		for t := range m.Layout.TP {
-			from, to := p[m.rankOf(t, d, b)].Node(), p[m.rankOf(t, d, (b+1)%m.Layout.PP)].Node()
+			from := p[m.rankOf(t, d, b)].Node()
+			to := p[m.rankOf(t, d, (b+1)%m.Layout.PP)].Node()
 			out.HopMs[b] = max(out.HopMs[b], m.Links.TransferMs(from, to, m.PPMB))
 		}
 	}
@@ -195,4 +204,6 @@ func (l Links) RingMs(nodes []falcon.Node, megabytes float64) float64 {
 }
 
 // RingSteps is 2(k−1), the steps of a ring all-reduce over k ranks.
-func RingSteps(k int) float64 { return float64(2 * (k - 1)) }
+func RingSteps(k int) float64 {
+	return float64(2 * (k - 1))
+}

@@ -15,11 +15,23 @@ import (
 // job is a model of a layout whose nodes hold size ranks each, and its placement.
 func job(l falcon.Layout, size int) (Model, falcon.Placement) {
 	m := Model{
-		Layout: l, Slow: map[falcon.Device]float64{}, PPMB: 2, TPMB: 3, RestMs: 5,
-		Links: Links{IntraMBs: 5000, InterMBs: 500, LatencyMs: 0.25, Ratio: map[falcon.Link]float64{}},
+		Layout: l,
+		Slow:   map[falcon.Device]float64{},
+		PPMB:   2,
+		TPMB:   3,
+		RestMs: 5,
+		Links: Links{
+			IntraMBs:  5000,
+			InterMBs:  500,
+			LatencyMs: 0.25,
+			Ratio:     map[falcon.Link]float64{},
+		},
 	}
 	for s := range l.PP {
-		m.Work = append(m.Work, Stage{ForwardMs: 10 + float64(s%2), BackwardMs: 20 + 2*float64(s%2)})
+		m.Work = append(m.Work, Stage{
+			ForwardMs:  10 + float64(s%2),
+			BackwardMs: 20 + 2*float64(s%2),
+		})
 		m.DPMB = append(m.DPMB, 40)
 	}
 	var p falcon.Placement
@@ -29,7 +41,9 @@ func job(l falcon.Layout, size int) (Model, falcon.Placement) {
 	return m, p
 }
 
-func even(dp, m int) []int32 { return slices.Repeat([]int32{int32(m)}, dp) }
+func even(dp, m int) []int32 {
+	return slices.Repeat([]int32{int32(m)}, dp)
+}
 
 // By hand: two replicas of two stages, one micro-batch, one rank a node.
 func TestIterationByHand(t *testing.T) {
@@ -37,11 +51,18 @@ func TestIterationByHand(t *testing.T) {
 	m.Slow[p[1]] = 2                              // replica 1, stage 0
 	m.Links.Ratio[falcon.NewLink("n2", "n3")] = 3 // the ring of stage 1
 	got := m.Iteration(p, even(2, 1))
-	hop := 2./500*1e3 + 0.25                            // 4.25 ms
-	ring := 2 * (40. / 500 * 1e3 / 2 * 1)               // 80 ms, and two steps of latency
-	slowRing := 2*(40./500*1e3/2*3) + 2*0.25            // 240.5
-	end0, end1 := 20+hop+11+22+hop+40, 20+hop+11+22+hop // of replica 1; the last stage sends its gradient
-	want := Prediction{RestMs: 5, PipelineMs: end0, StageDPMs: []float64{ring + 0.5, slowRing}, ReplicaMs: []float64{10 + hop + 33 + hop + slowRing, max(end0+ring+0.5, end1+slowRing)}}
+	hop := 2./500*1e3 + 0.25                 // 4.25 ms
+	ring := 2 * (40. / 500 * 1e3 / 2 * 1)    // 80 ms, and two steps of latency
+	slowRing := 2*(40./500*1e3/2*3) + 2*0.25 // 240.5
+	// of replica 1; the last stage sends its gradient
+	end0 := 20 + hop + 11 + 22 + hop + 40
+	end1 := 20 + hop + 11 + 22 + hop
+	want := Prediction{
+		RestMs:     5,
+		PipelineMs: end0,
+		StageDPMs:  []float64{ring + 0.5, slowRing},
+		ReplicaMs:  []float64{10 + hop + 33 + hop + slowRing, max(end0+ring+0.5, end1+slowRing)},
+	}
 	want.IterationMs = want.ReplicaMs[1] + 5
 	want.DPMs = want.ReplicaMs[1] - end0
 	for _, c := range []struct {
@@ -64,13 +85,18 @@ func TestIterationByHand(t *testing.T) {
 
 // drawn is a job of rapid's choice.
 func drawn(t *rapid.T) (Model, falcon.Placement, []int32) {
-	l := falcon.Layout{TP: rapid.IntRange(1, 2).Draw(t, "tp"), DP: rapid.IntRange(1, 4).Draw(t, "dp"), PP: rapid.IntRange(1, 4).Draw(t, "pp")}
+	l := falcon.Layout{
+		TP: rapid.IntRange(1, 2).Draw(t, "tp"),
+		DP: rapid.IntRange(1, 4).Draw(t, "dp"),
+		PP: rapid.IntRange(1, 4).Draw(t, "pp"),
+	}
 	m, p := job(l, l.TP)
 	for range rapid.IntRange(0, 3).Draw(t, "slow") {
 		m.Slow[rapid.SampledFrom(p).Draw(t, "device")] = rapid.Float64Range(1, 4).Draw(t, "factor")
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "links") {
-		a, b := rapid.SampledFrom(p).Draw(t, "from").Node(), rapid.SampledFrom(p).Draw(t, "to").Node()
+		a := rapid.SampledFrom(p).Draw(t, "from").Node()
+		b := rapid.SampledFrom(p).Draw(t, "to").Node()
 		m.Links.Ratio[falcon.NewLink(a, b)] = rapid.Float64Range(1, 9).Draw(t, "ratio")
 	}
 	var micro []int32
@@ -86,7 +112,8 @@ func TestIterationKeepsItsBounds(t *testing.T) {
 		got := m.Iteration(p, micro)
 		for r, d := range p {
 			c := m.Layout.Coord(falcon.Rank(r))
-			if least := m.Work[c.PP].Ms()*max(1, m.Slow[d])*float64(micro[c.DP]) + m.RestMs; got.IterationMs < least-1e-9 {
+			least := m.Work[c.PP].Ms()*max(1, m.Slow[d])*float64(micro[c.DP]) + m.RestMs
+			if got.IterationMs < least-1e-9 {
 				t.Fatalf("%.3f ms, but rank %d works %.3f ms", got.IterationMs, r, least)
 			}
 		}
@@ -108,8 +135,10 @@ func TestIterationKeepsItsBounds(t *testing.T) {
 func TestNamesDontMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, p, micro := drawn(t)
-		other, q := m, slices.Clone(p)
-		other.Slow, other.Links.Ratio = map[falcon.Device]float64{}, map[falcon.Link]float64{}
+		other := m
+		q := slices.Clone(p)
+		other.Slow = map[falcon.Device]float64{}
+		other.Links.Ratio = map[falcon.Link]float64{}
 		rename := func(n falcon.Node) falcon.Node { return "x" + n + "y" }
 		for i, d := range p {
 			q[i] = falcon.NewDevice(rename(d.Node()), d.Index())
@@ -120,7 +149,9 @@ func TestNamesDontMatter(t *testing.T) {
 		for l, f := range m.Links.Ratio {
 			other.Links.Ratio[falcon.NewLink(rename(l.A), rename(l.B))] = f
 		}
-		if a, b := m.Iteration(p, micro), other.Iteration(q, micro); a.IterationMs != b.IterationMs {
+		a := m.Iteration(p, micro)
+		b := other.Iteration(q, micro)
+		if a.IterationMs != b.IterationMs {
 			t.Fatalf("%v and %v ms", a.IterationMs, b.IterationMs)
 		}
 	})
@@ -130,7 +161,11 @@ func TestNamesDontMatter(t *testing.T) {
 func TestVolumesByCounting(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 1))
 	for range 200 {
-		l := falcon.Layout{TP: 1 + r.IntN(3), DP: 1 + r.IntN(4), PP: 1 + r.IntN(4)}
+		l := falcon.Layout{
+			TP: 1 + r.IntN(3),
+			DP: 1 + r.IntN(4),
+			PP: 1 + r.IntN(4),
+		}
 		m, p := job(l, 1+r.IntN(4))
 		r.Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
 		micro := even(l.DP, 1+r.IntN(5))
@@ -144,7 +179,12 @@ func TestVolumesByCounting(t *testing.T) {
 			for step := range 2 * (len(g.Ranks) - 1) {
 				for i, from := range g.Ranks {
 					_ = step
-					count(falcon.DimDP, from, g.Ranks[(i+1)%len(g.Ranks)], 40/float64(len(g.Ranks)))
+					count(
+						falcon.DimDP,
+						from,
+						g.Ranks[(i+1)%len(g.Ranks)],
+						40/float64(len(g.Ranks)),
+					)
 				}
 			}
 		}

@@ -220,7 +220,11 @@ func (u *Simulator) EndsUpTo(p Pipeline, most int) [][]float64 {
 		if k := (m + unit - 1) / unit; k <= top {
 			out[m] = ends[k]
 		} else {
-			out[m] = valueBetween(ends[top/2], ends[top], float64(k-top/2)/float64(top-top/2))
+			out[m] = valueBetween(
+				ends[top/2],
+				ends[top],
+				float64(k-top/2)/float64(top-top/2),
+			)
 		}
 	}
 	return out
@@ -243,7 +247,11 @@ func (u *Simulator) fillBetween(p Pipeline, unit int, ends [][]float64, low, hig
 		return
 	}
 	for k := low + 1; k < high; k++ {
-		ends[k] = valueBetween(ends[low], ends[high], float64(k-low)/float64(high-low))
+		ends[k] = valueBetween(
+			ends[low],
+			ends[high],
+			float64(k-low)/float64(high-low),
+		)
 	}
 }
 

@@ -38,11 +38,17 @@ type letter struct {
 func (n *naive) letters(s int, w trainer.Swap) (send, recv []letter) {
 	last := len(n.p.Stages) - 1
 	at := func(p trainer.Part, grad, inwards bool) letter { // inwards: the way from the stage before
-		l := letter{grad: grad, micro: p.Micro, chunk: p.Chunk, boundary: s}
+		l := letter{
+			grad:     grad,
+			micro:    p.Micro,
+			chunk:    p.Chunk,
+			boundary: s,
+		}
 		if inwards {
 			l.boundary = s - 1
 			if s == 0 {
-				l.boundary, l.chunk = last, p.Chunk-1
+				l.boundary = last
+				l.chunk = p.Chunk - 1
 			}
 		}
 		return l
@@ -141,7 +147,9 @@ func TestPipelineClosedForm(t *testing.T) {
 			for i := range stages {
 				stages[i] = Stage{5, 10}
 			}
-			if got, want := pipelineMs(stages, m, 0), float64(m+p-1)*15; math.Abs(got-want) > 1e-9 {
+			got := pipelineMs(stages, m, 0)
+			want := float64(m+p-1) * 15
+			if math.Abs(got-want) > 1e-9 {
 				t.Fatalf("p %d m %d: got %v, want %v", p, m, got, want)
 			}
 		}

@@ -35,7 +35,12 @@ func newSchedule(stages, chunks, micro int) *schedule {
 	if chunks > 1 {
 		micro = (micro + stages - 1) / stages * stages
 	}
-	c := &schedule{stages: stages, chunks: chunks, micro: micro, steps: make([][]instr, stages)}
+	c := &schedule{
+		stages: stages,
+		chunks: chunks,
+		micro:  micro,
+		steps:  make([][]instr, stages),
+	}
 	for s := range stages {
 		if chunks > 1 {
 			c.interleave(s)
@@ -47,7 +52,9 @@ func newSchedule(stages, chunks, micro int) *schedule {
 }
 
 // slotCount is the number of messages that have a place.
-func (c *schedule) slotCount() int { return 2 * c.stages * c.chunks * c.micro }
+func (c *schedule) slotCount() int {
+	return 2 * c.stages * c.chunks * c.micro
+}
 
 // messageSlot is the message of a micro-batch on a chunk that crosses boundary b,
 // between stage b and the next one (the first follows the last); back is the
@@ -64,7 +71,9 @@ func (c *schedule) boundary(slot int32) int {
 	return int(slot) / (c.chunks * c.micro) % c.stages
 }
 
-func (c *schedule) passWork(s int, kind uint8) { c.steps[s] = append(c.steps[s], instr{kind: kind}) }
+func (c *schedule) passWork(s int, kind uint8) {
+	c.steps[s] = append(c.steps[s], instr{kind: kind})
+}
 
 func (c *schedule) exchange(s int, send, recv [2]int32) {
 	step := instr{kind: exchange}
@@ -90,10 +99,18 @@ func (c *schedule) swapMessages(s int, send, recv int32) {
 }
 
 // The messages of micro-batch k at stage s, with one chunk.
-func (c *schedule) forwardIn(s, k int) int32   { return c.messageAfter(s-1, k, false) }
-func (c *schedule) forwardOut(s, k int) int32  { return c.messageAfter(s, k, false) }
-func (c *schedule) backwardIn(s, k int) int32  { return c.messageAfter(s, k, true) }
-func (c *schedule) backwardOut(s, k int) int32 { return c.messageAfter(s-1, k, true) }
+func (c *schedule) forwardIn(s, k int) int32 {
+	return c.messageAfter(s-1, k, false)
+}
+func (c *schedule) forwardOut(s, k int) int32 {
+	return c.messageAfter(s, k, false)
+}
+func (c *schedule) backwardIn(s, k int) int32 {
+	return c.messageAfter(s, k, true)
+}
+func (c *schedule) backwardOut(s, k int) int32 {
+	return c.messageAfter(s-1, k, true)
+}
 
 // messageAfter is the message between stage s and the next; the pipeline's ends have none.
 func (c *schedule) messageAfter(s, k int, gradient bool) int32 {
@@ -151,11 +168,23 @@ func (c *schedule) interleave(s int) {
 		f := warm + b
 		c.passWork(s, forward)
 		c.passWork(s, backward)
-		c.tradeMessages(s, c.passSends(s, f), c.passNeeds(s, f+1), c.gradLeaves(s, b), c.gradArrives(s, b+1))
+		c.tradeMessages(
+			s,
+			c.passSends(s, f),
+			c.passNeeds(s, f+1),
+			c.gradLeaves(s, b),
+			c.gradArrives(s, b+1),
+		)
 	}
 	for b := total - warm; b < total; b++ {
 		c.passWork(s, backward)
-		c.tradeMessages(s, nothing, nothing, c.gradLeaves(s, b), c.gradArrives(s, b+1))
+		c.tradeMessages(
+			s,
+			nothing,
+			nothing,
+			c.gradLeaves(s, b),
+			c.gradArrives(s, b+1),
+		)
 	}
 }
 

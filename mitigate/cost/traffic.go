@@ -10,7 +10,11 @@ import (
 // Volumes is what one iteration moves between nodes, in 10⁶ bytes by dimension, in both
 // directions over all links.
 func (m Model) Volumes(p falcon.Placement, micro []int32) map[falcon.Dimension]float64 {
-	out := map[falcon.Dimension]float64{falcon.DimTP: 0, falcon.DimDP: 0, falcon.DimPP: 0}
+	out := map[falcon.Dimension]float64{
+		falcon.DimTP: 0,
+		falcon.DimDP: 0,
+		falcon.DimPP: 0,
+	}
 	l := m.Layout
 	cross := func(a, b falcon.Coord) float64 {
 		if p[l.RankOf(a)].Node() == p[l.RankOf(b)].Node() {

@@ -24,7 +24,8 @@ func SolveCurves(curves [][]float64, total int) ([]int, float64, error) {
 		}
 	}
 	if total < len(curves) || total > room {
-		return nil, 0, fmt.Errorf("%w: %d micro-batches over %d replicas that take at most %d", ErrInfeasible, total, len(curves), room)
+		return nil, 0, fmt.Errorf("%w: %d micro-batches over %d replicas that take at most %d",
+			ErrInfeasible, total, len(curves), room)
 	}
 	h.raiseBy(total - len(curves))
 	worst := 0.0
@@ -58,7 +59,8 @@ func (h *raises) raiseBy(n int) {
 func (h *raises) Len() int { return len(h.order) }
 func (h *raises) Less(a, b int) bool {
 	i, j := h.order[a], h.order[b]
-	x, y := h.curves[i][h.m[i]+1], h.curves[j][h.m[j]+1]
+	x := h.curves[i][h.m[i]+1]
+	y := h.curves[j][h.m[j]+1]
 	switch {
 	case x != y:
 		return x < y
@@ -67,8 +69,12 @@ func (h *raises) Less(a, b int) bool {
 	}
 	return i < j
 }
-func (h *raises) Swap(a, b int) { h.order[a], h.order[b] = h.order[b], h.order[a] }
-func (h *raises) Push(x any)    { h.order = append(h.order, x.(int)) }
+func (h *raises) Swap(a, b int) {
+	h.order[a], h.order[b] = h.order[b], h.order[a]
+}
+func (h *raises) Push(x any) {
+	h.order = append(h.order, x.(int))
+}
 func (h *raises) Pop() any {
 	last := h.order[len(h.order)-1]
 	h.order = h.order[:len(h.order)-1]

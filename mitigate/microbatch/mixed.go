@@ -19,12 +19,17 @@ func (s *solver) solveMixed() ([]int, error) {
 		choices += (s.hi[i]-s.lo[i])/s.q[i] + 1
 	}
 	if float64(choices)*float64(s.total) > mixedLimit {
-		return nil, fmt.Errorf("%w: different multiple_of values with %d choices and a total of %d are too large to solve exactly; use one multiple_of or bounds", ErrInput, choices, s.total)
+		return nil, fmt.Errorf(
+			"%w: different multiple_of values with %d choices and a total of %d are too large to solve exactly; use one multiple_of or bounds",
+			ErrInput, choices, s.total,
+		)
 	}
 	limits := s.candidates(choices)
 	// capAt never goes under lo, so no limit below makespan(lo) is real.
 	limits = limits[sort.SearchFloat64s(limits, s.makespan(s.lo)):]
-	k := sort.Search(len(limits), func(k int) bool { return s.reachable(s.capsWithin(limits[k])) })
+	k := sort.Search(len(limits), func(k int) bool {
+		return s.reachable(s.capsWithin(limits[k]))
+	})
 	if k == len(limits) {
 		return nil, fmt.Errorf("%w: no sum of the allowed multiples is %d", ErrInfeasible, s.total)
 	}

@@ -52,7 +52,11 @@ func Solve(p Problem) (Solution, error) {
 	if err != nil {
 		return Solution{}, err
 	}
-	return Solution{MicroBatches: m, IterationMs: s.makespan(m), EvenIterationMs: s.makespan(Even(p.Total, len(m)))}, nil
+	return Solution{
+		MicroBatches:    m,
+		IterationMs:     s.makespan(m),
+		EvenIterationMs: s.makespan(Even(p.Total, len(m))),
+	}, nil
 }
 
 // Even splits total over n replicas, the remainder to the first ones.
@@ -83,9 +87,13 @@ func newSolver(p Problem) (*solver, error) {
 	}
 	n := len(p.MicroBatchMs)
 	s := &solver{
-		t: p.MicroBatchMs, c: make([]float64, n),
-		lo: make([]int, n), hi: make([]int, n), q: make([]int, n),
-		total: p.Total, uniform: true,
+		t:       p.MicroBatchMs,
+		c:       make([]float64, n),
+		lo:      make([]int, n),
+		hi:      make([]int, n),
+		q:       make([]int, n),
+		total:   p.Total,
+		uniform: true,
 	}
 	for i := range n {
 		s.setBounds(p, i)
@@ -110,7 +118,12 @@ func validate(p Problem) error {
 			return fmt.Errorf("%w: micro_batch_ms[%d] is %v, it must be a positive number", ErrInput, i, t)
 		}
 	}
-	for name, l := range map[string]int{"fill_ms": len(p.FillMs), "min": len(p.Min), "max": len(p.Max), "multiple_of": len(p.MultipleOf)} {
+	for name, l := range map[string]int{
+		"fill_ms":     len(p.FillMs),
+		"min":         len(p.Min),
+		"max":         len(p.Max),
+		"multiple_of": len(p.MultipleOf),
+	} {
 		if l != 0 && l != n {
 			return fmt.Errorf("%w: %s has %d entries for %d replicas", ErrInput, name, l, n)
 		}
@@ -139,7 +152,8 @@ func (s *solver) setBounds(p Problem, i int) {
 	if p.MultipleOf != nil {
 		s.q[i] = p.MultipleOf[i]
 	}
-	lo, hi := 1, p.Total
+	lo := 1
+	hi := p.Total
 	if p.Min != nil {
 		lo = max(lo, p.Min[i])
 	}
@@ -154,13 +168,15 @@ func (s *solver) feasible() error {
 	sumLo, sumHi := 0, 0
 	for i := range s.lo {
 		if s.lo[i] > s.hi[i] {
-			return fmt.Errorf("%w: replica %d has no count between its min and max that is a multiple of %d", ErrInfeasible, i, s.q[i])
+			return fmt.Errorf("%w: replica %d has no count between its min and max that is a multiple of %d",
+				ErrInfeasible, i, s.q[i])
 		}
 		sumLo += s.lo[i]
 		sumHi += s.hi[i]
 	}
 	if sumLo > s.total || sumHi < s.total {
-		return fmt.Errorf("%w: the replicas take between %d and %d micro-batches together, the total is %d", ErrInfeasible, sumLo, sumHi, s.total)
+		return fmt.Errorf("%w: the replicas take between %d and %d micro-batches together, the total is %d",
+			ErrInfeasible, sumLo, sumHi, s.total)
 	}
 	if s.uniform && s.total%s.q[0] != 0 {
 		return fmt.Errorf("%w: the total %d is no multiple of %d", ErrInfeasible, s.total, s.q[0])
@@ -170,7 +186,8 @@ func (s *solver) feasible() error {
 
 // idealMs is T*: the time at which fractional counts would all end together.
 func (s *solver) idealMs() float64 {
-	work, rate := float64(s.total), 0.0
+	work := float64(s.total)
+	rate := 0.0
 	for i, t := range s.t {
 		work += s.c[i] / t
 		rate += 1 / t
@@ -178,7 +195,9 @@ func (s *solver) idealMs() float64 {
 	return work / rate
 }
 
-func (s *solver) timeOf(i, m int) float64 { return s.t[i]*float64(m) + s.c[i] }
+func (s *solver) timeOf(i, m int) float64 {
+	return s.t[i]*float64(m) + s.c[i]
+}
 
 func (s *solver) makespan(m []int) float64 {
 	worst := 0.0

@@ -28,7 +28,8 @@ func brute(p Problem) ([]int, bool) {
 	}
 	target /= rate
 	var best []int
-	bestMax, bestSq := math.Inf(1), math.Inf(1)
+	bestMax := math.Inf(1)
+	bestSq := math.Inf(1)
 	m := make([]int, n)
 	var walk func(i, rest int, worst, sq float64)
 	walk = func(i, rest int, worst, sq float64) {
@@ -38,11 +39,15 @@ func brute(p Problem) ([]int, bool) {
 			}
 			better := worst < bestMax-1e-9 || (worst < bestMax+1e-9 && sq < bestSq-1e-7)
 			if better { // vectors come in lexicographic order: first of equals wins
-				best, bestMax, bestSq = slices.Clone(m), worst, sq
+				best = slices.Clone(m)
+				bestMax = worst
+				bestSq = sq
 			}
 			return
 		}
-		lo, hi, q := 1, p.Total, 1
+		lo := 1
+		hi := p.Total
+		q := 1
 		if p.Min != nil {
 			lo = max(lo, p.Min[i])
 		}
@@ -67,7 +72,11 @@ func brute(p Problem) ([]int, bool) {
 
 func randomProblem(r *rand.Rand) Problem {
 	n := 1 + r.IntN(4)
-	p := Problem{Total: n + r.IntN(16), Stages: 1 + r.IntN(4), MicroBatchMs: make([]float64, n)}
+	p := Problem{
+		Total:        n + r.IntN(16),
+		Stages:       1 + r.IntN(4),
+		MicroBatchMs: make([]float64, n),
+	}
 	for i := range p.MicroBatchMs {
 		p.MicroBatchMs[i] = float64(1 + r.IntN(6))
 	}
@@ -130,18 +139,28 @@ func TestSolveAgainstBruteForce(t *testing.T) {
 }
 
 func TestSolveExample(t *testing.T) {
-	got, err := Solve(Problem{MicroBatchMs: []float64{1, 1, 2, 1}, Total: 32, Stages: 1})
+	got, err := Solve(Problem{
+		MicroBatchMs: []float64{1, 1, 2, 1},
+		Total:        32,
+		Stages:       1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(got.MicroBatches, []int{9, 9, 5, 9}) || got.IterationMs != 10 || got.EvenIterationMs != 16 {
+	if !slices.Equal(got.MicroBatches, []int{9, 9, 5, 9}) ||
+		got.IterationMs != 10 ||
+		got.EvenIterationMs != 16 {
 		t.Fatalf("got %+v", got)
 	}
 }
 
 // Tenths are not binary fractions: ties in real arithmetic must stay ties.
 func TestSolveDecimalTies(t *testing.T) {
-	got, err := Solve(Problem{MicroBatchMs: []float64{0.1, 0.1, 0.1}, Total: 10, Stages: 1})
+	got, err := Solve(Problem{
+		MicroBatchMs: []float64{0.1, 0.1, 0.1},
+		Total:        10,
+		Stages:       1,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,14 +172,27 @@ func TestSolveDecimalTies(t *testing.T) {
 func TestSolveRefuses(t *testing.T) {
 	one := []float64{1, 1}
 	for name, p := range map[string]Problem{
-		"empty":        {Total: 4, Stages: 1},
-		"nan":          {MicroBatchMs: []float64{1, math.NaN()}, Total: 4, Stages: 1},
-		"negative":     {MicroBatchMs: []float64{1, -1}, Total: 4, Stages: 1},
-		"infinite":     {MicroBatchMs: []float64{1, math.Inf(1)}, Total: 4, Stages: 1},
+		"empty": {Total: 4, Stages: 1},
+		"nan": {
+			MicroBatchMs: []float64{1, math.NaN()},
+			Total:        4,
+			Stages:       1,
+		},
+		"negative": {MicroBatchMs: []float64{1, -1}, Total: 4, Stages: 1},
+		"infinite": {
+			MicroBatchMs: []float64{1, math.Inf(1)},
+			Total:        4,
+			Stages:       1,
+		},
 		"no total":     {MicroBatchMs: one, Stages: 1},
 		"no stages":    {MicroBatchMs: one, Total: 4},
 		"short bounds": {MicroBatchMs: one, Total: 4, Stages: 1, Min: []int{1}},
-		"bad multiple": {MicroBatchMs: one, Total: 4, Stages: 1, MultipleOf: []int{1, 0}},
+		"bad multiple": {
+			MicroBatchMs: one,
+			Total:        4,
+			Stages:       1,
+			MultipleOf:   []int{1, 0},
+		},
 	} {
 		if _, err := Solve(p); !errors.Is(err, ErrInput) {
 			t.Errorf("%s: got %v", name, err)
@@ -182,7 +214,9 @@ func TestSolveAgainstGreedy(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := slices.Repeat([]int{1}, len(p.MicroBatchMs))
-		at := func(i int) float64 { return float64(m[i]+p.Stages) * p.MicroBatchMs[i] }
+		at := func(i int) float64 {
+			return float64(m[i]+p.Stages) * p.MicroBatchMs[i]
+		}
 		for range p.Total - len(m) {
 			least := 0
 			for i := range m {
@@ -203,7 +237,11 @@ func TestSolveAgainstGreedy(t *testing.T) {
 }
 
 func large(r *rand.Rand, n int) Problem {
-	p := Problem{Total: 8 * n, Stages: 4, MicroBatchMs: make([]float64, n)}
+	p := Problem{
+		Total:        8 * n,
+		Stages:       4,
+		MicroBatchMs: make([]float64, n),
+	}
 	for i := range p.MicroBatchMs {
 		p.MicroBatchMs[i] = 10 * (1 + r.Float64())
 	}

@@ -20,7 +20,8 @@ func (s *solver) solveUniform() ([]int, error) {
 // that tie at the bracket are raised one by one to land on an exact T_i(m).
 func (s *solver) leastLimit() float64 {
 	floor := s.makespan(s.lo)
-	lo, hi := 0.0, s.makespan(s.hi)
+	lo := 0.0
+	hi := s.makespan(s.hi)
 	for range bisections {
 		mid := lo + (hi-lo)/2
 		if mid <= lo || mid >= hi {
@@ -92,7 +93,8 @@ func (s *solver) addSteps(m []int) float64 {
 // marginal takes all but the ties; of steps that tie, the last replicas get
 // theirs first, which is the lexicographically smallest vector.
 func (s *solver) minimizeSpread(caps []int) []int {
-	lo, hi := math.Inf(1), math.Inf(-1)
+	lo := math.Inf(1)
+	hi := math.Inf(-1)
 	for i := range caps {
 		lo = min(lo, s.marginal(i, s.lo[i]))
 		hi = max(hi, s.marginal(i, caps[i]))
@@ -250,8 +252,12 @@ func (h *steps) Less(a, b int) bool {
 	x, y := h.items[a], h.items[b]
 	return x.cost < y.cost || (x.cost == y.cost && x.i < y.i)
 }
-func (h *steps) Swap(a, b int) { h.items[a], h.items[b] = h.items[b], h.items[a] }
-func (h *steps) Push(x any)    { h.items = append(h.items, x.(step)) }
+func (h *steps) Swap(a, b int) {
+	h.items[a], h.items[b] = h.items[b], h.items[a]
+}
+func (h *steps) Push(x any) {
+	h.items = append(h.items, x.(step))
+}
 func (h *steps) Pop() any {
 	last := h.items[len(h.items)-1]
 	h.items = h.items[:len(h.items)-1]

@@ -24,7 +24,10 @@ func SolveCurvesWithin(curves [][]float64, total int, b Bounds) ([]int, float64,
 		return nil, 0, err
 	}
 	if sumCounts(lo) > total || sumCounts(hi) < total {
-		return nil, 0, fmt.Errorf("%w: the replicas take between %d and %d micro-batches together, the total is %d", ErrInfeasible, sumCounts(lo), sumCounts(hi), total)
+		return nil, 0, fmt.Errorf(
+			"%w: the replicas take between %d and %d micro-batches together, the total is %d",
+			ErrInfeasible, sumCounts(lo), sumCounts(hi), total,
+		)
 	}
 	var m []int
 	if allEqual(step) {
@@ -41,7 +44,11 @@ func SolveCurvesWithin(curves [][]float64, total int, b Bounds) ([]int, float64,
 // roundedRanges are the least and greatest counts and the steps, rounded inwards.
 func (b Bounds) roundedRanges(curves [][]float64) (lo, hi, step []int, err error) {
 	n := len(curves)
-	for name, l := range map[string]int{"min": len(b.Min), "max": len(b.Max), "multiple_of": len(b.MultipleOf)} {
+	for name, l := range map[string]int{
+		"min":         len(b.Min),
+		"max":         len(b.Max),
+		"multiple_of": len(b.MultipleOf),
+	} {
 		if l != 0 && l != n {
 			return nil, nil, nil, fmt.Errorf("%w: %s has %d entries for %d replicas", ErrInput, name, l, n)
 		}
@@ -59,11 +66,15 @@ func (b Bounds) roundedRanges(curves [][]float64) (lo, hi, step []int, err error
 			hi[i] = min(hi[i], b.Max[i])
 		}
 		if step[i] < 1 {
-			return nil, nil, nil, fmt.Errorf("%w: multiple_of[%d] is %d, it must be at least 1", ErrInput, i, step[i])
+			return nil, nil, nil, fmt.Errorf("%w: multiple_of[%d] is %d, it must be at least 1",
+				ErrInput, i, step[i])
 		}
 		lo[i] = (lo[i] + step[i] - 1) / step[i] * step[i]
 		if hi[i] = hi[i] / step[i] * step[i]; lo[i] > hi[i] {
-			return nil, nil, nil, fmt.Errorf("%w: replica %d has no count between its min and max that is a multiple of %d", ErrInfeasible, i, step[i])
+			return nil, nil, nil, fmt.Errorf(
+				"%w: replica %d has no count between its min and max that is a multiple of %d",
+				ErrInfeasible, i, step[i],
+			)
 		}
 	}
 	return lo, hi, step, nil
@@ -114,7 +125,10 @@ func tableWithin(curves [][]float64, total int, lo, hi, step []int) ([]int, erro
 		choices += (hi[i]-lo[i])/step[i] + 1
 	}
 	if float64(choices)*float64(total) > mixedLimit {
-		return nil, fmt.Errorf("%w: different multiple_of values with %d choices and a total of %d are too large to solve exactly; use one multiple_of or bounds", ErrInput, choices, total)
+		return nil, fmt.Errorf(
+			"%w: different multiple_of values with %d choices and a total of %d are too large to solve exactly; use one multiple_of or bounds",
+			ErrInput, choices, total,
+		)
 	}
 	best := make([]float64, total+1) // makespan, −1 = not reachable
 	for have := range best {
@@ -128,7 +142,8 @@ func tableWithin(curves [][]float64, total int, lo, hi, step []int) ([]int, erro
 	if best[total] < 0 {
 		return nil, fmt.Errorf("%w: no sum of the allowed multiples is %d", ErrInfeasible, total)
 	}
-	out, left := make([]int, len(curves)), total
+	out := make([]int, len(curves))
+	left := total
 	for i := len(curves) - 1; i >= 0; i-- {
 		out[i] = int(last[i][left])
 		left -= out[i]
@@ -137,7 +152,8 @@ func tableWithin(curves [][]float64, total int, lo, hi, step []int) ([]int, erro
 }
 
 func addReplica(curve, best []float64, lo, hi, step int) ([]float64, []int32) {
-	next, last := make([]float64, len(best)), make([]int32, len(best))
+	next := make([]float64, len(best))
+	last := make([]int32, len(best))
 	for have := range next {
 		next[have] = -1
 	}
@@ -147,7 +163,8 @@ func addReplica(curve, best []float64, lo, hi, step int) ([]float64, []int32) {
 		}
 		for m := lo; m <= hi && have+m < len(next); m += step {
 			if t := max(ms, curve[m]); next[have+m] < 0 || t < next[have+m] {
-				next[have+m], last[have+m] = t, int32(m)
+				next[have+m] = t
+				last[have+m] = int32(m)
 			}
 		}
 	}

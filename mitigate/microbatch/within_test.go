@@ -18,7 +18,9 @@ func tryAll(curves [][]float64, total int, b Bounds, i int) float64 {
 	}
 	best := math.Inf(1)
 	for m := 1; m < len(curves[i]) && m <= total; m++ {
-		if (b.Min != nil && m < b.Min[i]) || (b.Max != nil && m > b.Max[i]) || (b.MultipleOf != nil && m%b.MultipleOf[i] != 0) {
+		if (b.Min != nil && m < b.Min[i]) ||
+			(b.Max != nil && m > b.Max[i]) ||
+			(b.MultipleOf != nil && m%b.MultipleOf[i] != 0) {
 			continue
 		}
 		best = min(best, max(curves[i][m], tryAll(curves, total-m, b, i+1)))
@@ -31,7 +33,8 @@ func TestSolveWithinEqualsTryingAll(t *testing.T) {
 		n, total := rapid.IntRange(1, 4).Draw(t, "replicas"), rapid.IntRange(1, 16).Draw(t, "total")
 		var curves [][]float64
 		for range n {
-			c, at := []float64{0}, 0.0
+			c := []float64{0}
+			at := 0.0
 			for range rapid.IntRange(1, 16).Draw(t, "most") {
 				at += float64(rapid.IntRange(0, 5).Draw(t, "step"))
 				c = append(c, at)
@@ -43,7 +46,8 @@ func TestSolveWithinEqualsTryingAll(t *testing.T) {
 			return rapid.SliceOfN(rapid.IntRange(lo, hi), n, n).Draw(t, name)
 		}
 		if rapid.Bool().Draw(t, "bounded") {
-			b.Min, b.Max = many("min", 0, 3), many("max", 1, 16)
+			b.Min = many("min", 0, 3)
+			b.Max = many("max", 1, 16)
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "multiples") {
 		case 1:
@@ -59,7 +63,9 @@ func TestSolveWithinEqualsTryingAll(t *testing.T) {
 		if (err != nil) != math.IsInf(want, 1) || (err == nil && got != want) {
 			t.Fatalf("%v ms by %v (%v), trying all finds %v", got, m, err, want)
 		}
-		if err == nil && (sumCounts(m) != total || tryAll(curves, total, Bounds{Min: m, Max: m, MultipleOf: b.MultipleOf}, 0) != got) {
+		if err == nil &&
+			(sumCounts(m) != total ||
+				tryAll(curves, total, Bounds{Min: m, Max: m, MultipleOf: b.MultipleOf}, 0) != got) {
 			t.Fatalf("%v does not keep the bounds %+v", m, b)
 		}
 	})

@@ -15,10 +15,20 @@ import (
 // micro-batches a replica, with slow GPUs and links spread at random.
 func fleet(slow, links int) Problem {
 	l := falcon.Layout{TP: 8, DP: 128, PP: 8}
-	p := Problem{Model: cost.Model{
-		Layout: l, Slow: map[falcon.Device]float64{}, PPMB: 32,
-		Links: cost.Links{IntraMBs: 200_000, InterMBs: 40_000, Ratio: map[falcon.Link]float64{}},
-	}, MinGain: 0.01, CopyMBs: 10_000}
+	p := Problem{
+		Model: cost.Model{
+			Layout: l,
+			Slow:   map[falcon.Device]float64{},
+			PPMB:   32,
+			Links: cost.Links{
+				IntraMBs: 200_000,
+				InterMBs: 40_000,
+				Ratio:    map[falcon.Link]float64{},
+			},
+		},
+		MinGain: 0.01,
+		CopyMBs: 10_000,
+	}
 	for s := range l.PP {
 		w := cost.Stage{ForwardMs: 20, BackwardMs: 40}
 		if s == 0 || s == l.PP-1 {
@@ -39,8 +49,10 @@ func fleet(slow, links int) Problem {
 		p.Model.Slow[p.Now[r.IntN(l.World())]] = 1.2 + r.Float64()
 	}
 	for range links { // between neighbours of rings
-		s, d := r.IntN(l.PP), r.IntN(l.DP-1)
-		a, b := p.Now[l.RankOf(falcon.Coord{DP: d, PP: s})].Node(), p.Now[l.RankOf(falcon.Coord{DP: d + 1, PP: s})].Node()
+		s := r.IntN(l.PP)
+		d := r.IntN(l.DP - 1)
+		a := p.Now[l.RankOf(falcon.Coord{DP: d, PP: s})].Node()
+		b := p.Now[l.RankOf(falcon.Coord{DP: d + 1, PP: s})].Node()
 		p.Model.Links.Ratio[falcon.NewLink(a, b)] = 2 + 6*r.Float64()
 	}
 	return p
@@ -56,7 +68,8 @@ func TestFleetIsPlannedAlike(t *testing.T) {
 		t.Errorf("the same problem led to two plans (%v)", err)
 	}
 	if first.GainMs() < 0.1*first.BeforeMs {
-		t.Errorf("before %.0f, split %.0f, after %.0f, with the split %.0f ms", first.BeforeMs, first.BeforeSplitMs, first.AfterMs, first.AfterSplitMs)
+		t.Errorf("before %.0f, split %.0f, after %.0f, with the split %.0f ms",
+			first.BeforeMs, first.BeforeSplitMs, first.AfterMs, first.AfterSplitMs)
 	}
 }
 
@@ -89,13 +102,16 @@ func BenchmarkSearchGroups(b *testing.B) {
 				p.Now[r] = falcon.NewDevice(falcon.Node(fmt.Sprintf("n%02d", r/8)), r%8)
 			}
 			p.Model.Slow[p.Now[9]] = 1.5
-			p.Model.Links.IntraMBs, p.Model.Links.InterMBs, p.Model.PPMB = 100_000, 1000, 0.02
+			p.Model.Links.IntraMBs = 100_000
+			p.Model.Links.InterMBs = 1000
+			p.Model.PPMB = 0.02
 			for s := range p.Model.DPMB {
 				p.Model.DPMB[s] = 2
 			}
 			p.slowDown(0, 8, 6)
 			for b.Loop() {
-				if _, err := p.searchGroups(Plan{}, ErrNoGain); err != nil && !errors.Is(err, ErrNoGain) {
+				_, err := p.searchGroups(Plan{}, ErrNoGain)
+				if err != nil && !errors.Is(err, ErrNoGain) {
 					b.Fatal(err)
 				}
 			}

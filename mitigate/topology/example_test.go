@@ -13,11 +13,16 @@ import (
 // micro-batch and stage, links that cost nothing.
 func square(dp, pp, micro int) Problem {
 	p := Problem{Model: cost.Model{
-		Layout: falcon.Layout{TP: 1, DP: dp, PP: pp}, Slow: map[falcon.Device]float64{},
-		Links: cost.Links{Ratio: map[falcon.Link]float64{}}, DPMB: make([]float64, pp),
+		Layout: falcon.Layout{TP: 1, DP: dp, PP: pp},
+		Slow:   map[falcon.Device]float64{},
+		Links:  cost.Links{Ratio: map[falcon.Link]float64{}},
+		DPMB:   make([]float64, pp),
 	}}
 	for range pp {
-		p.Model.Work = append(p.Model.Work, cost.Stage{ForwardMs: 1. / 3, BackwardMs: 2. / 3})
+		p.Model.Work = append(p.Model.Work, cost.Stage{
+			ForwardMs:  1. / 3,
+			BackwardMs: 2. / 3,
+		})
 	}
 	for i := range dp * pp {
 		p.Now = append(p.Now, falcon.NewDevice(falcon.Node(fmt.Sprintf("n%02d", i)), 0))
@@ -59,7 +64,9 @@ func TestOneReplicaBeatsOneStage(t *testing.T) {
 	near("S2 alone", plan.BeforeSplitMs, 14)
 	near("the plan", plan.AfterSplitMs, 13-1./3)
 	near("its gain", plan.GainMs(), 1+1./3)
-	if len(plan.Preview.Replicas) != 1 || len(plan.Preview.Swaps) > 2 || !plan.Exact {
+	if len(plan.Preview.Replicas) != 1 ||
+		len(plan.Preview.Swaps) > 2 ||
+		!plan.Exact {
 		t.Errorf("%+v", plan)
 	}
 }

@@ -76,12 +76,14 @@ func sumCounts(v []float64) float64 {
 // cutBlocks checks that every node holds one block of consecutive ranks, all of one
 // size, and none but whole tensor-parallel groups.
 func (g *grid) cutBlocks() error {
-	now, seen := g.p.Now, map[falcon.Node]bool{}
+	now := g.p.Now
+	seen := map[falcon.Node]bool{}
 	for g.size < len(now) && now[g.size].Node() == now[0].Node() {
 		g.size++
 	}
 	if len(now)%g.size != 0 || g.size%g.p.Model.Layout.TP != 0 {
-		return fmt.Errorf("%w: %s holds %d of %d ranks, tensor-parallel groups have %d", ErrShape, now[0].Node(), g.size, len(now), g.p.Model.Layout.TP)
+		return fmt.Errorf("%w: %s holds %d of %d ranks, tensor-parallel groups have %d",
+			ErrShape, now[0].Node(), g.size, len(now), g.p.Model.Layout.TP)
 	}
 	g.n = len(now) / g.size
 	devices := map[falcon.Device]bool{}
@@ -94,7 +96,8 @@ func (g *grid) cutBlocks() error {
 		g.nodes = append(g.nodes, node)
 		for r := b * g.size; r < (b+1)*g.size; r++ {
 			if now[r].Node() != node {
-				return fmt.Errorf("%w: rank %d is on %s, the other ranks of its block on %s", ErrShape, r, now[r].Node(), node)
+				return fmt.Errorf("%w: rank %d is on %s, the other ranks of its block on %s",
+					ErrShape, r, now[r].Node(), node)
 			}
 			if devices[now[r]] {
 				return fmt.Errorf("%w: device %s holds two ranks", ErrShape, now[r])
@@ -131,7 +134,8 @@ func (g *grid) findOdd() {
 
 func (g *grid) measureOdd() {
 	for _, a := range g.odd {
-		factors, ratios := make([]float64, g.size), make([]float64, len(g.odd))
+		factors := make([]float64, g.size)
+		ratios := make([]float64, len(g.odd))
 		for i := range factors {
 			factors[i] = cost.AtLeastHealthy(g.p.Model.Slow[g.p.Now[a*g.size+i]])
 		}
@@ -141,19 +145,24 @@ func (g *grid) measureOdd() {
 				ratios[j] = cost.AtLeastHealthy(g.p.Model.Links.Ratio[falcon.NewLink(g.nodes[a], g.nodes[b])])
 			}
 		}
-		g.factor, g.ratio = append(g.factor, factors), append(g.ratio, ratios)
+		g.factor = append(g.factor, factors)
+		g.ratio = append(g.ratio, ratios)
 		g.linked = append(g.linked, slices.Max(ratios) > 1)
 	}
 }
 
 // isSlow reports whether odd node i has a slow device.
-func (g *grid) isSlow(i int) bool { return slices.Max(g.factor[i]) > 1 }
+func (g *grid) isSlow(i int) bool {
+	return slices.Max(g.factor[i]) > 1
+}
 
 // homeBlocks is where the odd nodes are now.
 func (g *grid) homeBlocks() []int { return slices.Clone(g.odd) }
 
 // slotIndex is the slot of replica d at stage s.
-func (g *grid) slotIndex(s, d int) slot { return g.slots[s*g.p.Model.Layout.DP+d] }
+func (g *grid) slotIndex(s, d int) slot {
+	return g.slots[s*g.p.Model.Layout.DP+d]
+}
 
 // arrange is the node, by home block, that each block gets when the odd nodes go to at. The others
 // stay; a displaced one goes where its chain of odd nodes began, which closes a cycle: no other way
@@ -205,14 +214,19 @@ func (g *grid) nodeSwaps(order []int) [][2]falcon.Node {
 func (g *grid) pipeline(d int, who []int, into *cost.Pipeline) {
 	m := g.p.Model
 	into.Chunks = m.Chunks
-	into.Stages, into.HopMs = into.Stages[:0], into.HopMs[:0]
+	into.Stages = into.Stages[:0]
+	into.HopMs = into.HopMs[:0]
 	for s := range m.Layout.PP {
-		at, f := g.slotIndex(s, d), 1.0
+		at := g.slotIndex(s, d)
+		f := 1.0
 		if i := who[at.block]; i >= 0 {
 			f = slices.Max(g.factor[i][at.place : at.place+m.Layout.TP])
 		}
 		w := m.Work[s]
-		into.Stages = append(into.Stages, cost.Stage{ForwardMs: w.ForwardMs * f, BackwardMs: w.BackwardMs * f})
+		into.Stages = append(into.Stages, cost.Stage{
+			ForwardMs:  w.ForwardMs * f,
+			BackwardMs: w.BackwardMs * f,
+		})
 	}
 	boundaries := m.Layout.PP - 1
 	if m.Chunks > 1 && m.Layout.PP > 1 {

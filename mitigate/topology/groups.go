@@ -56,7 +56,11 @@ type groupValue struct {
 // newExchange returns an error where single groups can't be exchanged.
 func newExchange(p Problem) (*exchange, error) {
 	l := p.Model.Layout
-	x := &exchange{p: p, size: l.TP, share: (p.totalCount() + l.DP - 1) / l.DP}
+	x := &exchange{
+		p:     p,
+		size:  l.TP,
+		share: (p.totalCount() + l.DP - 1) / l.DP,
+	}
 	n := l.World() / l.TP
 	switch {
 	case n > groupsMost:
@@ -65,7 +69,10 @@ func newExchange(p Problem) (*exchange, error) {
 		return nil, fmt.Errorf("%w: groups within the data-parallel dimension would be torn apart", ErrShape)
 	}
 	for _, d := range l.Mesh.Dims() {
-		if d.Size > 1 && d.Name != falcon.DimTP && d.Name != falcon.DimDP && d.Name != falcon.DimPP {
+		if d.Size > 1 &&
+			d.Name != falcon.DimTP &&
+			d.Name != falcon.DimDP &&
+			d.Name != falcon.DimPP {
 			return nil, fmt.Errorf("%w: groups of dimension %s would be torn apart", ErrShape, d.Name)
 		}
 	}
@@ -74,7 +81,10 @@ func newExchange(p Problem) (*exchange, error) {
 		first := p.Now[u*x.size]
 		for _, d := range p.Now[u*x.size : (u+1)*x.size] {
 			if d.Node() != first.Node() || d.Node() == "" || held[d] {
-				return nil, fmt.Errorf("%w: the tensor-parallel group of rank %d is on several nodes, or %s holds two ranks", ErrShape, u*x.size, d)
+				return nil, fmt.Errorf(
+					"%w: the tensor-parallel group of rank %d is on several nodes, or %s holds two ranks",
+					ErrShape, u*x.size, d,
+				)
 			}
 			held[d] = true
 		}
@@ -165,16 +175,27 @@ func (x *exchange) price(at []int) groupValue {
 
 // compareGroups orders values.
 func compareGroups(a, b groupValue) int {
-	return cmp.Or(approxCompare(a.ms, b.ms), approxCompare(a.unrest, b.unrest), approxCompare(a.movedMB, b.movedMB))
+	return cmp.Or(
+		approxCompare(a.ms, b.ms),
+		approxCompare(a.unrest, b.unrest),
+		approxCompare(a.movedMB, b.movedMB),
+	)
 }
 
 // try prices a placement and keeps the best: ties go to fewer bytes, fewer swaps, then to the
 // order of places.
 func (x *exchange) try(at []int) groupValue {
 	v := x.price(at)
-	better := cmp.Or(approxCompare(v.ms, x.bestAt.ms), approxCompare(v.movedMB, x.bestAt.movedMB), cmp.Compare(v.swaps, x.bestAt.swaps))
-	if x.best == nil || better < 0 || better == 0 && slices.Compare(at, x.best) < 0 {
-		x.best, x.bestAt = slices.Clone(at), v
+	better := cmp.Or(
+		approxCompare(v.ms, x.bestAt.ms),
+		approxCompare(v.movedMB, x.bestAt.movedMB),
+		cmp.Compare(v.swaps, x.bestAt.swaps),
+	)
+	if x.best == nil ||
+		better < 0 ||
+		better == 0 && slices.Compare(at, x.best) < 0 {
+		x.best = slices.Clone(at)
+		x.bestAt = v
 	}
 	return v
 }
@@ -191,7 +212,9 @@ func (x *exchange) run() {
 			starts = append(starts, start{at, x.try(at)})
 		}
 	}
-	slices.SortStableFunc(starts, func(a, b start) int { return compareGroups(a.v, b.v) })
+	slices.SortStableFunc(starts, func(a, b start) int {
+		return compareGroups(a.v, b.v)
+	})
 	for _, st := range starts[:min(groupClimbMost, len(starts))] {
 		x.climb(st.at, st.v)
 	}
@@ -207,7 +230,8 @@ func (x *exchange) climbPerturbed() {
 	for range kickMost {
 		at := slices.Clone(x.best)
 		for range 2 + r.IntN(2) {
-			a, b := r.IntN(len(at)), r.IntN(len(at))
+			a := r.IntN(len(at))
+			b := r.IntN(len(at))
 			at[a], at[b] = at[b], at[a]
 		}
 		x.climb(at, x.try(at))
@@ -229,7 +253,9 @@ func (x *exchange) climb(at []int, v groupValue) {
 				}
 				at[q], at[r] = at[r], at[q]
 				if w := x.try(at); compareGroups(w, better) < 0 {
-					a, b, better = q, r, w
+					a = q
+					b = r
+					better = w
 				}
 				at[q], at[r] = at[r], at[q]
 			}
@@ -260,7 +286,9 @@ func (x *exchange) revertUnneeded() {
 			r := slices.Index(at, u)
 			at[u], at[r] = at[r], at[u]
 			if v := x.price(at); v.ms <= most && v.movedMB < x.bestAt.movedMB {
-				x.best, x.bestAt, changed = at, v, true
+				x.best = at
+				x.bestAt = v
+				changed = true
 			}
 		}
 	}
@@ -301,20 +329,29 @@ func (x *exchange) starts() [][]int {
 	}
 	l := x.p.Model.Layout
 	for k := range min(max(l.DP, l.PP), startMost) {
-		out = append(out, x.slowIn(func(c falcon.Coord) int { return (c.DP - k + l.DP) % l.DP }), x.slowIn(func(c falcon.Coord) int { return (c.PP - k + l.PP) % l.PP }))
+		out = append(out, x.slowIn(func(c falcon.Coord) int {
+			return (c.DP - k + l.DP) % l.DP
+		}), x.slowIn(func(c falcon.Coord) int {
+			return (c.PP - k + l.PP) % l.PP
+		}))
 	}
 	return out
 }
 
-func stageFirst(c falcon.Coord) [2]int   { return [2]int{c.PP, c.DP} }
-func replicaFirst(c falcon.Coord) [2]int { return [2]int{c.DP, c.PP} }
+func stageFirst(c falcon.Coord) [2]int {
+	return [2]int{c.PP, c.DP}
+}
+func replicaFirst(c falcon.Coord) [2]int {
+	return [2]int{c.DP, c.PP}
+}
 
 // linkedNodes are the two ends of each slow link that the job uses, and all of them together.
 func (x *exchange) linkedNodes() [][]falcon.Node {
 	var out [][]falcon.Node
 	var all []falcon.Node
 	for _, l := range x.p.slowLinks() {
-		out, all = append(out, []falcon.Node{l.A, l.B}), append(all, l.A, l.B)
+		out = append(out, []falcon.Node{l.A, l.B})
+		all = append(all, l.A, l.B)
 	}
 	if len(out) > 1 {
 		slices.Sort(all)
@@ -334,14 +371,17 @@ func (x *exchange) gathered(on []falcon.Node, order func(falcon.Coord) [2]int) [
 		}
 	}
 	slices.SortStableFunc(groups, func(a, b int) int {
-		ka, kb := order(x.coords[a]), order(x.coords[b])
+		ka := order(x.coords[a])
+		kb := order(x.coords[b])
 		return cmp.Or(cmp.Compare(ka[0], kb[0]), cmp.Compare(ka[1], kb[1]))
 	})
 	at := x.home()
 	for _, n := range on {
 		mine := groups[:len(places[n])]
 		groups = groups[len(places[n]):]
-		come := slices.DeleteFunc(slices.Clone(mine), func(u int) bool { return x.nodes[u] == n })
+		come := slices.DeleteFunc(slices.Clone(mine), func(u int) bool {
+			return x.nodes[u] == n
+		})
 		for _, q := range places[n] {
 			if !slices.Contains(mine, q) {
 				at[q], come = come[0], come[1:]
@@ -355,7 +395,9 @@ func (x *exchange) gathered(on []falcon.Node, order func(falcon.Coord) [2]int) [
 // in exchange for those that are there.
 func (x *exchange) slowIn(rank func(falcon.Coord) int) []int {
 	groups := x.home()
-	slices.SortStableFunc(groups, func(a, b int) int { return cmp.Compare(rank(x.coords[a]), rank(x.coords[b])) })
+	slices.SortStableFunc(groups, func(a, b int) int {
+		return cmp.Compare(rank(x.coords[a]), rank(x.coords[b]))
+	})
 	var slow []int
 	for q := range x.nodes {
 		if x.slowAt(q) > 1 {
@@ -381,7 +423,11 @@ func (x *exchange) slowIn(rank func(falcon.Coord) int) []int {
 // makePlan spells out what was found.
 func (x *exchange) makePlan() Plan {
 	m := x.p.Model
-	out := Plan{Placement: x.placement(x.best), Blocks: make([]int32, len(x.best)), Evaluated: x.priced}
+	out := Plan{
+		Placement: x.placement(x.best),
+		Blocks:    make([]int32, len(x.best)),
+		Evaluated: x.priced,
+	}
 	for q, u := range x.best {
 		out.Blocks[q] = int32(u) //#nosec G115 -- at most groupsMost
 	}
@@ -412,7 +458,9 @@ type exchanged struct{ places, held [2]int }
 // swapsTo turns the present order, in which all is on its own place, into another by exchanging
 // what is on pairs of places.
 func swapsTo(at []int) []exchanged {
-	now, where := make([]int, len(at)), make([]int, len(at)) // what is on each place, and the reverse
+	// what is on each place, and the reverse
+	now := make([]int, len(at))
+	where := make([]int, len(at))
 	for q := range at {
 		now[q], where[q] = q, q
 	}

@@ -15,7 +15,8 @@ import (
 func bruteGroups(p Problem) float64 {
 	size := p.Model.Layout.TP
 	n := len(p.Now) / size
-	perm, best := make([]int, n), math.Inf(1)
+	perm := make([]int, n)
+	best := math.Inf(1)
 	for i := range perm {
 		perm[i] = i
 	}
@@ -55,7 +56,8 @@ func TestGroupsAgainstAllPermutations(t *testing.T) {
 		}
 		played++
 		x.run()
-		plan, want := x.makePlan(), bruteGroups(p)
+		plan := x.makePlan()
+		want := bruteGroups(p)
 		if got := bruteSplit(p, plan.Placement); approxCompare(got, plan.AfterSplitMs) != 0 {
 			t.Fatalf("%+v\n%+v: %v ms by all splits", p, plan, got)
 		}
@@ -63,7 +65,8 @@ func TestGroupsAgainstAllPermutations(t *testing.T) {
 			missed++
 		}
 		nodes, err := p.searchNodes()
-		if err == nil && approxCompare(want, nodes.AfterSplitMs) < 0 || errors.Is(err, ErrNoGain) && approxCompare(want, plan.BeforeSplitMs) < 0 {
+		if err == nil && approxCompare(want, nodes.AfterSplitMs) < 0 ||
+			errors.Is(err, ErrNoGain) && approxCompare(want, plan.BeforeSplitMs) < 0 {
 			beaten++
 		}
 		checkGroups(t, p, plan)
@@ -87,7 +90,8 @@ func checkGroups(t *testing.T, p Problem, plan Plan) {
 	}
 	at := slices.Clone(p.Now) // who holds which place, swapped pair by pair
 	for _, s := range plan.Preview.Groups {
-		a, b := slices.Index(p.Now, s[0]), slices.Index(p.Now, s[1])
+		a := slices.Index(p.Now, s[0])
+		b := slices.Index(p.Now, s[1])
 		for i := range size {
 			at[a+i], at[b+i] = at[b+i], at[a+i]
 		}
@@ -102,7 +106,10 @@ func checkGroups(t *testing.T, p Problem, plan Plan) {
 // On two nodes both orders are alike. Where gradients cross the slow link between them, single
 // groups are exchanged until only activations do.
 func TestTwoNodes(t *testing.T) {
-	mesh, err := falcon.NewMesh(falcon.Dim{Name: falcon.DimPP, Size: 4}, falcon.Dim{Name: falcon.DimDP, Size: 4})
+	mesh, err := falcon.NewMesh(
+		falcon.Dim{Name: falcon.DimPP, Size: 4},
+		falcon.Dim{Name: falcon.DimDP, Size: 4},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +118,10 @@ func TestTwoNodes(t *testing.T) {
 	for r := range p.Now {
 		p.Now[r] = falcon.NewDevice(falcon.Node(fmt.Sprintf("n%d", r/8)), r%8)
 	}
-	p.Model.Links.IntraMBs, p.Model.Links.InterMBs, p.Model.PPMB, p.MinGain = 100_000, 1000, 0.02, 0.03
+	p.Model.Links.IntraMBs = 100_000
+	p.Model.Links.InterMBs = 1000
+	p.Model.PPMB = 0.02
+	p.MinGain = 0.03
 	for s := range p.Model.DPMB {
 		p.Model.DPMB[s] = 2
 	}
@@ -123,7 +133,9 @@ func TestTwoNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(plan.Preview.Left[falcon.DimDP], slow) || len(plan.Preview.Swaps) != 0 || len(plan.Preview.Groups) != 4 {
+	if !slices.Contains(plan.Preview.Left[falcon.DimDP], slow) ||
+		len(plan.Preview.Swaps) != 0 ||
+		len(plan.Preview.Groups) != 4 {
 		t.Errorf("%+v", plan.Preview)
 	}
 	if healthy := p.healthyMs(); plan.AfterMs > healthy {

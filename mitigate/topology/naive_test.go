@@ -16,17 +16,33 @@ import (
 // that ties are ties.
 func random(r *rand.Rand, nodesMost int) Problem {
 	for {
-		l := falcon.Layout{TP: 1 + r.IntN(2), DP: 1 + r.IntN(4), PP: 1 + r.IntN(3)}
+		l := falcon.Layout{
+			TP: 1 + r.IntN(2),
+			DP: 1 + r.IntN(4),
+			PP: 1 + r.IntN(3),
+		}
 		size := l.TP * (1 + r.IntN(3))
 		if l.World()%size != 0 || l.World()/size > nodesMost || l.World()/size < 2 {
 			continue
 		}
-		p := Problem{Model: cost.Model{
-			Layout: l, Slow: map[falcon.Device]float64{}, PPMB: float64(r.IntN(3)),
-			Links: cost.Links{IntraMBs: 4000, InterMBs: 500, Ratio: map[falcon.Link]float64{}},
-		}, MinGain: 1e-6}
+		p := Problem{
+			Model: cost.Model{
+				Layout: l,
+				Slow:   map[falcon.Device]float64{},
+				PPMB:   float64(r.IntN(3)),
+				Links: cost.Links{
+					IntraMBs: 4000,
+					InterMBs: 500,
+					Ratio:    map[falcon.Link]float64{},
+				},
+			},
+			MinGain: 1e-6,
+		}
 		for range l.PP {
-			p.Model.Work = append(p.Model.Work, cost.Stage{ForwardMs: float64(4 + r.IntN(3)), BackwardMs: float64(8 + r.IntN(3))})
+			p.Model.Work = append(p.Model.Work, cost.Stage{
+				ForwardMs:  float64(4 + r.IntN(3)),
+				BackwardMs: float64(8 + r.IntN(3)),
+			})
 			p.Model.DPMB = append(p.Model.DPMB, float64(r.IntN(3))*float64(l.DP))
 		}
 		for i := range l.World() {
@@ -37,7 +53,8 @@ func random(r *rand.Rand, nodesMost int) Problem {
 			p.Model.Slow[p.Now[r.IntN(len(p.Now))]] = float64(2 + r.IntN(2))
 		}
 		for range r.IntN(3) {
-			a, b := p.Now[r.IntN(len(p.Now))].Node(), p.Now[r.IntN(len(p.Now))].Node()
+			a := p.Now[r.IntN(len(p.Now))].Node()
+			b := p.Now[r.IntN(len(p.Now))].Node()
 			p.Model.Links.Ratio[falcon.NewLink(a, b)] = float64(2 + r.IntN(4))
 		}
 		for range l.DP {
@@ -84,7 +101,9 @@ func brute(p Problem, g *grid) (order []int, ms, movedMB float64, swaps int) {
 			return
 		}
 		var at falcon.Placement
-		mb, seen, cycles := 0.0, make([]bool, g.n), 0
+		mb := 0.0
+		seen := make([]bool, g.n)
+		cycles := 0
 		for b, node := range perm {
 			at = append(at, p.Now[node*g.size:(node+1)*g.size]...)
 			for i := range g.size {
@@ -95,14 +114,22 @@ func brute(p Problem, g *grid) (order []int, ms, movedMB float64, swaps int) {
 			for c, fresh := b, !seen[b]; !seen[c]; c = perm[c] {
 				seen[c] = true
 				if fresh {
-					cycles, fresh = cycles+1, false
+					cycles++
+					fresh = false
 				}
 			}
 		}
 		t, n := bruteSplit(p, at), g.n-cycles
 		c := approxCompare(t, ms)
-		if order == nil || c < 0 || c == 0 && (mb < movedMB || mb == movedMB && (n < swaps || n == swaps && slices.Compare(perm, order) < 0)) {
-			order, ms, movedMB, swaps = slices.Clone(perm), t, mb, n
+		if order == nil ||
+			c < 0 ||
+			c == 0 &&
+				(mb < movedMB ||
+					mb == movedMB && (n < swaps || n == swaps && slices.Compare(perm, order) < 0)) {
+			order = slices.Clone(perm)
+			ms = t
+			movedMB = mb
+			swaps = n
 		}
 	}
 	all(0)
@@ -128,8 +155,12 @@ func TestSearchAgainstAllPermutations(t *testing.T) {
 			continue
 		}
 		found++
-		if err != nil || approxCompare(plan.AfterSplitMs, ms) != 0 || approxCompare(plan.Preview.MovedMB, mb) != 0 || len(plan.Preview.Swaps) != swaps {
-			t.Fatalf("%+v\ngot %+v (%v)\nwant order %v, %v ms, %v MB, %d swaps", p, plan, err, order, ms, mb, swaps)
+		if err != nil ||
+			approxCompare(plan.AfterSplitMs, ms) != 0 ||
+			approxCompare(plan.Preview.MovedMB, mb) != 0 ||
+			len(plan.Preview.Swaps) != swaps {
+			t.Fatalf("%+v\ngot %+v (%v)\nwant order %v, %v ms, %v MB, %d swaps",
+				p, plan, err, order, ms, mb, swaps)
 		}
 		for b, node := range order {
 			if plan.Order[b] != g.nodes[node] || plan.Blocks[node] != int32(b) {
@@ -153,7 +184,8 @@ func TestClimbAgainstAllPlacements(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exact, climbed := newSearch(g), newSearch(g)
+		exact := newSearch(g)
+		climbed := newSearch(g)
 		if exact.placements() > 2000 {
 			continue
 		}

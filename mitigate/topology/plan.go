@@ -10,8 +10,11 @@ import (
 func (g *grid) makePlan(s *search) Plan {
 	order := g.arrange(s.best)
 	out := Plan{
-		Placement: g.placement(order), Blocks: make([]int32, g.n), MicroBatches: s.bestSplit(s.best),
-		Exact: s.exact, Evaluated: s.priced,
+		Placement:    g.placement(order),
+		Blocks:       make([]int32, g.n),
+		MicroBatches: s.bestSplit(s.best),
+		Exact:        s.exact,
+		Evaluated:    s.priced,
 	}
 	for b, node := range order {
 		out.Blocks[node] = int32(b)
@@ -34,12 +37,15 @@ func (g *grid) preview(order []int, p Plan) falcon.Preview {
 // previewOf is what a plan's placement changes, without who changes places.
 func (p Problem) previewOf(plan Plan) falcon.Preview {
 	out := falcon.Preview{
-		Swaps: [][2]falcon.Node{}, Splits: plan.MicroBatches,
-		Left: map[falcon.Dimension][]falcon.Link{}, Joined: map[falcon.Dimension][]falcon.Link{},
+		Swaps:   [][2]falcon.Node{},
+		Splits:  plan.MicroBatches,
+		Left:    map[falcon.Dimension][]falcon.Link{},
+		Joined:  map[falcon.Dimension][]falcon.Link{},
 		Traffic: p.Model.Volumes(plan.Placement, p.MicroBatches),
 	}
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP} {
-		before, after := p.dimensionLinks(p.Now, d), p.dimensionLinks(plan.Placement, d)
+		before := p.dimensionLinks(p.Now, d)
+		after := p.dimensionLinks(plan.Placement, d)
 		out.Left[d], out.Joined[d] = without(before, after), without(after, before)
 	}
 	out.Stages, out.Replicas = p.slowPlaces(plan.Placement)
@@ -89,7 +95,9 @@ func (p Problem) dimensionLinks(at falcon.Placement, d falcon.Dimension) []falco
 	for k := range set {
 		out = append(out, k)
 	}
-	slices.SortFunc(out, func(a, b falcon.Link) int { return compareLinks(a, b) })
+	slices.SortFunc(out, func(a, b falcon.Link) int {
+		return compareLinks(a, b)
+	})
 	return out
 }
 

@@ -68,9 +68,18 @@ const curveTimes = 4
 func newPricer(g *grid) *pricer {
 	l := g.p.Model.Layout
 	p := &pricer{
-		g: g, kinds: map[string]int{}, tails: map[string]int{}, curves: map[[2]int][]float64{}, place: map[classKey]int{},
-		total: g.p.totalCount(), step: max(int(g.p.Bounds.Multiple), 1), who: make([]int, g.n),
-		touched: make([]bool, l.DP), visited: make([]bool, len(g.odd)), tail: make([]float64, l.PP), calm: make([]float64, l.PP),
+		g:       g,
+		kinds:   map[string]int{},
+		tails:   map[string]int{},
+		curves:  map[[2]int][]float64{},
+		place:   map[classKey]int{},
+		total:   g.p.totalCount(),
+		step:    max(int(g.p.Bounds.Multiple), 1),
+		who:     make([]int, g.n),
+		touched: make([]bool, l.DP),
+		visited: make([]bool, len(g.odd)),
+		tail:    make([]float64, l.PP),
+		calm:    make([]float64, l.PP),
 	}
 	p.share = (p.total + l.DP - 1) / l.DP
 	p.limitReplicas()
@@ -93,13 +102,15 @@ func (p *pricer) limitReplicas() {
 	dp := p.g.p.Model.Layout.DP
 	room := p.total - (dp - 1)
 	for _, most := range []int{max(curveTimes*p.share, int(slices.Max(p.g.p.MicroBatches))), room} {
-		p.ranges, p.most = p.ranges[:0], 0
+		p.ranges = p.ranges[:0]
+		p.most = 0
 		all := 0
 		for d := range dp {
 			lo, hi := p.g.p.Bounds.rangeOf(d, p.total)
 			hi = max(lo, min(hi, most, room)/p.step*p.step)
 			p.ranges = append(p.ranges, bounds{lo, hi})
-			p.most, all = max(p.most, hi), all+hi
+			p.most = max(p.most, hi)
+			all += hi
 		}
 		if all >= p.total {
 			return
@@ -204,13 +215,15 @@ func (p *pricer) movedState(at []int) (mb float64, swaps int) {
 	for i, home := range p.g.odd {
 		if p.who[home] < 0 && at[i] != home { // the first of a chain, which one that is not odd closes
 			m, n := p.followCycle(at, i)
-			mb, swaps = mb+m+p.g.stateMB[home], swaps+n
+			mb = mb + m + p.g.stateMB[home]
+			swaps += n
 		}
 	}
 	for i, home := range p.g.odd {
 		if !p.visited[i] && at[i] != home { // odd nodes among themselves
 			m, n := p.followCycle(at, i)
-			mb, swaps = mb+m, swaps+n-1
+			mb += m
+			swaps = swaps + n - 1
 		}
 	}
 	return mb, swaps
@@ -269,7 +282,9 @@ func (p *pricer) capWithin(c *class, ms float64) int {
 	return max(c.lo, k/p.step*p.step)
 }
 
-func (p *pricer) countWithin(ms float64) bool { return p.totalWithin(ms) >= p.total }
+func (p *pricer) countWithin(ms float64) bool {
+	return p.totalWithin(ms) >= p.total
+}
 
 // totalWithin is what all do within ms together.
 func (p *pricer) totalWithin(ms float64) int {
@@ -299,7 +314,8 @@ func (p *pricer) makespan(from float64) float64 {
 	low, high := 0.0, 0.0
 	for i := range p.class {
 		c := &p.class[i]
-		low, high = max(low, c.curve[c.lo]), max(high, c.curve[c.hi])
+		low = max(low, c.curve[c.lo])
+		high = max(high, c.curve[c.hi])
 	}
 	if p.countWithin(low) {
 		return low
@@ -345,7 +361,8 @@ func (p *pricer) fractionalTime() float64 {
 	low, high := 0.0, 0.0
 	for i := range p.class {
 		c := &p.class[i]
-		low, high = max(low, c.curve[c.lo]), max(high, c.curve[c.hi])
+		low = max(low, c.curve[c.lo])
+		high = max(high, c.curve[c.hi])
 	}
 	for range smoothSteps {
 		mid := (low + high) / 2
@@ -362,7 +379,9 @@ func (p *pricer) splitParts(ms float64) float64 {
 	all := 0.0
 	for i := range p.class {
 		c := &p.class[i]
-		k := sort.Search(c.hi, func(m int) bool { return c.curve[m+1] > ms })
+		k := sort.Search(c.hi, func(m int) bool {
+			return c.curve[m+1] > ms
+		})
 		f := float64(k)
 		if k < c.hi && c.curve[k+1] > c.curve[k] {
 			f += (ms - c.curve[k]) / (c.curve[k+1] - c.curve[k])
@@ -378,7 +397,8 @@ func (p *pricer) splitParts(ms float64) float64 {
 func (p *pricer) bestSplit(at []int) []int32 {
 	full := p.timeToFill(p.pricePlaces(at).ms)
 	curves := make([][]float64, len(p.ranges))
-	m, left := make([]int, len(curves)), p.total
+	m := make([]int, len(curves))
+	left := p.total
 	for d, r := range p.ranges {
 		i := p.place[classKey{p.pipelineKind(d), r}]
 		curves[d] = p.class[i].curve
@@ -389,7 +409,9 @@ func (p *pricer) bestSplit(at []int) []int32 {
 		next := -1
 		for d, c := range curves {
 			k := m[d] + p.step
-			if k <= p.ranges[d].hi && (next < 0 || cmp.Or(cmp.Compare(c[k], curves[next][m[next]+p.step]), cmp.Compare(m[d], m[next])) < 0) {
+			if k <= p.ranges[d].hi &&
+				(next < 0 ||
+					cmp.Or(cmp.Compare(c[k], curves[next][m[next]+p.step]), cmp.Compare(m[d], m[next])) < 0) {
 				next = d
 			}
 		}

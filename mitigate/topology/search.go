@@ -8,13 +8,14 @@ import (
 
 // Bounds of the search.
 const (
-	exactMost  = 20_000  // placements of the odd nodes up to which all are priced
-	startMost  = 16      // consolidations of a kind that are priced as starts
-	climbMost  = 6       // starts that are improved
-	spendMost  = 150_000 // classes, replicas and simulations that are looked at, by their cost: under a second's work
-	kickMost   = 8       // times that the best placement is disturbed
-	roundMost  = 32      // sweeps over the odd nodes from one start
-	targetMost = 256     // blocks that are tried for one node in one sweep
+	exactMost = 20_000 // placements of the odd nodes up to which all are priced
+	startMost = 16     // consolidations of a kind that are priced as starts
+	climbMost = 6      // starts that are improved
+	// classes, replicas and simulations that are looked at, by their cost: under a second's work
+	spendMost  = 150_000
+	kickMost   = 8   // times that the best placement is disturbed
+	roundMost  = 32  // sweeps over the odd nodes from one start
+	targetMost = 256 // blocks that are tried for one node in one sweep
 )
 
 // search looks for the best places of the odd nodes.
@@ -25,7 +26,9 @@ type search struct {
 	bestAt value
 }
 
-func newSearch(g *grid) *search { return &search{pricer: newPricer(g)} }
+func newSearch(g *grid) *search {
+	return &search{pricer: newPricer(g)}
+}
 
 // runFromHome searches from home.
 func (s *search) runFromHome() {
@@ -50,7 +53,9 @@ func (s *search) climbFromStarts() {
 			starts = append(starts, start{at, s.tryPlaces(at)})
 		}
 	}
-	slices.SortStableFunc(starts, func(a, b start) int { return compareSteps(a.v, b.v) })
+	slices.SortStableFunc(starts, func(a, b start) int {
+		return compareSteps(a.v, b.v)
+	})
 	for _, st := range starts[:min(climbMost, len(starts))] {
 		s.climbFrom(st.at, st.v)
 	}
@@ -89,7 +94,8 @@ func (s *search) tryAll(at []int, i int, held []bool) {
 func (s *search) tryPlaces(at []int) value {
 	v := s.pricePlaces(at)
 	if s.best == nil || s.isBetter(v, at) {
-		s.best, s.bestAt = slices.Clone(at), v
+		s.best = slices.Clone(at)
+		s.bestAt = v
 	}
 	return v
 }
@@ -118,7 +124,12 @@ func approxCompare(a, b float64) int {
 
 // compareSteps is what a climb goes by: smaller steps than better sees.
 func compareSteps(a, b value) int {
-	return cmp.Or(approxCompare(a.smooth, b.smooth), approxCompare(a.ms, b.ms), approxCompare(a.unrest, b.unrest), approxCompare(a.movedMB, b.movedMB))
+	return cmp.Or(
+		approxCompare(a.smooth, b.smooth),
+		approxCompare(a.ms, b.ms),
+		approxCompare(a.unrest, b.unrest),
+		approxCompare(a.movedMB, b.movedMB),
+	)
 }
 
 // climbFrom moves one odd node at a time to its best place until none gains.
@@ -156,7 +167,8 @@ func (s *search) climbPerturbed() {
 }
 
 func (s *search) bestMove(at []int, i int, v value) (int, value) {
-	best, from := -1, at[i]
+	best := -1
+	from := at[i]
 	for _, to := range s.targets(at, i) {
 		other := s.moveNode(at, i, to)
 		if w := s.tryPlaces(at); compareSteps(w, v) < 0 {
@@ -197,7 +209,9 @@ func (s *search) targets(at []int, i int) []int {
 	var out []int
 	for b := range s.g.n {
 		key := s.likeness(b, held, touched)
-		if b != at[i] && (!seen[key] || b == s.g.odd[i] || held[b] >= 0) && len(out) < targetMost {
+		if b != at[i] &&
+			(!seen[key] || b == s.g.odd[i] || held[b] >= 0) &&
+			len(out) < targetMost {
 			seen[key] = true
 			out = append(out, b)
 		}

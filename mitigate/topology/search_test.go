@@ -16,7 +16,9 @@ import (
 // gradient sum takes much longer than an activation.
 func grid44() Problem {
 	p := square(4, 4, 8)
-	p.Model.Links.InterMBs, p.Model.PPMB, p.MinGain = 1000, 0.02, 0.03
+	p.Model.Links.InterMBs = 1000
+	p.Model.PPMB = 0.02
+	p.MinGain = 0.03
 	for s := range p.Model.DPMB {
 		p.Model.DPMB[s] = 2
 	}
@@ -42,7 +44,8 @@ func TestCongestedLinkLeavesItsRing(t *testing.T) {
 	}
 	healthy := p
 	healthy.Model.Links.Ratio = nil
-	if want := healthy.Model.Iteration(p.Now, p.MicroBatches).IterationMs; approxCompare(plan.AfterMs, want) != 0 {
+	want := healthy.Model.Iteration(p.Now, p.MicroBatches).IterationMs
+	if approxCompare(plan.AfterMs, want) != 0 {
 		t.Errorf("%.2f ms afterwards, healthy is %.2f, before %.2f", plan.AfterMs, want, plan.BeforeMs)
 	}
 }
@@ -102,7 +105,9 @@ func TestStragglersShareAnInteriorStage(t *testing.T) {
 			t.Errorf("slow devices in stages %v: %+v", plan.Preview.Stages, plan)
 		}
 	}
-	if plan.AfterMs != plan.AfterSplitMs || plan.AfterMs >= plan.BeforeMs || !slices.Equal(plan.MicroBatches, p.MicroBatches) {
+	if plan.AfterMs != plan.AfterSplitMs ||
+		plan.AfterMs >= plan.BeforeMs ||
+		!slices.Equal(plan.MicroBatches, p.MicroBatches) {
 		t.Errorf("%+v", plan)
 	}
 }
@@ -148,9 +153,13 @@ func TestNamesDontMatter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rename := func(n falcon.Node) falcon.Node { return falcon.Node("z" + string('z'-n[2]+'0') + string('z'-n[1]+'0')) }
+	rename := func(n falcon.Node) falcon.Node {
+		return falcon.Node("z" + string('z'-n[2]+'0') + string('z'-n[1]+'0'))
+	}
 	q := p
-	q.Now, q.Model.Slow, q.Model.Links.Ratio = nil, map[falcon.Device]float64{}, map[falcon.Link]float64{}
+	q.Now = nil
+	q.Model.Slow = map[falcon.Device]float64{}
+	q.Model.Links.Ratio = map[falcon.Link]float64{}
 	for _, d := range p.Now {
 		q.Now = append(q.Now, falcon.NewDevice(rename(d.Node()), d.Index()))
 	}
@@ -176,7 +185,8 @@ func TestBlocksAndSwapsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	byBlocks, bySwaps := make(falcon.Placement, 16), slices.Clone(p.Now)
+	byBlocks := make(falcon.Placement, 16)
+	bySwaps := slices.Clone(p.Now)
 	for b, to := range plan.Blocks {
 		byBlocks[to] = p.Now[b]
 	}
@@ -192,29 +202,50 @@ func TestBlocksAndSwapsAgree(t *testing.T) {
 
 func TestSearchRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Problem){
-		"holds ranks apart": func(p *Problem) { p.Model.Layout.CP = 2; p.Now[0], p.Now[3] = "a.g0", "a.g1" },
+		"holds ranks apart": func(p *Problem) {
+			p.Model.Layout.CP = 2
+			p.Now[0], p.Now[3] = "a.g0", "a.g1"
+		},
 		"the other ranks of its": func(p *Problem) {
 			p.Model.Layout.CP = 2
-			p.Now[0], p.Now[1], p.Now[2], p.Now[3] = "a.g0", "a.g1", "b.g0", "c.g0"
+			p.Now[0] = "a.g0"
+			p.Now[1] = "a.g1"
+			p.Now[2] = "b.g0"
+			p.Now[3] = "c.g0"
 		},
-		"holds two ranks":           func(p *Problem) { p.Now[0], p.Now[1], p.Now[2], p.Now[3] = "a.g0", "a.g0", "b.g0", "b.g1" },
-		"ranks are placed":          func(p *Problem) { p.Now = p.Now[1:] },
-		"the model has":             func(p *Problem) { p.Model.Work = nil },
-		"give at least 1":           func(p *Problem) { p.MicroBatches[0] = 0 },
-		"the state of":              func(p *Problem) { p.StateMB = []float64{1} },
-		"numbers that are not":      func(p *Problem) { p.Model.Work[0].ForwardMs = -1 },
-		"bounds allow":              func(p *Problem) { p.Bounds.Max = []int32{1, 1} },
-		"bounds of 1":               func(p *Problem) { p.Bounds.Min = []int32{1} },
-		"within its bounds":         func(p *Problem) { p.Bounds.Min = []int32{9, 9}; p.Bounds.Max = []int32{8, 8} },
-		"steps of 3":                func(p *Problem) { p.Bounds.Multiple = 3 },
-		"more than 65536":           func(p *Problem) { p.MicroBatches[0] = 1 << 17 },
-		"tensor-parallel groups ha": func(p *Problem) { p.Model.Layout = falcon.Layout{TP: 2, DP: 1, PP: 2}; p.MicroBatches = []int32{8} },
+		"holds two ranks": func(p *Problem) {
+			p.Now[0] = "a.g0"
+			p.Now[1] = "a.g0"
+			p.Now[2] = "b.g0"
+			p.Now[3] = "b.g1"
+		},
+		"ranks are placed":     func(p *Problem) { p.Now = p.Now[1:] },
+		"the model has":        func(p *Problem) { p.Model.Work = nil },
+		"give at least 1":      func(p *Problem) { p.MicroBatches[0] = 0 },
+		"the state of":         func(p *Problem) { p.StateMB = []float64{1} },
+		"numbers that are not": func(p *Problem) { p.Model.Work[0].ForwardMs = -1 },
+		"bounds allow": func(p *Problem) {
+			p.Bounds.Max = []int32{1, 1}
+		},
+		"bounds of 1": func(p *Problem) { p.Bounds.Min = []int32{1} },
+		"within its bounds": func(p *Problem) {
+			p.Bounds.Min = []int32{9, 9}
+			p.Bounds.Max = []int32{8, 8}
+		},
+		"steps of 3":      func(p *Problem) { p.Bounds.Multiple = 3 },
+		"more than 65536": func(p *Problem) { p.MicroBatches[0] = 1 << 17 },
+		"tensor-parallel groups ha": func(p *Problem) {
+			p.Model.Layout = falcon.Layout{TP: 2, DP: 1, PP: 2}
+			p.MicroBatches = []int32{8}
+		},
 	} {
 		p := square(2, 2, 8)
 		p.Model.Slow[p.Now[0]] = 2
 		change(&p)
 		_, err := Search(p)
-		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, ErrShape) && !errors.Is(err, ErrProblem) {
+		if err == nil ||
+			!strings.Contains(err.Error(), want) ||
+			!errors.Is(err, ErrShape) && !errors.Is(err, ErrProblem) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}
@@ -222,10 +253,16 @@ func TestSearchRefuses(t *testing.T) {
 
 // One node can't change places with itself.
 func TestOneNode(t *testing.T) {
-	p := Problem{Model: cost.Model{
-		Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}, Work: []cost.Stage{{ForwardMs: 1, BackwardMs: 2}}, DPMB: []float64{0},
-		Slow: map[falcon.Device]float64{"n0.g1": 2},
-	}, Now: falcon.Placement{"n0.g0", "n0.g1"}, MicroBatches: []int32{4, 4}}
+	p := Problem{
+		Model: cost.Model{
+			Layout: falcon.Layout{TP: 1, DP: 2, PP: 1},
+			Work:   []cost.Stage{{ForwardMs: 1, BackwardMs: 2}},
+			DPMB:   []float64{0},
+			Slow:   map[falcon.Device]float64{"n0.g1": 2},
+		},
+		Now:          falcon.Placement{"n0.g0", "n0.g1"},
+		MicroBatches: []int32{4, 4},
+	}
 	if _, err := Search(p); !errors.Is(err, ErrNoGain) {
 		t.Errorf("%v", err)
 	}

@@ -9,15 +9,22 @@ import (
 // in few stages (FALCON §5.3), and the ends of slow links likewise, in turns, most promising first.
 func (s *search) startPlaces() [][]int {
 	out := [][]int{s.g.homeBlocks()}
-	slow, ends := s.slowNodes(), s.linkEnds()
-	inReplicas, inStages := s.replicasBySlow(slow), s.interiorFirst()
+	slow := s.slowNodes()
+	ends := s.linkEnds()
+	inReplicas := s.replicasBySlow(slow)
+	inStages := s.interiorFirst()
 	byLinks := s.replicasBySlow(ends)
 	l := s.g.p.Model.Layout
 	kinds := []struct {
 		nodes, order []int // order is of the parts
 		parts        [][]int
 		of           int
-	}{{slow, inReplicas, s.g.members, l.DP}, {slow, inStages, s.g.stages, l.PP}, {ends, byLinks, s.g.members, l.DP}, {ends, inStages, s.g.stages, l.PP}}
+	}{
+		{slow, inReplicas, s.g.members, l.DP},
+		{slow, inStages, s.g.stages, l.PP},
+		{ends, byLinks, s.g.members, l.DP},
+		{ends, inStages, s.g.stages, l.PP},
+	}
 	for k := range max(len(inReplicas), len(inStages)) {
 		for _, x := range kinds {
 			if len(x.nodes) > 0 && k < len(x.order) {
@@ -80,7 +87,9 @@ func (s *search) replicasBySlow(nodes []int) []int {
 	for d := range out {
 		out[d] = d
 	}
-	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(has[b], has[a]) })
+	slices.SortStableFunc(out, func(a, b int) int {
+		return cmp.Compare(has[b], has[a])
+	})
 	return out[:min(dp, startMost)]
 }
 

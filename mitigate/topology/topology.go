@@ -33,9 +33,10 @@ type Problem struct {
 	Now          falcon.Placement // device by rank
 	MicroBatches []int32          // by replica, now
 	Bounds       Bounds           // on splits behind the swap
-	StateMB      []float64        // by rank: parameters, optimizer, 10⁶ bytes; nil = unknown, blocks count alike
-	CopyMBs      float64          // device to host and back, 10⁶ bytes/s; 0 = no time
-	MinGain      float64          // share of the present time; plans that gain less are refused
+	// by rank: parameters, optimizer, 10⁶ bytes; nil = unknown, blocks count alike
+	StateMB []float64
+	CopyMBs float64 // device to host and back, 10⁶ bytes/s; 0 = no time
+	MinGain float64 // share of the present time; plans that gain less are refused
 }
 
 // Plan is a placement that is worth it.
@@ -56,7 +57,9 @@ type Plan struct {
 }
 
 // GainMs is what the plan saves over the better of waiting and S2 alone, both with best splits.
-func (p Plan) GainMs() float64 { return min(p.BeforeMs, p.BeforeSplitMs) - p.AfterSplitMs }
+func (p Plan) GainMs() float64 {
+	return min(p.BeforeMs, p.BeforeSplitMs) - p.AfterSplitMs
+}
 
 // Search finds the best placement, or returns why the present one stays:
 // ErrNoGain, ErrShape where nodes hold unequal blocks or a tensor-parallel
@@ -109,7 +112,10 @@ func (p Problem) slowLinks() []falcon.Link {
 	nodes := p.Now.Nodes()
 	var out []falcon.Link
 	for l, ratio := range p.Model.Links.Ratio {
-		if ratio > 1 && l.A != l.B && slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) {
+		if ratio > 1 &&
+			l.A != l.B &&
+			slices.Contains(nodes, l.A) &&
+			slices.Contains(nodes, l.B) {
 			out = append(out, l)
 		}
 	}
@@ -119,7 +125,10 @@ func (p Problem) slowLinks() []falcon.Link {
 
 // hasSlow reports whether a device or a link that the job uses is slow.
 func (p Problem) hasSlow() bool {
-	return len(p.slowLinks()) > 0 || slices.ContainsFunc(p.Now, func(d falcon.Device) bool { return p.Model.Slow[d] > 1 })
+	return len(p.slowLinks()) > 0 ||
+		slices.ContainsFunc(p.Now, func(d falcon.Device) bool {
+			return p.Model.Slow[d] > 1
+		})
 }
 
 // stateOf is the state of the nth block of size ranks; where it is not known, blocks count alike.
@@ -176,27 +185,37 @@ func (p Problem) validate() error {
 	case len(p.Now) != l.World():
 		return fmt.Errorf("%w: %d ranks are placed, %v has %d", ErrProblem, len(p.Now), l, l.World())
 	case len(p.Model.Work) != l.PP || len(p.Model.DPMB) != l.PP:
-		return fmt.Errorf("%w: the model has %d stages' work and %d stages' payload, %v has %d stages", ErrProblem, len(p.Model.Work), len(p.Model.DPMB), l, l.PP)
+		return fmt.Errorf("%w: the model has %d stages' work and %d stages' payload, %v has %d stages",
+			ErrProblem, len(p.Model.Work), len(p.Model.DPMB), l, l.PP)
 	case len(p.MicroBatches) != l.DP || slices.Min(p.MicroBatches) < 1:
-		return fmt.Errorf("%w: micro-batches %v for %d replicas; give at least 1 for each", ErrProblem, p.MicroBatches, l.DP)
+		return fmt.Errorf("%w: micro-batches %v for %d replicas; give at least 1 for each",
+			ErrProblem, p.MicroBatches, l.DP)
 	case p.StateMB != nil && len(p.StateMB) != l.World():
-		return fmt.Errorf("%w: the state of %d ranks is given, there are %d", ErrProblem, len(p.StateMB), l.World())
+		return fmt.Errorf("%w: the state of %d ranks is given, there are %d",
+			ErrProblem, len(p.StateMB), l.World())
 	case p.totalCount() > totalMost:
 		return fmt.Errorf("%w: the batch has more than %d micro-batches", ErrProblem, totalMost)
 	}
 	for s, w := range p.Model.Work {
-		if !isFinite(w.ForwardMs) || !isFinite(w.BackwardMs) || !isFinite(p.Model.DPMB[s]) {
-			return fmt.Errorf("%w: stage %d takes %v and %v ms and reduces %v MB; give numbers that are not negative", ErrProblem, s, w.ForwardMs, w.BackwardMs, p.Model.DPMB[s])
+		if !isFinite(w.ForwardMs) ||
+			!isFinite(w.BackwardMs) ||
+			!isFinite(p.Model.DPMB[s]) {
+			return fmt.Errorf(
+				"%w: stage %d takes %v and %v ms and reduces %v MB; give numbers that are not negative",
+				ErrProblem, s, w.ForwardMs, w.BackwardMs, p.Model.DPMB[s],
+			)
 		}
 	}
 	for _, d := range p.Now {
 		if f := p.Model.Slow[d]; !isFinite(f) {
-			return fmt.Errorf("%w: %s is slow by a factor of %v; give a number of at least 1", ErrProblem, d, f)
+			return fmt.Errorf("%w: %s is slow by a factor of %v; give a number of at least 1",
+				ErrProblem, d, f)
 		}
 	}
 	for l, f := range p.Model.Links.Ratio {
 		if !isFinite(f) {
-			return fmt.Errorf("%w: link %v is slow by a factor of %v; give a number of at least 1", ErrProblem, l, f)
+			return fmt.Errorf("%w: link %v is slow by a factor of %v; give a number of at least 1",
+				ErrProblem, l, f)
 		}
 	}
 	return p.Bounds.validate(l.DP, p.totalCount())
@@ -213,22 +232,28 @@ func (p Problem) totalCount() int {
 	return t
 }
 
-func isFinite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+func isFinite(v float64) bool {
+	return v >= 0 && !math.IsInf(v, 0)
+}
 
 func (b Bounds) validate(replicas, total int) error {
 	least, most := 0, 0
 	for d := range replicas {
 		lo, hi := b.rangeOf(d, total)
 		if lo > hi {
-			return fmt.Errorf("%w: replica %d has no number of micro-batches within its bounds", ErrProblem, d)
+			return fmt.Errorf("%w: replica %d has no number of micro-batches within its bounds",
+				ErrProblem, d)
 		}
-		least, most = least+lo, most+hi
+		least += lo
+		most += hi
 	}
 	switch q := max(int(b.Multiple), 1); {
 	case b.Min != nil && len(b.Min) != replicas, b.Max != nil && len(b.Max) != replicas:
-		return fmt.Errorf("%w: bounds of %d and %d replicas, there are %d", ErrProblem, len(b.Min), len(b.Max), replicas)
+		return fmt.Errorf("%w: bounds of %d and %d replicas, there are %d",
+			ErrProblem, len(b.Min), len(b.Max), replicas)
 	case least > total || most < total || total%q != 0:
-		return fmt.Errorf("%w: the bounds allow %d to %d micro-batches in steps of %d, the batch has %d", ErrProblem, least, most, q, total)
+		return fmt.Errorf("%w: the bounds allow %d to %d micro-batches in steps of %d, the batch has %d",
+			ErrProblem, least, most, q, total)
 	}
 	return nil
 }

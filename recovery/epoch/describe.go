@@ -44,8 +44,11 @@ func (v *View) layout() (l falcon.Layout, from, doubt string) {
 	case v.Configured.World() == world && v.Configured.Validate() == nil:
 		return v.Configured, FromConfig, ""
 	case v.Configured != (falcon.Layout{}):
-		doubt = fmt.Sprintf("the configured layout %s has %d ranks and the job %d", v.Configured, v.Configured.World(), world)
-	case v.Inferred.World() == world && v.Inferred.Validate() == nil && doubt == undeclared:
+		doubt = fmt.Sprintf("the configured layout %s has %d ranks and the job %d",
+			v.Configured, v.Configured.World(), world)
+	case v.Inferred.World() == world &&
+		v.Inferred.Validate() == nil &&
+		doubt == undeclared:
 		return v.Inferred, FromTraffic, ""
 	case v.Unsure != "" && doubt == undeclared:
 		doubt += " (" + v.Unsure + ")"

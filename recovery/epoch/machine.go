@@ -40,26 +40,37 @@ type Job struct {
 	PlacementOrder  uint64           `json:"placement_order,omitempty"`     // in force, 0 = as launched
 	PlacedIteration int64            `json:"placement_iteration,omitempty"` // first one of Placement
 	Before          falcon.Placement `json:"placement_before,omitempty"`    // until then
-	Generation      uint64           `json:"generation,omitempty"`          // launch of the processes, 0 = none of ours
-	Adapter         bool             `json:"adapter,omitempty"`             // Can.Park, for engines of the release before
-	Can             falcon.Can       `json:"can,omitzero"`                  // what all processes have declared
-	Rejoined        uint64           `json:"rejoined,omitempty"`            // recovery that the epoch began with, 0 = none
+	// launch of the processes, 0 = none of ours
+	Generation uint64 `json:"generation,omitempty"`
+	// Can.Park, for engines of the release before
+	Adapter bool `json:"adapter,omitempty"`
+	// what all processes have declared
+	Can falcon.Can `json:"can,omitzero"`
+	// recovery that the epoch began with, 0 = none
+	Rejoined uint64 `json:"rejoined,omitempty"`
 
 	LayoutFrom string `json:"layout_from,omitempty"` // FromConfig, FromTraffic; empty = the adapter
-	Unknown    string `json:"unknown,omitempty"`     // why the layout is not known, and its replicas are none; empty = it is
+	// why the layout is not known, and its replicas are none; empty = it is
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Newest is the newest generation that the job is of: its launch's, or that of its
 // newest rejoin.
-func (j Job) Newest() uint64 { return max(j.Generation, j.Rejoined) }
+func (j Job) Newest() uint64 {
+	return max(j.Generation, j.Rejoined)
+}
 
 // FromOutside reports whether the job was begun by somebody else than Falcon, with other processes in
 // all places than was.
 func (j Job) FromOutside(was Job) bool {
-	return j.Newest() == 0 && len(was.Processes) > 0 && countSame(was.Processes, j.Processes) == 0
+	return j.Newest() == 0 &&
+		len(was.Processes) > 0 &&
+		countSame(was.Processes, j.Processes) == 0
 }
 
-func (j *Job) setCan(c falcon.Can) { j.Can, j.Adapter = c, c.Park }
+func (j *Job) setCan(c falcon.Can) {
+	j.Can, j.Adapter = c, c.Park
+}
 
 // Doubt is why no work and no state may be moved between replicas, empty where the
 // layout was declared. Communicators do not show traffic that passes by NCCL.
@@ -72,11 +83,19 @@ func (j Job) Doubt() string {
 
 // Equal reports whether two descriptions are the same.
 func (j Job) Equal(o Job) bool {
-	return j.Epoch == o.Epoch && j.Layout == o.Layout && slices.Equal(j.Processes, o.Processes) &&
-		slices.Equal(j.Placement, o.Placement) && slices.Equal(j.MicroBatches, o.MicroBatches) &&
-		j.PlacementOrder == o.PlacementOrder && j.PlacedIteration == o.PlacedIteration && slices.Equal(j.Before, o.Before) &&
-		j.Generation == o.Generation && j.Can == o.Can && j.Rejoined == o.Rejoined &&
-		j.LayoutFrom == o.LayoutFrom && j.Unknown == o.Unknown
+	return j.Epoch == o.Epoch &&
+		j.Layout == o.Layout &&
+		slices.Equal(j.Processes, o.Processes) &&
+		slices.Equal(j.Placement, o.Placement) &&
+		slices.Equal(j.MicroBatches, o.MicroBatches) &&
+		j.PlacementOrder == o.PlacementOrder &&
+		j.PlacedIteration == o.PlacedIteration &&
+		slices.Equal(j.Before, o.Before) &&
+		j.Generation == o.Generation &&
+		j.Can == o.Can &&
+		j.Rejoined == o.Rejoined &&
+		j.LayoutFrom == o.LayoutFrom &&
+		j.Unknown == o.Unknown
 }
 
 // View is what is seen of the job at one moment.
@@ -143,7 +162,9 @@ func (m *Machine) Doubt() string { return m.doubt }
 
 // Committed has a description in force: ranks that still report the job as it was
 // have not done so for long.
-func (m *Machine) Committed(now time.Time, j Job) { m.seen, m.since = j, now }
+func (m *Machine) Committed(now time.Time, j Job) {
+	m.seen, m.since = j, now
+}
 
 // Step looks at the job.
 func (m *Machine) Step(now time.Time, v View) Decision {
@@ -158,7 +179,8 @@ func (m *Machine) Step(now time.Time, v View) Decision {
 		m.Committed(now, job)
 	}
 	if v.Ended {
-		wait, doubt = 0, m.doubt
+		wait = 0
+		doubt = m.doubt
 	}
 	if now.Sub(m.since) < wait {
 		return Decision{Kind: Wait}
@@ -180,7 +202,8 @@ func (v *View) sameProcesses() bool {
 		return false
 	}
 	for i, r := range v.Ranks {
-		if r.Process != v.Job.Processes[i] && (!v.Recovered.Replaced[falcon.Rank(i)] || r.Generation > v.Recovered.Generation) {
+		if r.Process != v.Job.Processes[i] &&
+			(!v.Recovered.Replaced[falcon.Rank(i)] || r.Generation > v.Recovered.Generation) {
 			return false
 		}
 	}
@@ -190,7 +213,9 @@ func (v *View) sameProcesses() bool {
 // adopt begins the recovery's epoch once all ranks train in its generation, or after
 // AdoptWait.
 func (v *View) adopt(now time.Time) Decision {
-	joined := !slices.ContainsFunc(v.Ranks, func(r Rank) bool { return r.Rejoined < v.Recovered.Generation })
+	joined := !slices.ContainsFunc(v.Ranks, func(r Rank) bool {
+		return r.Rejoined < v.Recovered.Generation
+	})
 	if !joined && now.UnixNano()-v.Recovered.EndedNs < int64(AdoptWait) {
 		return Decision{Kind: Wait}
 	}
@@ -215,9 +240,13 @@ func (v *View) candidate() (job Job, wait time.Duration, doubt string) {
 	layout, from, doubt := v.layout()
 	unknown, processes := doubt, v.processes()
 	same := countSame(was.Processes, processes)
-	if (doubt != "" || from == FromTraffic && was.Unknown == "") && same == len(processes) && same == len(was.Processes) {
+	if (doubt != "" || from == FromTraffic && was.Unknown == "") &&
+		same == len(processes) &&
+		same == len(was.Processes) {
 		// What was declared or inferred once holds for these processes.
-		layout, from, doubt = was.Layout, was.LayoutFrom, ""
+		layout = was.Layout
+		from = was.LayoutFrom
+		doubt = ""
 		if was.Unknown == "" {
 			unknown = ""
 		}

@@ -24,7 +24,9 @@ func TestScripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := &script{t: t, now: time.Unix(1000, 0)}
-			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				return s.do(d)
+			})
 		})
 	}
 }
@@ -155,14 +157,23 @@ func (s *script) commit(job Job) {
 // decide looks at the job, and makes what is described the job in force.
 func (s *script) decide() string {
 	d := s.m.Step(s.now, s.view)
-	out := map[Kind]string{Nothing: "nothing", Wait: "wait", Describe: "describe", Begin: "begin", BeginAfter: "begin after the recovery"}[d.Kind]
+	out := map[Kind]string{
+		Nothing:    "nothing",
+		Wait:       "wait",
+		Describe:   "describe",
+		Begin:      "begin",
+		BeginAfter: "begin after the recovery",
+	}[d.Kind]
 	if d.Kind > Wait {
 		j := d.Job
-		out += fmt.Sprintf(": epoch %d, %s, layout %s, split %v, launch %d, rejoined %d, parks %t", j.Epoch, strings.Join(j.Processes, " "), j.Layout, j.MicroBatches, j.Generation, j.Rejoined, j.Can.Park)
+		out += fmt.Sprintf(": epoch %d, %s, layout %s, split %v, launch %d, rejoined %d, parks %t",
+			j.Epoch, strings.Join(j.Processes, " "), j.Layout, j.MicroBatches, j.Generation,
+			j.Rejoined, j.Can.Park)
 		if j.LayoutFrom != "" {
 			out += ", from " + j.LayoutFrom
 		}
-		if j.Unknown != "" && s.view.Configured.World()+s.view.Inferred.World()+len(s.view.Unsure) > 0 {
+		if j.Unknown != "" &&
+			s.view.Configured.World()+s.view.Inferred.World()+len(s.view.Unsure) > 0 {
 			out += ", unknown"
 		}
 		if !d.Job.Equal(s.view.Job) {
@@ -187,12 +198,19 @@ func TestEpochsFollowProcesses(t *testing.T) {
 		now := time.Unix(1000, 0)
 		for range rapid.IntRange(1, 30).Draw(t, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 6000).Draw(t, "ms")) * time.Millisecond)
-			v.Frozen, v.Unsettled = rapid.IntRange(0, 5).Draw(t, "frozen") == 0, rapid.Bool().Draw(t, "unsettled")
+			v.Frozen, v.Unsettled = rapid.IntRange(0, 5).Draw(t, "frozen") == 0,
+				rapid.Bool().Draw(t, "unsettled")
 			v.Ranks = nil
 			for r := range rapid.IntRange(0, 3).Draw(t, "world") {
 				v.Ranks = append(v.Ranks, Rank{
-					Process: fmt.Sprintf("n%d/%d", r, rapid.IntRange(0, 2).Draw(t, "pid")), Device: falcon.NewDevice(falcon.Node(fmt.Sprint("n", r)), 0),
-					Layout: falcon.Layout{TP: 1, DP: rapid.IntRange(0, 3).Draw(t, "dp"), PP: 1}, MicroBatches: int32(rapid.IntRange(0, 3).Draw(t, "micro")),
+					Process: fmt.Sprintf("n%d/%d", r, rapid.IntRange(0, 2).Draw(t, "pid")),
+					Device:  falcon.NewDevice(falcon.Node(fmt.Sprint("n", r)), 0),
+					Layout: falcon.Layout{
+						TP: 1,
+						DP: rapid.IntRange(0, 3).Draw(t, "dp"),
+						PP: 1,
+					},
+					MicroBatches: int32(rapid.IntRange(0, 3).Draw(t, "micro")),
 				})
 			}
 			d := m.Step(now, v)
@@ -203,8 +221,10 @@ func TestEpochsFollowProcesses(t *testing.T) {
 				continue
 			}
 			was, is := v.Job, d.Job
-			same := strings.Join(was.Processes, " ") == strings.Join(is.Processes, " ") && was.Layout == is.Layout
-			if want := map[bool]Kind{true: Describe, false: Begin}[same]; d.Kind != want || is.Epoch != was.Epoch+map[bool]uint64{false: 1}[same] {
+			same := strings.Join(was.Processes, " ") == strings.Join(is.Processes, " ") &&
+				was.Layout == is.Layout
+			want := map[bool]Kind{true: Describe, false: Begin}[same]
+			if d.Kind != want || is.Epoch != was.Epoch+map[bool]uint64{false: 1}[same] {
 				t.Fatalf("from %+v to %+v: decision %v", was, is, d.Kind)
 			}
 			if len(is.Processes) != len(v.Ranks) || is.Layout.World() != len(v.Ranks) {

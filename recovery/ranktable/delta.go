@@ -21,7 +21,11 @@ type Sidecar struct {
 
 // Describe returns the sidecar of a table's bytes.
 func Describe(table []byte, generation uint64) Sidecar {
-	return Sidecar{Generation: generation, Bytes: len(table), Sum: crc32.Checksum(table, castagnoli)}
+	return Sidecar{
+		Generation: generation,
+		Bytes:      len(table),
+		Sum:        crc32.Checksum(table, castagnoli),
+	}
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -63,7 +67,8 @@ var newline = []byte{'\n'}
 func changedLines(base, result []byte) []Edit {
 	var out []Edit
 	for at := 0; at < len(base) || len(result) > 0; {
-		a, b := firstLine(base[at:]), firstLine(result)
+		a := firstLine(base[at:])
+		b := firstLine(result)
 		if !bytes.Equal(a, b) {
 			if n := len(out) - 1; n >= 0 && out[n].At+out[n].Cut == at {
 				out[n].Cut += len(a)
@@ -100,7 +105,11 @@ func changedMiddle(base, result []byte) []Edit {
 	if from == len(base) && from == len(result) {
 		return nil
 	}
-	return []Edit{{At: from, Cut: len(base) - end - from, Put: bytes.Clone(result[from : len(result)-end])}}
+	return []Edit{{
+		At:  from,
+		Cut: len(base) - end - from,
+		Put: bytes.Clone(result[from : len(result)-end]),
+	}}
 }
 
 // Encode writes the delta as JSON.

@@ -65,11 +65,18 @@ func TestReplacedServerIsOneEdit(t *testing.T) {
 	base := encoded(t, p, hosts)
 	for _, i := range []int{0, 150, 299} {
 		d, _ := delta(t, base, encoded(t, replaced(p, i, "spare"), hosts))
-		if len(d.Edits) != 1 || len(d.Edits[0].Put) > 1000 || d.Base.Generation != 6 || d.Result.Generation != 7 {
+		if len(d.Edits) != 1 ||
+			len(d.Edits[0].Put) > 1000 ||
+			d.Base.Generation != 6 ||
+			d.Result.Generation != 7 {
 			t.Errorf("server %d: %d edits of %d bytes", i, len(d.Edits), len(d.Edits[0].Put))
 		}
 	}
-	two, b := delta(t, base, encoded(t, replaced(replaced(p, 3, "spare"), 200, "other"), hosts))
+	two, b := delta(
+		t,
+		base,
+		encoded(t, replaced(replaced(p, 3, "spare"), 200, "other"), hosts),
+	)
 	if len(two.Edits) != 2 || len(b) > 3000 {
 		t.Errorf("two servers: %d edits, %d bytes", len(two.Edits), len(b))
 	}
@@ -98,7 +105,8 @@ func TestDiffOfAnyBytes(t *testing.T) {
 			}
 			return b
 		}
-		base, result := text(), text()
+		base := text()
+		result := text()
 		d, b := delta(t, base, result)
 		if got := applied(base, d.Edits); !bytes.Equal(got, result) {
 			t.Fatalf("seed %d: %q to %q: %+v gives %q", seed, base, result, d, got)
@@ -113,7 +121,8 @@ func TestDiffOfAnyBytes(t *testing.T) {
 
 // A delta of too many edits is one edit.
 func TestManyEditsBecomeOne(t *testing.T) {
-	base, result := bytes.Repeat([]byte("a\nb\n"), ranktable.EditsMost+1), bytes.Repeat([]byte("a\nc\n"), ranktable.EditsMost+1)
+	base := bytes.Repeat([]byte("a\nb\n"), ranktable.EditsMost+1)
+	result := bytes.Repeat([]byte("a\nc\n"), ranktable.EditsMost+1)
 	if d, _ := delta(t, base, result); len(d.Edits) != 1 {
 		t.Errorf("%d edits", len(d.Edits))
 	}
@@ -143,7 +152,8 @@ func BenchmarkDecode18000(b *testing.B) {
 // A replaced server as a delta, and its bytes on the wire.
 func BenchmarkDiff18000(b *testing.B) {
 	p, hosts := cluster(servers18k)
-	base, result := encoded(b, p, hosts), encoded(b, replaced(p, 1000, "spare"), hosts)
+	base := encoded(b, p, hosts)
+	result := encoded(b, replaced(p, 1000, "spare"), hosts)
 	_, wire := delta(b, base, result)
 	for b.Loop() {
 		ranktable.Diff(base, 1, result, 2)

@@ -47,7 +47,8 @@ func Encode(p falcon.Placement, hosts map[falcon.Node]string) ([]byte, error) {
 	}
 	const serverBytes, deviceBytes = 128, 64 // usual
 	b := bytes.NewBuffer(make([]byte, 0, 128+serverBytes*len(servers)+deviceBytes*len(p)))
-	fmt.Fprintf(b, `{"status":"completed","version":"1.0","server_count":"%d","server_list":[`+"\n", len(servers))
+	fmt.Fprintf(b, `{"status":"completed","version":"1.0","server_count":"%d","server_list":[`+"\n",
+		len(servers))
 	line := json.NewEncoder(b) // ends each server with a newline
 	line.SetEscapeHTML(false)
 	for i, s := range servers {
@@ -69,11 +70,14 @@ func group(p falcon.Placement, hosts map[falcon.Node]string) ([]*server, error) 
 		return nil, fmt.Errorf("%w: %d devices; it holds 1 to %d", ErrTable, len(p), DevicesMost)
 	}
 	var out []*server
-	at, used := map[falcon.Node]*server{}, make(map[falcon.Device]bool, len(p))
+	at := map[falcon.Node]*server{}
+	used := make(map[falcon.Device]bool, len(p))
 	for r, d := range p {
-		node, index := d.Node(), d.Index()
+		node := d.Node()
+		index := d.Index()
 		if index < 0 || node == "" || used[d] {
-			return nil, fmt.Errorf("%w: rank %d is on %q, which is no device or has another rank", ErrTable, r, shorten(string(d)))
+			return nil, fmt.Errorf("%w: rank %d is on %q, which is no device or has another rank",
+				ErrTable, r, shorten(string(d)))
 		}
 		used[d] = true
 		s := at[node]
@@ -85,9 +89,14 @@ func group(p falcon.Placement, hosts map[falcon.Node]string) ([]*server, error) 
 			at[node], out = s, append(out, s)
 		}
 		if len(s.Devices) == ServerDevicesMost {
-			return nil, fmt.Errorf("%w: server %q has more than %d devices", ErrTable, shorten(s.ID), ServerDevicesMost)
+			return nil, fmt.Errorf("%w: server %q has more than %d devices",
+				ErrTable, shorten(s.ID), ServerDevicesMost)
 		}
-		s.Devices = append(s.Devices, device{ID: strconv.Itoa(index), IP: s.HostIP, Rank: strconv.Itoa(r)})
+		s.Devices = append(s.Devices, device{
+			ID:   strconv.Itoa(index),
+			IP:   s.HostIP,
+			Rank: strconv.Itoa(r),
+		})
 	}
 	return out, nil
 }

@@ -50,7 +50,8 @@ func TestAnyPlacementIsReadAgain(t *testing.T) {
 		if err != nil || !slices.Equal(got, p) || !maps.Equal(at, hosts) {
 			t.Fatalf("seed %d: %v\n%s\n%v\n%v", seed, err, text, got, at)
 		}
-		if again, err := ranktable.Encode(slices.Clone(p), maps.Clone(hosts)); err != nil || !bytes.Equal(again, text) {
+		if again, err := ranktable.Encode(slices.Clone(p), maps.Clone(hosts)); err != nil ||
+			!bytes.Equal(again, text) {
 			t.Fatalf("seed %d: other bytes the second time", seed)
 		}
 	}
@@ -73,11 +74,14 @@ func TestBadPlacements(t *testing.T) {
 		"holds 1 to 131072":   many(ranktable.DevicesMost + 1),
 		"a name is not UTF-8": {"\xff.g0"},
 	} {
-		if _, err := ranktable.Encode(p, nil); !errors.Is(err, ranktable.ErrTable) || !strings.Contains(err.Error(), want) {
+		_, err := ranktable.Encode(p, nil)
+		if !errors.Is(err, ranktable.ErrTable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
-	if _, err := ranktable.Encode(falcon.Placement{"a.g0"}, map[falcon.Node]string{"a": strings.Repeat("9", 256)}); !errors.Is(err, ranktable.ErrTable) {
+	if _, err := ranktable.Encode(falcon.Placement{
+		"a.g0",
+	}, map[falcon.Node]string{"a": strings.Repeat("9", 256)}); !errors.Is(err, ranktable.ErrTable) {
 		t.Errorf("a long address: %v", err)
 	}
 }

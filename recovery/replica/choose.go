@@ -37,7 +37,12 @@ func Choose(q Query) (Choice, error) {
 		sources, outvoted, lack := q.sourcesAt(shards, s)
 		if lack == "" {
 			moves := q.planMoves(sources, s)
-			return Choice{Resume: s, Moves: moves, Outvoted: outvoted, Why: explainChoice(s, len(moves), lacks)}, nil
+			return Choice{
+				Resume:   s,
+				Moves:    moves,
+				Outvoted: outvoted,
+				Why:      explainChoice(s, len(moves), lacks),
+			}, nil
 		}
 		if !slices.Contains(lacks, lack) {
 			lacks = append(lacks, lack)
@@ -47,7 +52,11 @@ func Choose(q Query) (Choice, error) {
 }
 
 func checkpoint(why string) Choice {
-	return Choice{Resume: falcon.NoIteration, Checkpoint: true, Why: why}
+	return Choice{
+		Resume:     falcon.NoIteration,
+		Checkpoint: true,
+		Why:        why,
+	}
 }
 
 func explainChoice(s int64, moves int, lacks []string) string {
@@ -60,35 +69,49 @@ func explainChoice(s int64, moves int, lacks []string) string {
 
 // newestHeld is the newest step that a survivor holds, or why there is none.
 func (q Query) newestHeld() (int64, string) {
-	low, high := falcon.Rank(-1), falcon.Rank(-1)
+	low := falcon.Rank(-1)
+	high := falcon.Rank(-1)
 	for r, h := range q.Holds {
 		s := newestStep(h)
 		if s < 0 {
 			continue
 		}
-		if low < 0 || s < newestStep(q.Holds[low]) || (s == newestStep(q.Holds[low]) && r < low) {
+		if low < 0 ||
+			s < newestStep(q.Holds[low]) ||
+			(s == newestStep(q.Holds[low]) && r < low) {
 			low = r
 		}
-		if high < 0 || s > newestStep(q.Holds[high]) || (s == newestStep(q.Holds[high]) && r < high) {
+		if high < 0 ||
+			s > newestStep(q.Holds[high]) ||
+			(s == newestStep(q.Holds[high]) && r < high) {
 			high = r
 		}
 	}
 	if high < 0 {
 		return falcon.NoIteration, "no survivor holds a step"
 	}
-	a, b := newestStep(q.Holds[low]), newestStep(q.Holds[high])
+	a := newestStep(q.Holds[low])
+	b := newestStep(q.Holds[high])
 	if b-a > 1 {
-		return falcon.NoIteration, fmt.Sprintf("rank %d is at step %d and rank %d at step %d: survivors of one job are at most one step apart", low, a, high, b)
+		return falcon.NoIteration, fmt.Sprintf(
+			"rank %d is at step %d and rank %d at step %d: survivors of one job are at most one step apart",
+			low, a, high, b,
+		)
 	}
 	return b, ""
 }
 
 // newestStep is the newest step of a hold, negative = none.
-func newestStep(h falcon.RankHold) int64 { return max(h.Steps[0], h.Steps[1]) }
+func newestStep(h falcon.RankHold) int64 {
+	return max(h.Steps[0], h.Steps[1])
+}
 
 // sourcesAt lists, by shard, the survivors that may give step s away, and those
 // that hold it with a checksum of a minority; or what is lacking.
-func (q Query) sourcesAt(shards [][]falcon.Rank, s int64) (good map[int][]falcon.Rank, outvoted []falcon.Rank, lack string) {
+func (q Query) sourcesAt(
+	shards [][]falcon.Rank,
+	s int64,
+) (good map[int][]falcon.Rank, outvoted []falcon.Rank, lack string) {
 	good = make(map[int][]falcon.Rank, len(shards))
 	for _, ranks := range shards {
 		yes, no, held := q.majority(ranks, s)
@@ -97,7 +120,10 @@ func (q Query) sourcesAt(shards [][]falcon.Rank, s int64) (good map[int][]falcon
 			good[q.shardOf(ranks[0])] = yes
 			outvoted = append(outvoted, no...)
 		case held > 0:
-			return nil, nil, fmt.Sprintf("the survivors of the shard of %s disagree about step %d: no checksum has a majority", nameRanks(ranks), s)
+			return nil, nil, fmt.Sprintf(
+				"the survivors of the shard of %s disagree about step %d: no checksum has a majority",
+				nameRanks(ranks), s,
+			)
 		default:
 			return nil, nil, q.whyNotHeld(ranks, s)
 		}
@@ -142,9 +168,13 @@ func (q Query) whyNotHeld(ranks []falcon.Rank, s int64) string {
 func (q Query) whyLost(ranks []falcon.Rank) string {
 	switch {
 	case q.ZeRO.Stage > 0 && q.ZeRO.Instances == 1:
-		return fmt.Sprintf("ZeRO with one optimizer instance has a single copy of every shard, and the one of %s is lost with it", nameRanks(ranks))
+		return fmt.Sprintf(
+			"ZeRO with one optimizer instance has a single copy of every shard, and the one of %s is lost with it",
+			nameRanks(ranks),
+		)
 	case len(ranks) == 1:
-		return fmt.Sprintf("one data-parallel rank has no replica, and the state of %s is lost with it", nameRanks(ranks))
+		return fmt.Sprintf("one data-parallel rank has no replica, and the state of %s is lost with it",
+			nameRanks(ranks))
 	}
 	return fmt.Sprintf("the shard is lost with %s, which hold all its copies", nameRanks(ranks))
 }

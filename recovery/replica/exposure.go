@@ -33,8 +33,9 @@ func (d Domain) Label() string {
 // Exposure is what would follow if a domain were gone now.
 type Exposure struct {
 	Domain
-	Gone   []falcon.Rank `json:"gone"`   // whose processes would have to be replaced
-	Lost   []falcon.Rank `json:"lost"`   // whose shard would have no replica left: the job falls back to its checkpoint
+	Gone []falcon.Rank `json:"gone"` // whose processes would have to be replaced
+	// whose shard would have no replica left: the job falls back to its checkpoint
+	Lost   []falcon.Rank `json:"lost"`
 	Shards int           `json:"shards"` // that would be lost
 	Why    string        `json:"why,omitempty"`
 }
@@ -57,8 +58,10 @@ func Map(q Query, more ...Domain) ([]Exposure, error) {
 	}
 	slices.SortStableFunc(out, func(a, b Exposure) int {
 		return cmp.Or(
-			-cmp.Compare(a.Shards, b.Shards), cmp.Compare(len(a.Nodes), len(b.Nodes)),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+			-cmp.Compare(a.Shards, b.Shards),
+			cmp.Compare(len(a.Nodes), len(b.Nodes)),
+			cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(a.Name, b.Name),
 		)
 	})
 	return out, nil
@@ -70,7 +73,11 @@ func (q Query) domains(nodes []falcon.Node) []Domain {
 	racks := map[string][]falcon.Node{}
 	var names []string
 	for _, n := range nodes {
-		out = append(out, Domain{Kind: KindNode, Name: string(n), Nodes: []falcon.Node{n}})
+		out = append(out, Domain{
+			Kind:  KindNode,
+			Name:  string(n),
+			Nodes: []falcon.Node{n},
+		})
 		if rack := q.Domains[n]; rack != "" {
 			if racks[rack] == nil {
 				names = append(names, rack)
@@ -96,7 +103,12 @@ type survey struct {
 }
 
 func newSurvey(q Query) survey {
-	m := survey{q: q, shards: q.Shards(), shardByRank: make([]int, q.Layout.World()), on: map[falcon.Node][]falcon.Rank{}}
+	m := survey{
+		q:           q,
+		shards:      q.Shards(),
+		shardByRank: make([]int, q.Layout.World()),
+		on:          map[falcon.Node][]falcon.Rank{},
+	}
 	m.alive = make([]int, len(m.shards))
 	for i, ranks := range m.shards {
 		for _, r := range ranks {

@@ -33,7 +33,11 @@ func TestMapAgainstDefinition(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			q.Holds = nil
 		}
-		all := Domain{Kind: KindSwitch, Name: "s", Nodes: []falcon.Node{"na", "nb", "na", "zz"}}
+		all := Domain{
+			Kind:  KindSwitch,
+			Name:  "s",
+			Nodes: []falcon.Node{"na", "nb", "na", "zz"},
+		}
 		got, err := Map(q, all)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -41,7 +45,9 @@ func TestMapAgainstDefinition(t *testing.T) {
 		last := 1 << 30
 		for _, e := range got {
 			want := bruteLost(q, e.Nodes)
-			if !slices.Equal(e.Lost, want) || (e.Why == "") != (len(want) == 0) || e.Shards > last {
+			if !slices.Equal(e.Lost, want) ||
+				(e.Why == "") != (len(want) == 0) ||
+				e.Shards > last {
 				t.Fatalf("seed %d: %+v\n%+v\nwant %v", seed, q, e, want)
 			}
 			last = e.Shards
@@ -84,8 +90,17 @@ func TestMapNames(t *testing.T) {
 	q := dp(4, 2, nil)
 	q.Placement = falcon.Placement{"a.g0", "b.g0", "c.g0", "d.g0"}
 	q.Domains = map[falcon.Node]string{"a": "1", "c": "1"}
-	got, err := Map(q, Domain{Kind: KindSwitch, Name: "s", Nodes: []falcon.Node{"a", "b"}})
-	if err != nil || len(got) != 6 || got[0].Label() != "rack 1" || got[0].Shards != 1 || got[1].Label() != "a" || got[5].Label() != "switch s" {
+	got, err := Map(q, Domain{
+		Kind:  KindSwitch,
+		Name:  "s",
+		Nodes: []falcon.Node{"a", "b"},
+	})
+	if err != nil ||
+		len(got) != 6 ||
+		got[0].Label() != "rack 1" ||
+		got[0].Shards != 1 ||
+		got[1].Label() != "a" ||
+		got[5].Label() != "switch s" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if want := "the shard is lost with ranks 0, 2, which hold all its copies"; got[0].Why != want {

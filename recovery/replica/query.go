@@ -34,7 +34,8 @@ func (q Query) Check() error {
 	case q.ZeRO.Stage > 0 && (n < 1 || d%n != 0):
 		return fmt.Errorf("%w: %d optimizer instances do not divide %d data-parallel ranks", ErrQuery, n, d)
 	case len(q.Placement) != 0 && len(q.Placement) != q.Layout.World():
-		return fmt.Errorf("%w: the placement has %d devices for %d ranks", ErrQuery, len(q.Placement), q.Layout.World())
+		return fmt.Errorf("%w: the placement has %d devices for %d ranks",
+			ErrQuery, len(q.Placement), q.Layout.World())
 	}
 	for r := range q.Holds {
 		if r < 0 || int(r) >= q.Layout.World() {
@@ -71,7 +72,8 @@ func (q Query) sliceCount() int {
 
 // shardOf numbers the shard of rank r.
 func (q Query) shardOf(r falcon.Rank) int {
-	c, n := q.Layout.Coord(r), q.sliceCount()
+	c := q.Layout.Coord(r)
+	n := q.sliceCount()
 	return c.TP + q.Layout.TP*(c.DP%n+n*c.PP)
 }
 

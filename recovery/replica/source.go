@@ -26,7 +26,11 @@ func (q Query) planMoves(good map[int][]falcon.Rank, s int64) []falcon.ShardMove
 		source := q.pickSource(r, from, l)
 		l.sends[source]++
 		l.bytes[q.nodeOf(source)] += q.shardBytes(r)
-		out = append(out, falcon.ShardMove{Rank: r, From: source, Why: q.whyRestores(r, source, s)})
+		out = append(out, falcon.ShardMove{
+			Rank: r,
+			From: source,
+			Why:  q.whyRestores(r, source, s),
+		})
 	}
 	return out
 }
@@ -75,5 +79,10 @@ func (q Query) whyRestores(r, source falcon.Rank, s int64) string {
 	if len(q.Placement) == 0 {
 		return text
 	}
-	return text + [...]string{"; source in another failure domain", "; source in the same failure domain", "; source on the same node"}[q.proximity(r, source)]
+	return text +
+		[...]string{
+			"; source in another failure domain",
+			"; source in the same failure domain",
+			"; source on the same node",
+		}[q.proximity(r, source)]
 }

@@ -59,10 +59,11 @@ func (Superseded) input()   {}
 
 // World is what the machine asks of the cluster.
 type World interface {
-	Running(home falcon.Placement) string // a rank of home whose process is not known to have ended, "" = none
-	Lost(l falcon.Launch) string          // a rank of a launch that has ended badly, and how; "" = none
-	Missing(l falcon.Launch) string       // what a launch waits for
-	Alive() int                           // ranks whose processes run
+	// a rank of home whose process is not known to have ended, "" = none
+	Running(home falcon.Placement) string
+	Lost(l falcon.Launch) string    // a rank of a launch that has ended badly, and how; "" = none
+	Missing(l falcon.Launch) string // what a launch waits for
+	Alive() int                     // ranks whose processes run
 	Fenced(n falcon.Node) bool
 	Done(c NodeCommand) bool // the node has carried it out
 	Hears() bool             // silence means something: the console hears its nodes
@@ -104,9 +105,11 @@ type Launched struct {
 
 // Machine is one restart after the other.
 type Machine struct {
-	cfg    Config
-	state  State
-	begun  time.Time // the phase's time runs from here: from its begin, an engine's start, or when the nodes are heard again
+	cfg   Config
+	state State
+	// the phase's time runs from here: from its begin, an engine's start, or when the
+	// nodes are heard again
+	begun  time.Time
 	nextID func() uint64
 	out    Effects
 }
@@ -134,8 +137,19 @@ func (m *Machine) Restored(now time.Time, w World) Effects {
 func (m *Machine) Step(now time.Time, w World, in Input) Effects {
 	switch in := in.(type) {
 	case Checkpointed:
-		m.turnTo(now, State{Order: in.Order, Epoch: in.Epoch, Resume: in.Resume, Home: in.Home}, Leaving)
-		m.note("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", in.Order, in.Resume)
+		m.turnTo(
+			now,
+			State{
+				Order:  in.Order,
+				Epoch:  in.Epoch,
+				Resume: in.Resume,
+				Home:   in.Home,
+			},
+			Leaving,
+		)
+		m.note("action", 1,
+			"checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving",
+			in.Order, in.Resume)
 	case Demanded:
 		m.demand(now, w, in)
 	case Planned:
@@ -161,8 +175,11 @@ func (m *Machine) effects() Effects {
 }
 
 func (m *Machine) turnTo(now time.Time, s State, phase string) {
-	s.Phase, s.SinceNs = phase, now.UnixNano()
-	m.state, m.begun, m.out.Changed = s, now, true
+	s.Phase = phase
+	s.SinceNs = now.UnixNano()
+	m.state = s
+	m.begun = now
+	m.out.Changed = true
 }
 
 func (m *Machine) note(kind string, severity int32, format string, args ...any) {
@@ -170,11 +187,17 @@ func (m *Machine) note(kind string, severity int32, format string, args ...any) 
 }
 
 func (m *Machine) demand(now time.Time, w World, in Demanded) {
-	if m.state.Active() || m.state.Launch != nil && m.state.Launch.Generation >= in.Launch.Generation {
+	if m.state.Active() ||
+		m.state.Launch != nil && m.state.Launch.Generation >= in.Launch.Generation {
 		return // given again
 	}
 	next := in.Launch
-	s := State{Home: in.Home, Epoch: m.state.Epoch, Next: &next, Resume: in.Resume}
+	s := State{
+		Home:   in.Home,
+		Epoch:  m.state.Epoch,
+		Next:   &next,
+		Resume: in.Resume,
+	}
 	m.stopOlder(w, &s, next.Generation, in.Home.SortedNodes())
 	m.turnTo(now, s, Leaving)
 	m.note("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", in.Reason)
@@ -205,11 +228,15 @@ func (m *Machine) Tick(now time.Time, w World) Effects {
 			m.turnTo(now, m.state, Left)
 			m.allLeft(now)
 		} else if waited > m.cfg.LeaveLimit() {
-			m.endWithout(now, fmt.Sprintf("%s has not ended %s after the checkpoint", who, m.cfg.LeaveLimit()))
+			m.endWithout(now, fmt.Sprintf("%s has not ended %s after the checkpoint",
+				who, m.cfg.LeaveLimit()))
 		}
 	case Left:
 		if waited > LeftWait {
-			m.endWithout(now, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
+			m.endWithout(now, fmt.Sprintf(
+				"no launch was planned within %s of the processes' end: start the job by hand",
+				LeftWait,
+			))
 		}
 	case Launching:
 		m.watchLaunch(now, w, waited)
@@ -234,14 +261,18 @@ func (m *Machine) allLeft(now time.Time) {
 // launch gives every node of a launch a command.
 func (m *Machine) launch(now time.Time, l *falcon.Launch) {
 	s := m.state
-	s.Launch, s.Commands, s.Ended, s.Failed = l, nil, nil, ""
+	s.Launch = l
+	s.Commands = nil
+	s.Ended = nil
+	s.Failed = ""
 	s.Deadline = now.Add(m.cfg.launchLimit()).UnixNano()
 	nodes := l.Placement.SortedNodes()
 	for _, n := range nodes {
 		s.Commands = append(s.Commands, NodeCommand{n, m.nextID()})
 	}
 	m.turnTo(now, s, Launching)
-	m.note("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), falcon.NodesText(nodes))
+	m.note("action", 1, "launch %d: %d ranks on %s",
+		l.Generation, len(l.Placement), falcon.NodesText(nodes))
 	m.out.Launches = true
 }
 
@@ -255,7 +286,8 @@ func (m *Machine) watchLaunch(now time.Time, w World, waited time.Duration) {
 		m.launchFails(now, w, lost)
 	case len(m.state.Ended) == len(l.Placement):
 		m.turnTo(now, m.state, Over)
-		m.note("action", 1, "launch %d has run to its end: all %d ranks ended normally", l.Generation, len(l.Placement))
+		m.note("action", 1, "launch %d has run to its end: all %d ranks ended normally",
+			l.Generation, len(l.Placement))
 		m.out.RanToEnd = true
 		m.launchOver()
 	case waited > m.cfg.launchLimit():
@@ -284,7 +316,8 @@ func (m *Machine) launchOver() {
 	s := m.state
 	out := &Launched{Failed: s.Failed, Recovery: s.Next != nil}
 	if out.Recovery {
-		out.Generation, out.Placement = s.Next.Generation, s.Next.Placement
+		out.Generation = s.Next.Generation
+		out.Placement = s.Next.Placement
 	} else {
 		out.Generation = s.Launch.Generation
 	}
@@ -312,7 +345,10 @@ func (m *Machine) refused(now time.Time, w World, in Refused) {
 	switch {
 	case m.isStop(in.NodeCommand):
 		m.note("action", 2, "node %s has not ended what runs there of before: %s", in.Node, in.Reason)
-	case slices.Contains(m.state.Commands, in.NodeCommand) && m.state.Phase == Launching && len(m.state.Ended) == 0: // else it came up: ranks have come to the job's end
+	case slices.Contains(m.state.Commands, in.NodeCommand) &&
+		m.state.Phase == Launching &&
+		len(m.state.Ended) == 0:
+		// else it came up: ranks have come to the job's end
 		m.launchFails(now, w, fmt.Sprintf("node %s: %s", in.Node, in.Reason))
 	}
 }

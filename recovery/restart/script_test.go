@@ -25,7 +25,9 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			s := &script{t: t, now: time.Unix(1000, 0)}
 			s.boot(State{})
-			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				return s.do(d)
+			})
 		})
 	}
 }
@@ -50,14 +52,19 @@ func (s *script) Lost(falcon.Launch) string       { return s.lost }
 func (s *script) Missing(l falcon.Launch) string {
 	return fmt.Sprintf("launch %d waits for rank 1 on n2", l.Generation)
 }
-func (s *script) Alive() int                { return s.alive }
-func (s *script) Hears() bool               { return !s.deaf }
-func (s *script) Fenced(n falcon.Node) bool { return slices.Contains(s.fenced, n) }
-func (s *script) Done(c NodeCommand) bool   { return s.done[c] }
+func (s *script) Alive() int  { return s.alive }
+func (s *script) Hears() bool { return !s.deaf }
+func (s *script) Fenced(n falcon.Node) bool {
+	return slices.Contains(s.fenced, n)
+}
+func (s *script) Done(c NodeCommand) bool { return s.done[c] }
 
 func (s *script) boot(state State) {
 	s.done = map[NodeCommand]bool{}
-	s.m = New(Config{}, state, func() uint64 { s.next++; return s.next })
+	s.m = New(Config{}, state, func() uint64 {
+		s.next++
+		return s.next
+	})
 }
 
 func (s *script) do(d *datadriven.TestData) string {
@@ -89,9 +96,17 @@ func (s *script) do(d *datadriven.TestData) string {
 	step := func(in Input) string { return s.text(s.m.Step(s.now, s, in)) }
 	switch d.Cmd {
 	case "checkpoint":
-		return step(Checkpointed{Order: number("order"), Resume: int64(number("resume")), Home: placement(arg("home"))})
+		return step(Checkpointed{
+			Order:  number("order"),
+			Resume: int64(number("resume")),
+			Home:   placement(arg("home")),
+		})
 	case "demand":
-		return step(Demanded{Launch: *launch(), Home: placement(arg("home")), Reason: "both replicas are lost"})
+		return step(Demanded{
+			Launch: *launch(),
+			Home:   placement(arg("home")),
+			Reason: "both replicas are lost",
+		})
 	case "plan":
 		return step(Planned{launch()})
 	case "answer":
@@ -102,13 +117,22 @@ func (s *script) do(d *datadriven.TestData) string {
 		}
 		return step(Refused{NodeCommand: c, Reason: arg("refused")})
 	case "ended":
-		return step(Ended{Generation: number("generation"), Rank: falcon.Rank(number("rank"))})
+		return step(Ended{
+			Generation: number("generation"),
+			Rank:       falcon.Rank(number("rank")),
+		})
 	case "described":
-		return step(Described{Epoch: 2, Generation: number("generation"), Ranks: 2})
+		return step(Described{
+			Epoch:      2,
+			Generation: number("generation"),
+			Ranks:      2,
+		})
 	case "superseded":
 		return step(Superseded{})
 	case "world":
-		s.running, s.lost, s.alive = strings.ReplaceAll(arg("running"), "_", " "), strings.ReplaceAll(arg("lost"), "_", " "), int(number("alive"))
+		s.running, s.lost, s.alive = strings.ReplaceAll(arg("running"), "_", " "),
+			strings.ReplaceAll(arg("lost"), "_", " "),
+			int(number("alive"))
 		s.fenced, s.deaf = nil, d.HasArg("deaf")
 		if n := arg("fenced"); n != "" {
 			s.fenced = []falcon.Node{falcon.Node(n)}

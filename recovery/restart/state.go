@@ -30,9 +30,13 @@ type Config struct {
 }
 
 // LeaveLimit is LeaveWait or its default.
-func (c Config) LeaveLimit() time.Duration { return withDefault(c.LeaveWait, LeaveWait) }
+func (c Config) LeaveLimit() time.Duration {
+	return withDefault(c.LeaveWait, LeaveWait)
+}
 
-func (c Config) launchLimit() time.Duration { return withDefault(c.LaunchWait, LaunchWait) }
+func (c Config) launchLimit() time.Duration {
+	return withDefault(c.LaunchWait, LaunchWait)
+}
 
 func withDefault(v, otherwise time.Duration) time.Duration {
 	if v > 0 {
@@ -43,19 +47,24 @@ func withDefault(v, otherwise time.Duration) time.Duration {
 
 // State is how far a restart has come, as journals keep it.
 type State struct {
-	Phase    string           `json:"phase"`
-	Order    uint64           `json:"order,omitempty"` // the checkpoint, 0 = none
-	Resume   int64            `json:"resume_iteration,omitempty"`
-	SinceNs  int64            `json:"since_unix_ns"`       // of the phase; engines before this one count its time from here
-	Epoch    uint64           `json:"job_epoch,omitempty"` // whose processes leave after their checkpoint
-	Launch   *falcon.Launch   `json:"launch,omitempty"`
-	Commands []NodeCommand    `json:"commands,omitempty"`         // of the launch
-	Deadline int64            `json:"deadline_unix_ns,omitempty"` // of the launch's commands: no node begins one later
-	Failed   string           `json:"failed,omitempty"`
-	Home     falcon.Placement `json:"home,omitempty"`  // where the processes ran that leave; "" = not waited for
-	Next     *falcon.Launch   `json:"next,omitempty"`  // what a recovery has planned for when they have ended
-	Ended    []falcon.Rank    `json:"ended,omitempty"` // ranks of the launch that have ended with success, ascending
-	Stop     *Stop            `json:"stop,omitempty"`  // what has the processes of before end; nil = they end by themselves
+	Phase  string `json:"phase"`
+	Order  uint64 `json:"order,omitempty"` // the checkpoint, 0 = none
+	Resume int64  `json:"resume_iteration,omitempty"`
+	// of the phase; engines before this one count its time from here
+	SinceNs  int64          `json:"since_unix_ns"`
+	Epoch    uint64         `json:"job_epoch,omitempty"` // whose processes leave after their checkpoint
+	Launch   *falcon.Launch `json:"launch,omitempty"`
+	Commands []NodeCommand  `json:"commands,omitempty"` // of the launch
+	// of the launch's commands: no node begins one later
+	Deadline int64  `json:"deadline_unix_ns,omitempty"`
+	Failed   string `json:"failed,omitempty"`
+	// where the processes ran that leave; "" = not waited for
+	Home falcon.Placement `json:"home,omitempty"`
+	Next *falcon.Launch   `json:"next,omitempty"` // what a recovery has planned for when they have ended
+	// ranks of the launch that have ended with success, ascending
+	Ended []falcon.Rank `json:"ended,omitempty"`
+	// what has the processes of before end; nil = they end by themselves
+	Stop *Stop `json:"stop,omitempty"`
 }
 
 // Stop has nodes end what runs there of generations before this one.
@@ -71,16 +80,22 @@ type NodeCommand struct {
 }
 
 // Active reports whether a restart is in progress.
-func (s State) Active() bool { return s.Phase != "" && s.Phase != Over }
+func (s State) Active() bool {
+	return s.Phase != "" && s.Phase != Over
+}
 
 // ToldToLeave reports whether the processes of a job epoch were ordered to leave: that they
 // end is not the job's end, whatever has become of the restart.
-func (s State) ToldToLeave(epoch uint64) bool { return s.Epoch != 0 && s.Epoch == epoch }
+func (s State) ToldToLeave(epoch uint64) bool {
+	return s.Epoch != 0 && s.Epoch == epoch
+}
 
 // NoteEnded notes that a rank of the launch has ended with success before the
 // launch was the job. It reports whether that is new.
 func (s *State) NoteEnded(generation uint64, r falcon.Rank) bool {
-	if s.Launch == nil || s.Launch.Generation != generation || int(r) >= len(s.Launch.Placement) {
+	if s.Launch == nil ||
+		s.Launch.Generation != generation ||
+		int(r) >= len(s.Launch.Placement) {
 		return false
 	}
 	i, known := slices.BinarySearch(s.Ended, r)

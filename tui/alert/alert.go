@@ -157,7 +157,9 @@ func (c *Core) forgetEnded(causes []Cause) {
 		return slices.ContainsFunc(causes, func(x Cause) bool { return x.ID == id })
 	}
 	c.ring = slices.DeleteFunc(c.ring, func(id string) bool { return !stands(id) })
-	c.note = slices.DeleteFunc(c.note, func(x Cause) bool { return !stands(x.ID) })
+	c.note = slices.DeleteFunc(c.note, func(x Cause) bool {
+		return !stands(x.ID)
+	})
 	c.order = slices.DeleteFunc(c.order, func(id string) bool {
 		back := strings.HasSuffix(id, lostID) && !stands(id)
 		if back {
@@ -186,14 +188,25 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 	now = s.EngineTime(now)
 	var out []Cause
 	if s.Conn == feed.Lost {
-		return []Cause{{lostID, "Falcon: engine unreachable", "The last picture is shown; nothing can be decided."}}
+		return []Cause{{
+			lostID,
+			"Falcon: engine unreachable",
+			"The last picture is shown; nothing can be decided.",
+		}}
 	}
 	for _, x := range statements.Of(statements.Picture{Snap: s.Snap, Now: now}) {
 		out = append(out, standstill(&x, now)...)
 	}
 	for _, i := range s.Snap.GetIncidents() {
-		if isOpen(i) && !isSnoozed(s, i.GetId(), now) && (!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
-			out = append(out, Cause{"inc-" + i.GetId() + afterSnooze(s, i.GetId()), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), phrase.Before(i))})
+		if isOpen(i) &&
+			!isSnoozed(s, i.GetId(), now) &&
+			(!falcon.IsMinor(i.GetHealthyMs(), i.GetSlowMs()) || lostGPUHours(s, i.GetId()) >= price) {
+			out = append(out, Cause{
+				"inc-" + i.GetId() + afterSnooze(s, i.GetId()),
+				"Falcon: " + i.GetId(),
+				fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.",
+					i.GetOnsetIteration(), i.GetSlowMs(), phrase.Before(i)),
+			})
 		}
 		if len(out) == causesMax {
 			break
@@ -205,13 +218,27 @@ func Causes(s *feed.State, now time.Time, price float64) []Cause {
 			continue
 		}
 		if !isSnoozed(s, p.GetIncident(), now) {
-			out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash() + afterSnooze(s, p.GetIncident()), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
+			out = append(out, Cause{
+				"act-" + p.GetId() + "-" + p.GetPlanHash() + afterSnooze(s, p.GetIncident()),
+				"Falcon: " + p.GetRung() + " proposed",
+				fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.",
+					p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs()),
+			})
 		}
-		out = append(out, nearItsEnd(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
+		out = append(out, nearItsEnd(
+			now,
+			p.GetDeadlineUnixNs(),
+			p.GetId(),
+			p.GetRung()+" for "+p.GetIncident()+" is carried out",
+		)...)
 	}
 	out = append(out, approvals(s, now)...)
 	if r := s.Snap.GetRecovery(); feed.Recovering(r) {
-		out = append(out, Cause{"rec-" + r.GetId(), "Falcon: " + r.GetId(), fmt.Sprintf("Ranks were lost; %s is in state %s.", r.GetId(), r.GetState())})
+		out = append(out, Cause{
+			"rec-" + r.GetId(),
+			"Falcon: " + r.GetId(),
+			fmt.Sprintf("Ranks were lost; %s is in state %s.", r.GetId(), r.GetState()),
+		})
 		if r.GetState() == string(falcon.RecoveryProposed) {
 			out = append(out, nearItsEnd(now, r.GetDeadlineUnixNs(), r.GetId(), r.GetId()+" begins")...)
 		}
@@ -228,10 +255,18 @@ func standstill(x *statements.Statement, now time.Time) []Cause {
 		return []Cause{{"end-" + string(x.Kind), "Falcon: the job has ended", body}}
 	case statements.Standing:
 		if x.Hang != nil {
-			return []Cause{{fmt.Sprintf("hang-%d", x.Hang.GetSinceUnixNs()), "Falcon: the job stands still", body}}
+			return []Cause{{
+				fmt.Sprintf("hang-%d", x.Hang.GetSinceUnixNs()),
+				"Falcon: the job stands still",
+				body,
+			}}
 		}
 		if x.Severity >= statements.Bad && !x.Since.IsZero() {
-			return []Cause{{fmt.Sprintf("stands-%d", x.Since.UnixNano()), "Falcon: the job stands still", body}}
+			return []Cause{{
+				fmt.Sprintf("stands-%d", x.Since.UnixNano()),
+				"Falcon: the job stands still",
+				body,
+			}}
 		}
 	case statements.Recovery:
 		if x.Who != statements.Nobody && x.Recovery.GetState() != string(falcon.RecoveryProposed) {
@@ -256,7 +291,8 @@ func afterSnooze(s *feed.State, incident string) string {
 }
 
 func isOpen(i *falconv1.Incident) bool {
-	return i.GetState() == string(falcon.IncidentVerified) || i.GetState() == string(falcon.IncidentLocated)
+	return i.GetState() == string(falcon.IncidentVerified) ||
+		i.GetState() == string(falcon.IncidentLocated)
 }
 
 // lostGPUHours is what an incident has cost so far, 0 where it is not priced.
@@ -279,7 +315,11 @@ func approvals(s *feed.State, now time.Time) []Cause {
 	for _, a := range actions {
 		switch what := a.GetRung() + " for " + a.GetIncident(); {
 		case phrase.Waits(a):
-			out = append(out, Cause{"second-" + a.GetId(), "Falcon: a second approver is wanted", what + " is approved by " + phrase.Approvers(a) + "."})
+			out = append(out, Cause{
+				"second-" + a.GetId(),
+				"Falcon: a second approver is wanted",
+				what + " is approved by " + phrase.Approvers(a) + ".",
+			})
 		case a.GetState() == string(falcon.ActionApproved) && !s.Snap.GetPolicy().GetFrozen():
 			out = append(out, nearItsEnd(now, a.GetDeadlineUnixNs(), a.GetId(), what+" is carried out")...)
 		}
@@ -293,5 +333,9 @@ func nearItsEnd(now time.Time, deadlineNs int64, id, what string) []Cause {
 	if deadlineNs == 0 || left <= 0 || left > NearEnd {
 		return nil
 	}
-	return []Cause{{"end-" + id, "Falcon: countdown ends", fmt.Sprintf("%s by itself in %d s unless you veto.", what, int(left.Seconds()))}}
+	return []Cause{{
+		"end-" + id,
+		"Falcon: countdown ends",
+		fmt.Sprintf("%s by itself in %d s unless you veto.", what, int(left.Seconds())),
+	}}
 }

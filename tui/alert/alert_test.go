@@ -20,7 +20,12 @@ func live(snap *falconv1.SnapshotReply) *feed.State {
 func incident(ids ...string) *falconv1.SnapshotReply {
 	out := &falconv1.SnapshotReply{}
 	for _, id := range ids {
-		out.Incidents = append(out.Incidents, &falconv1.Incident{Id: id, State: "located", SlowMs: 400, HealthyMs: 210})
+		out.Incidents = append(out.Incidents, &falconv1.Incident{
+			Id:        id,
+			State:     "located",
+			SlowMs:    400,
+			HealthyMs: 210,
+		})
 	}
 	return out
 }
@@ -43,7 +48,8 @@ func play(t *testing.T, lines []line) {
 			got = a.Note.Title
 		}
 		if a.Bell != l.bell || got != l.title {
-			t.Errorf("line %d, second %d: bell %v, note %q; want %v, %q", i, l.at, a.Bell, got, l.bell, l.title)
+			t.Errorf("line %d, second %d: bell %v, note %q; want %v, %q",
+				i, l.at, a.Bell, got, l.bell, l.title)
 		}
 	}
 }
@@ -60,8 +66,17 @@ func TestWhatWasThereIsNoNews(t *testing.T) {
 
 // A proposal of an incident that is not the present one rings too.
 func TestEveryProposalIsNews(t *testing.T) {
-	quiet, asks := incident("INC-0002", "INC-0001"), incident("INC-0002", "INC-0001")
-	asks.Others = []*falconv1.Ladder{{Incident: "INC-0001", Proposal: &falconv1.Action{Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed"}}}
+	quiet := incident("INC-0002", "INC-0001")
+	asks := incident("INC-0002", "INC-0001")
+	asks.Others = []*falconv1.Ladder{{
+		Incident: "INC-0001",
+		Proposal: &falconv1.Action{
+			Id:       "INC-0001/S2/1",
+			Incident: "INC-0001",
+			Rung:     "S2",
+			State:    "proposed",
+		},
+	}}
 	play(t, []line{
 		{0, Input{State: live(quiet)}, false, ""},
 		{40, Input{State: live(asks)}, true, "Falcon: S2 proposed"},
@@ -69,7 +84,9 @@ func TestEveryProposalIsNews(t *testing.T) {
 }
 
 func TestBellIsRareAndNotLost(t *testing.T) {
-	one, two, three := live(incident("INC-0001")), live(incident("INC-0002", "INC-0001")), live(incident("INC-0003", "INC-0002", "INC-0001"))
+	one := live(incident("INC-0001"))
+	two := live(incident("INC-0002", "INC-0001"))
+	three := live(incident("INC-0003", "INC-0002", "INC-0001"))
 	quiet := live(&falconv1.SnapshotReply{})
 	play(t, []line{
 		{0, Input{State: quiet, Focused: true}, false, ""},
@@ -111,7 +128,14 @@ func TestNotesOnlyWhileNobodyLooks(t *testing.T) {
 func TestProposalRecoveryAndCountdown(t *testing.T) {
 	deadline := start.Add(60 * time.Second).UnixNano()
 	prop := incident("INC-0001")
-	prop.Ladder = &falconv1.Ladder{Proposal: &falconv1.Action{Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed", PlanHash: "a", DeadlineUnixNs: deadline}}
+	prop.Ladder = &falconv1.Ladder{Proposal: &falconv1.Action{
+		Id:             "INC-0001/S2/1",
+		Incident:       "INC-0001",
+		Rung:           "S2",
+		State:          "proposed",
+		PlanHash:       "a",
+		DeadlineUnixNs: deadline,
+	}}
 	rec := &falconv1.SnapshotReply{Recovery: &falconv1.Recovery{Id: "REC-0001", State: "suspend"}}
 	play(t, []line{
 		{0, Input{State: live(incident("INC-0001"))}, false, ""},
@@ -124,7 +148,8 @@ func TestProposalRecoveryAndCountdown(t *testing.T) {
 }
 
 func TestLostEngineIsToldEachTime(t *testing.T) {
-	up, lost := live(&falconv1.SnapshotReply{}), &feed.State{Snap: &falconv1.SnapshotReply{}, Conn: feed.Lost}
+	up := live(&falconv1.SnapshotReply{})
+	lost := &feed.State{Snap: &falconv1.SnapshotReply{}, Conn: feed.Lost}
 	play(t, []line{
 		{0, Input{State: up}, false, ""},
 		{1, Input{State: lost}, true, "Falcon: engine unreachable"},
@@ -169,7 +194,14 @@ func TestChannels(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	a := Alert{Bell: true, Note: &Note{ID: "inc-INC-0001", Title: "Falcon: INC-0001", Body: "slow; very"}}
+	a := Alert{
+		Bell: true,
+		Note: &Note{
+			ID:    "inc-INC-0001",
+			Title: "Falcon: INC-0001",
+			Body:  "slow; very",
+		},
+	}
 	for ch, want := range map[Channel]string{
 		None:   "\a",
 		OSC9:   "\a\x1b]9;Falcon: INC-0001 – slow; very\a",
@@ -180,7 +212,9 @@ func TestBytes(t *testing.T) {
 			t.Errorf("channel %d: %q, want %q", ch, got, want)
 		}
 	}
-	if !Answered("\x1b]99;i=falcon-probe:p=?;a=focus:o=unfocused\x1b\\") || Answered("\x1b]99;i=other:p=?;\a") || Answered("\x1b]11;rgb:0/0/0\a") {
+	if !Answered("\x1b]99;i=falcon-probe:p=?;a=focus:o=unfocused\x1b\\") ||
+		Answered("\x1b]99;i=other:p=?;\a") ||
+		Answered("\x1b]11;rgb:0/0/0\a") {
 		t.Error("the probe's answer is not told from others")
 	}
 }
@@ -193,7 +227,10 @@ func FuzzEncode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, title, body string) {
 		for ch, sequences := range map[Channel]int{OSC9: 1, OSC777: 1, OSC99: 2} {
 			got := Encode(Alert{Note: &Note{ID: id, Title: title, Body: body}}, ch)
-			if strings.HasPrefix(got, "\x1b]9;4") || strings.Count(got, "\x1b") != sequences || strings.Count(got, "\a") != sequences || !strings.HasSuffix(got, "\a") {
+			if strings.HasPrefix(got, "\x1b]9;4") ||
+				strings.Count(got, "\x1b") != sequences ||
+				strings.Count(got, "\a") != sequences ||
+				!strings.HasSuffix(got, "\a") {
 				t.Fatalf("%q", got)
 			}
 			for _, r := range strings.NewReplacer("\x1b]", "", "\a", "").Replace(got) {
@@ -208,7 +245,12 @@ func FuzzEncode(f *testing.F) {
 // A slowdown below 10 % is no news before it has cost its price, and then once.
 func TestMinorSlowdownsRingByTheirCost(t *testing.T) {
 	minor := func(lost float64) *feed.State {
-		s := &falconv1.SnapshotReply{Incidents: []*falconv1.Incident{{Id: "INC-0001", State: "located", HealthyMs: 105_200, SlowMs: 111_000}}}
+		s := &falconv1.SnapshotReply{Incidents: []*falconv1.Incident{{
+			Id:        "INC-0001",
+			State:     "located",
+			HealthyMs: 105_200,
+			SlowMs:    111_000,
+		}}}
 		s.Others = []*falconv1.Ladder{{Incident: "INC-0001", LostGpuHours: lost}}
 		return live(s)
 	}
@@ -230,8 +272,21 @@ func TestMinorSlowdownsRingByTheirCost(t *testing.T) {
 func TestSnoozedIncidentsAreQuiet(t *testing.T) {
 	with := func(quiet bool, until int) *feed.State {
 		s := incident("INC-0001")
-		s.Ladder = &falconv1.Ladder{Incident: "INC-0001", Proposal: &falconv1.Action{Id: "a1", Incident: "INC-0001", Rung: "S2", State: "proposed", DeadlineUnixNs: start.Add(300 * time.Second).UnixNano()}}
-		s.Triage = []*falconv1.Triage{{Incident: "INC-0001", Quiet: quiet, SnoozedUntilUnixNs: start.Add(time.Duration(until) * time.Second).UnixNano()}}
+		s.Ladder = &falconv1.Ladder{
+			Incident: "INC-0001",
+			Proposal: &falconv1.Action{
+				Id:             "a1",
+				Incident:       "INC-0001",
+				Rung:           "S2",
+				State:          "proposed",
+				DeadlineUnixNs: start.Add(300 * time.Second).UnixNano(),
+			},
+		}
+		s.Triage = []*falconv1.Triage{{
+			Incident:           "INC-0001",
+			Quiet:              quiet,
+			SnoozedUntilUnixNs: start.Add(time.Duration(until) * time.Second).UnixNano(),
+		}}
 		return live(s)
 	}
 	play(t, []line{
@@ -255,21 +310,39 @@ func TestSnoozedIncidentsAreQuiet(t *testing.T) {
 // A recovery that comes to wait for a spare, and an end that is no success, ring.
 func TestStandstillsAreCauses(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
-	s := &feed.State{Conn: feed.Live, Received: at, Snap: &falconv1.SnapshotReply{
-		AtUnixNs: at.UnixNano(), Job: &falconv1.Job{State: "recovering"},
-		Recovery: &falconv1.Recovery{Id: "REC-0001", State: "suspend", Wait: &falconv1.RecoveryWait{Spare: true, Then: "fail"}},
-	}}
+	s := &feed.State{
+		Conn:     feed.Live,
+		Received: at,
+		Snap: &falconv1.SnapshotReply{
+			AtUnixNs: at.UnixNano(),
+			Job:      &falconv1.Job{State: "recovering"},
+			Recovery: &falconv1.Recovery{
+				Id:    "REC-0001",
+				State: "suspend",
+				Wait:  &falconv1.RecoveryWait{Spare: true, Then: "fail"},
+			},
+		},
+	}
 	has := func(id string) bool {
-		return slices.ContainsFunc(Causes(s, at, 0), func(c Cause) bool { return c.ID == id && c.Body != "" })
+		return slices.ContainsFunc(Causes(s, at, 0), func(c Cause) bool {
+			return c.ID == id && c.Body != ""
+		})
 	}
 	if !has("waits-REC-0001") {
 		t.Errorf("%+v", Causes(s, at, 0))
 	}
-	s.Snap.Recovery, s.Snap.Job = nil, &falconv1.Job{State: "lost", End: &falconv1.JobEnd{How: "failed", Why: "rank 3: ValueError"}}
+	s.Snap.Recovery = nil
+	s.Snap.Job = &falconv1.Job{
+		State: "lost",
+		End:   &falconv1.JobEnd{How: "failed", Why: "rank 3: ValueError"},
+	}
 	if !has("end-failed") {
 		t.Errorf("%+v", Causes(s, at, 0))
 	}
-	s.Snap.Job = &falconv1.Job{State: "finished", End: &falconv1.JobEnd{How: "finished"}}
+	s.Snap.Job = &falconv1.Job{
+		State: "finished",
+		End:   &falconv1.JobEnd{How: "finished"},
+	}
 	if list := Causes(s, at, 0); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}

@@ -56,7 +56,8 @@ func Choose(env func(string) string) Channel {
 		return OSC777
 	}
 	switch term := env("TERM"); {
-	case strings.HasPrefix(term, "rxvt-unicode"), strings.HasPrefix(term, "foot"), term == "xterm-ghostty", term == "wezterm":
+	case strings.HasPrefix(term, "rxvt-unicode"), strings.HasPrefix(term, "foot"),
+		term == "xterm-ghostty", term == "wezterm":
 		return OSC777
 	case term == "xterm-kitty":
 		return OSC99
@@ -79,7 +80,8 @@ func Encode(a Alert, ch Channel) string {
 	if a.Note == nil {
 		return out
 	}
-	title, body := plainText(a.Note.Title, titleMax), plainText(a.Note.Body, bodyMax)
+	title := plainText(a.Note.Title, titleMax)
+	body := plainText(a.Note.Body, bodyMax)
 	switch ch {
 	case None:
 	case OSC9: // begins with the title, so that no body is taken for a number of a subcommand
@@ -88,7 +90,8 @@ func Encode(a Alert, ch Channel) string {
 		out += ansi.URxvtExt("notify", withoutSemicolons(title), withoutSemicolons(body))
 	case OSC99:
 		id := "i=falcon-" + safeToken(a.Note.ID)
-		out += ansi.DesktopNotification(title, id, "d=0", "p=title") + ansi.DesktopNotification(body, id, "d=1", "p=body")
+		out += ansi.DesktopNotification(title, id, "d=0", "p=title") +
+			ansi.DesktopNotification(body, id, "d=1", "p=body")
 	}
 	return out
 }
@@ -103,13 +106,16 @@ func plainText(s string, most int) string {
 }
 
 // withoutSemicolons keeps text in one parameter of OSC 777.
-func withoutSemicolons(s string) string { return strings.ReplaceAll(s, ";", ",") }
+func withoutSemicolons(s string) string {
+	return strings.ReplaceAll(s, ";", ",")
+}
 
 // safeToken is an id of OSC 99: letters, digits and a few signs.
 func safeToken(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("_-+.", r):
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9',
+			strings.ContainsRune("_-+.", r):
 			return r
 		}
 		return '-'

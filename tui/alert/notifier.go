@@ -45,7 +45,9 @@ func (n *Notifier) Probed(seq string) {
 }
 
 // Focus notes whether the terminal has the focus.
-func (n *Notifier) Focus(focused bool) { n.away = !focused }
+func (n *Notifier) Focus(focused bool) {
+	n.away = !focused
+}
 
 // Mute switches the bell off, or on again, and returns whether it is off.
 func (n *Notifier) Mute() bool {
@@ -57,7 +59,9 @@ func (n *Notifier) Mute() bool {
 func (n *Notifier) Muted() bool { return n.muted }
 
 // Name has titles name the job.
-func (n *Notifier) Name(job string) { n.job = job }
+func (n *Notifier) Name(job string) {
+	n.job = job
+}
 
 // StepJobs returns what to write to the terminal now for several jobs, or "".
 func (n *Notifier) StepJobs(now time.Time, jobs []OfJob) string {
@@ -65,7 +69,14 @@ func (n *Notifier) StepJobs(now time.Time, jobs []OfJob) string {
 }
 
 func (n *Notifier) input(s *feed.State) Input {
-	return Input{State: s, Job: n.job, Price: n.price, Focused: !n.away, Muted: n.muted, Silent: n.silent || n.channel == None}
+	return Input{
+		State:   s,
+		Job:     n.job,
+		Price:   n.price,
+		Focused: !n.away,
+		Muted:   n.muted,
+		Silent:  n.silent || n.channel == None,
+	}
 }
 
 // Step returns what to write to the terminal now, or "".

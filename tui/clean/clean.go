@@ -188,13 +188,19 @@ func Walk(m protoreflect.Message, of func(protoreflect.FieldDescriptor) Replace)
 		case f.Message() != nil:
 			Walk(v.Message(), of)
 		default:
-			replaceValue(of(f), v, func(now protoreflect.Value) { m.Set(f, now) }, func() { m.Clear(f) })
+			replaceValue(of(f), v, func(now protoreflect.Value) {
+				m.Set(f, now)
+			}, func() { m.Clear(f) })
 		}
 		return true
 	})
 }
 
-func walkList(f protoreflect.FieldDescriptor, l protoreflect.List, of func(protoreflect.FieldDescriptor) Replace) {
+func walkList(
+	f protoreflect.FieldDescriptor,
+	l protoreflect.List,
+	of func(protoreflect.FieldDescriptor) Replace,
+) {
 	by := of(f)
 	if by == nil && f.Message() == nil {
 		return
@@ -209,7 +215,11 @@ func walkList(f protoreflect.FieldDescriptor, l protoreflect.List, of func(proto
 	}
 }
 
-func walkMap(f protoreflect.FieldDescriptor, m protoreflect.Map, of func(protoreflect.FieldDescriptor) Replace) {
+func walkMap(
+	f protoreflect.FieldDescriptor,
+	m protoreflect.Map,
+	of func(protoreflect.FieldDescriptor) Replace,
+) {
 	type rename struct{ from, to protoreflect.MapKey }
 	var renames []rename
 	values, keys := of(f.MapValue()), of(f.MapKey())
@@ -217,8 +227,12 @@ func walkMap(f protoreflect.FieldDescriptor, m protoreflect.Map, of func(protore
 		if f.MapValue().Message() != nil {
 			Walk(v.Message(), of)
 		}
-		replaceValue(values, v, func(now protoreflect.Value) { m.Set(k, now) }, func() { m.Clear(k) })
-		replaceValue(keys, k.Value(), func(now protoreflect.Value) { renames = append(renames, rename{k, now.MapKey()}) }, nil)
+		replaceValue(values, v, func(now protoreflect.Value) {
+			m.Set(k, now)
+		}, func() { m.Clear(k) })
+		replaceValue(keys, k.Value(), func(now protoreflect.Value) {
+			renames = append(renames, rename{k, now.MapKey()})
+		}, nil)
 		return true
 	})
 	for _, r := range renames {

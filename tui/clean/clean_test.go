@@ -37,7 +37,8 @@ func TestString(t *testing.T) {
 }
 
 func TestStringIsBounded(t *testing.T) {
-	if n := utf8.RuneCountInString(String(strings.Repeat("x", 3*MaxRunes))); n != MaxRunes+1 {
+	n := utf8.RuneCountInString(String(strings.Repeat("x", 3*MaxRunes)))
+	if n != MaxRunes+1 {
 		t.Errorf("%d runes", n)
 	}
 }
@@ -52,7 +53,8 @@ func TestMessageCleansNestedStrings(t *testing.T) {
 		}}},
 	}
 	Message(s)
-	got := s.Job.Name + "|" + s.Ranks[0].Device + "|" + s.Incidents[0].Verdict.Devices[1] + "|" + s.Incidents[0].Verdict.Evidence[0].Text
+	got := s.Job.Name + "|" + s.Ranks[0].Device + "|" + s.Incidents[0].Verdict.Devices[1] + "|" +
+		s.Incidents[0].Verdict.Evidence[0].Text
 	if want := "gpt|n1.g0|n1|a b"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -76,7 +78,9 @@ func FuzzString(f *testing.F) {
 			t.Fatalf("%q is not valid UTF-8", got)
 		}
 		for _, r := range got {
-			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Bidi_Control, r) {
+			if unicode.IsControl(r) ||
+				unicode.Is(unicode.Cf, r) ||
+				unicode.Is(unicode.Bidi_Control, r) {
 				t.Fatalf("%q still holds %U", got, r)
 			}
 		}

@@ -97,7 +97,10 @@ func Load(path string) (File, error) {
 		return File{}, fmt.Errorf("%w: %w", ErrContexts, err)
 	}
 	if m := info.Mode().Perm(); m&0o077 != 0 {
-		return File{}, fmt.Errorf("%w: others may use %s (mode %04o), which says where decisions are sent: chmod 600 %s", ErrContexts, path, m, path)
+		return File{}, fmt.Errorf(
+			"%w: others may use %s (mode %04o), which says where decisions are sent: chmod 600 %s",
+			ErrContexts, path, m, path,
+		)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -121,7 +124,10 @@ func Parse(text []byte) (File, error) {
 		return File{}, singleLine(err)
 	}
 	if unknown := md.Undecoded(); len(unknown) > 0 {
-		return File{}, fmt.Errorf("there is no setting %q; there are current, and address, ca, cert and key under [contexts.NAME]", clean.String(unknown[0].String()))
+		return File{}, fmt.Errorf(
+			"there is no setting %q; there are current, and address, ca, cert and key under [contexts.NAME]",
+			clean.String(unknown[0].String()),
+		)
 	}
 	if len(d.Contexts) > most {
 		return File{}, fmt.Errorf("it has %d contexts, and %d are the most", len(d.Contexts), most)
@@ -136,7 +142,8 @@ func Parse(text []byte) (File, error) {
 		out.Contexts = append(out.Contexts, c)
 	}
 	if _, known := out.Find(out.Current); out.Current != "" && !known {
-		return File{}, fmt.Errorf("current is %q, which is no context of it; %s", clean.String(out.Current), out.known())
+		return File{}, fmt.Errorf("current is %q, which is no context of it; %s",
+			clean.String(out.Current), out.known())
 	}
 	return out, nil
 }
@@ -154,11 +161,17 @@ func singleLine(err error) error {
 func (c Context) Check() error {
 	switch {
 	case !plainName(c.Name):
-		return fmt.Errorf("%q is no name of a context; use at most %d letters, digits, dots, dashes and underscores", clean.String(c.Name), maxName)
+		return fmt.Errorf(
+			"%q is no name of a context; use at most %d letters, digits, dots, dashes and underscores",
+			clean.String(c.Name), maxName,
+		)
 	case c.Address == "":
 		return fmt.Errorf("context %s has no address; set a socket's path, or HOST:PORT", c.Name)
-	case strings.ContainsFunc(c.Address, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return fmt.Errorf("context %s: %q is no address; write a socket's path, or HOST:PORT", c.Name, clean.String(c.Address))
+	case strings.ContainsFunc(c.Address, func(r rune) bool {
+		return r <= ' ' || r == 0x7f
+	}):
+		return fmt.Errorf("context %s: %q is no address; write a socket's path, or HOST:PORT",
+			c.Name, clean.String(c.Address))
 	}
 	files := 0
 	for _, name := range []string{c.CA, c.Cert, c.Key} {
@@ -168,13 +181,15 @@ func (c Context) Check() error {
 	}
 	switch {
 	case c.IsSocket() && files > 0:
-		return fmt.Errorf("context %s is a socket, which needs no certificates; remove ca, cert and key", c.Name)
+		return fmt.Errorf("context %s is a socket, which needs no certificates; remove ca, cert and key",
+			c.Name)
 	case c.IsSocket():
 		return nil
 	case files < 3:
 		return fmt.Errorf("context %s is reached over TLS: set ca, cert and key", c.Name)
 	}
-	if host, port, err := net.SplitHostPort(c.Address); err != nil || host == "" || port == "" {
+	host, port, err := net.SplitHostPort(c.Address)
+	if err != nil || host == "" || port == "" {
 		return fmt.Errorf("context %s: %q is no address; write HOST:PORT", c.Name, c.Address)
 	}
 	return nil
@@ -182,13 +197,22 @@ func (c Context) Check() error {
 
 // IsSocket reports whether the address is a socket's path.
 func (c Context) IsSocket() bool {
-	return strings.HasPrefix(c.Address, "unix:") || strings.ContainsRune(c.Address, '/') || !strings.ContainsRune(c.Address, ':')
+	return strings.HasPrefix(c.Address, "unix:") ||
+		strings.ContainsRune(c.Address, '/') ||
+		!strings.ContainsRune(c.Address, ':')
 }
 
 func plainName(s string) bool {
-	return s != "" && len(s) <= maxName && s[0] != '.' && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
-	})
+	return s != "" &&
+		len(s) <= maxName &&
+		s[0] != '.' &&
+		s[0] != '-' &&
+		!strings.ContainsFunc(s, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' ||
+				r >= 'A' && r <= 'Z' ||
+				r >= '0' && r <= '9' ||
+				strings.ContainsRune("._-", r))
+		})
 }
 
 // Find is the context of a name.
@@ -206,7 +230,8 @@ func (f File) Choose(names []string) ([]Context, error) {
 	for _, name := range names {
 		c, known := f.Find(name)
 		if !known {
-			return nil, fmt.Errorf("%w: there is no context %q; %s", ErrContexts, clean.String(name), f.known())
+			return nil, fmt.Errorf("%w: there is no context %q; %s",
+				ErrContexts, clean.String(name), f.known())
 		}
 		if !slices.Contains(out, c) {
 			out = append(out, c)
@@ -239,18 +264,23 @@ func (f File) Add(c Context, replace bool) (File, error) {
 		return f, fmt.Errorf("%w: %w", ErrContexts, err)
 	}
 	out := File{f.Current, slices.Clone(f.Contexts)}
-	i := slices.IndexFunc(out.Contexts, func(x Context) bool { return x.Name == c.Name })
+	i := slices.IndexFunc(out.Contexts, func(x Context) bool {
+		return x.Name == c.Name
+	})
 	switch {
 	case i < 0 && len(out.Contexts) == most:
 		return f, fmt.Errorf("%w: there are %d, and that is the most", ErrContexts, most)
 	case i < 0:
 		out.Contexts = append(out.Contexts, c)
 	case !replace && out.Contexts[i] != c:
-		return f, fmt.Errorf("%w: %s is there already, at %s; --replace takes its place", ErrContexts, c.Name, out.Contexts[i].Address)
+		return f, fmt.Errorf("%w: %s is there already, at %s; --replace takes its place",
+			ErrContexts, c.Name, out.Contexts[i].Address)
 	default:
 		out.Contexts[i] = c
 	}
-	slices.SortFunc(out.Contexts, func(a, b Context) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Contexts, func(a, b Context) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return out, nil
 }
 
@@ -267,7 +297,10 @@ func (f File) Remove(name string) (File, error) {
 	if _, err := f.Choose([]string{name}); err != nil {
 		return f, err
 	}
-	out := File{f.Current, slices.DeleteFunc(slices.Clone(f.Contexts), func(c Context) bool { return c.Name == name })}
+	out := File{
+		f.Current,
+		slices.DeleteFunc(slices.Clone(f.Contexts), func(c Context) bool { return c.Name == name }),
+	}
 	if out.Current == name {
 		out.Current = ""
 	}

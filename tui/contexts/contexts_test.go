@@ -52,7 +52,9 @@ func TestWrongFiles(t *testing.T) {
 		"[contexts":                                                     "line 1",
 	} {
 		_, err := Parse([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
+		if err == nil ||
+			!strings.Contains(err.Error(), want) ||
+			strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -104,7 +106,8 @@ func TestAddUseRemove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Add(Context{Name: "a", Address: "/y"}, false); err == nil || !strings.Contains(err.Error(), "--replace") {
+	if _, err := f.Add(Context{Name: "a", Address: "/y"}, false); err == nil ||
+		!strings.Contains(err.Error(), "--replace") {
 		t.Errorf("%v", err)
 	}
 	if same, err := f.Add(Context{Name: "a", Address: "/x"}, false); err != nil || len(same.Contexts) != 1 {
@@ -128,7 +131,16 @@ func TestAddUseRemove(t *testing.T) {
 		t.Error("nope was found")
 	}
 	for range most {
-		if f, err = f.Add(Context{Name: "n" + strings.Repeat("x", len(f.Contexts)%30) + string(rune('a'+len(f.Contexts)%26)) + strings.Repeat("y", len(f.Contexts)/26), Address: "/x"}, true); err != nil {
+		if f, err = f.Add(
+			Context{
+				Name: "n" +
+					strings.Repeat("x", len(f.Contexts)%30) +
+					string(rune('a'+len(f.Contexts)%26)) +
+					strings.Repeat("y", len(f.Contexts)/26),
+				Address: "/x",
+			},
+			true,
+		); err != nil {
 			break
 		}
 	}
@@ -142,10 +154,16 @@ func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := File{}
 		for range rapid.IntRange(0, 5).Draw(t, "n") {
-			c := Context{Name: rapid.StringMatching(`[a-z0-9_][a-zA-Z0-9._-]{0,20}`).Draw(t, "name"), Address: "/" + rapid.StringMatching(`[!-~]{1,30}`).Draw(t, "path")}
+			c := Context{
+				Name:    rapid.StringMatching(`[a-z0-9_][a-zA-Z0-9._-]{0,20}`).Draw(t, "name"),
+				Address: "/" + rapid.StringMatching(`[!-~]{1,30}`).Draw(t, "path"),
+			}
 			if rapid.Bool().Draw(t, "tls") {
 				file := rapid.StringN(1, 10, 20)
-				c.Address, c.CA, c.Cert, c.Key = "host.example:7777", file.Draw(t, "ca"), file.Draw(t, "cert"), file.Draw(t, "key")
+				c.Address = "host.example:7777"
+				c.CA = file.Draw(t, "ca")
+				c.Cert = file.Draw(t, "cert")
+				c.Key = file.Draw(t, "key")
 			}
 			next, err := f.Add(c, true)
 			if err != nil {
@@ -157,7 +175,9 @@ func TestRoundTrip(t *testing.T) {
 			}
 		}
 		back, err := Parse(f.Text())
-		if err != nil || back.Current != f.Current || len(back.Contexts) != len(f.Contexts) {
+		if err != nil ||
+			back.Current != f.Current ||
+			len(back.Contexts) != len(f.Contexts) {
 			t.Fatalf("%v: %s", err, f.Text())
 		}
 		for i := range f.Contexts {

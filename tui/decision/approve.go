@@ -26,7 +26,11 @@ type Proposal struct {
 // proposalOf is an action as the newest state has it; about shows its incident.
 func proposalOf(about *page.State, a *falconv1.Action) Proposal {
 	job := about.Snap().GetJob()
-	p := Proposal{Action: a, Epoch: job.GetEpoch(), Word: restartWord(job, a.Rung)}
+	p := Proposal{
+		Action: a,
+		Epoch:  job.GetEpoch(),
+		Word:   restartWord(job, a.Rung),
+	}
 	for _, i := range about.Snap().Incidents {
 		if i.Id == a.Incident {
 			p.Verdict = i.Verdict
@@ -62,7 +66,11 @@ func restartEntry(word string) Entry {
 	if word == "" {
 		return Entry{}
 	}
-	return Entry{Word: word, What: "the job's name and its number of ranks: " + word, Reason: MustReason}
+	return Entry{
+		Word:   word,
+		What:   "the job's name and its number of ranks: " + word,
+		Reason: MustReason,
+	}
 }
 
 // Subject implements Question.
@@ -73,8 +81,12 @@ func (p *Proposal) Incident() string { return p.Action.GetIncident() }
 
 func (p *Proposal) decideRequest(approve bool, reason string) Request {
 	return Request{Decide: &falconv1.DecideRequest{
-		Incident: p.Action.Incident, Action: p.Action.Id, PlanHash: p.Action.PlanHash,
-		Approve: approve, JobEpoch: p.Epoch, Reason: boundedReason(reason),
+		Incident: p.Action.Incident,
+		Action:   p.Action.Id,
+		PlanHash: p.Action.PlanHash,
+		Approve:  approve,
+		JobEpoch: p.Epoch,
+		Reason:   boundedReason(reason),
 	}}
 }
 
@@ -96,11 +108,14 @@ func (p *Proposal) staleAgainst(live *page.State, now *falconv1.Action) string {
 type Approve struct{ Proposal }
 
 // Now is the proposal as the newest state has it, or nil.
-func (q *Approve) Now(live *page.State) *falconv1.Action { return live.ProposalOf(q.Action.Incident) }
+func (q *Approve) Now(live *page.State) *falconv1.Action {
+	return live.ProposalOf(q.Action.Incident)
+}
 
 // Stale implements Question.
 func (q *Approve) Stale(live *page.State) string {
-	if now := q.Now(live); live.Snap().GetJob().GetEpoch() == q.Epoch && now.GetId() == q.Action.Id {
+	now := q.Now(live)
+	if live.Snap().GetJob().GetEpoch() == q.Epoch && now.GetId() == q.Action.Id {
 		if why := approvedMyself(live, now); why != "" {
 			return why
 		}
@@ -112,16 +127,22 @@ func (q *Approve) Stale(live *page.State) string {
 func (q *Approve) Entry() Entry { return restartEntry(q.Word) }
 
 // Request implements Question.
-func (q *Approve) Request(t Typed) Request { return q.decideRequest(true, t.Reason) }
+func (q *Approve) Request(t Typed) Request {
+	return q.decideRequest(true, t.Reason)
+}
 
 // Veto asks whether to veto a proposal or withdraw an approval that is not ordered.
 type Veto struct{ Proposal }
 
 // Now is the proposal, or the approval that is not ordered yet, in the newest state; or nil.
-func (q *Veto) Now(live *page.State) *falconv1.Action { return live.AwaitedOf(q.Action.Incident) }
+func (q *Veto) Now(live *page.State) *falconv1.Action {
+	return live.AwaitedOf(q.Action.Incident)
+}
 
 // Withdraws reports whether the veto takes an approval back.
-func (q *Veto) Withdraws() bool { return q.Action.GetState() == string(falcon.ActionApproved) }
+func (q *Veto) Withdraws() bool {
+	return q.Action.GetState() == string(falcon.ActionApproved)
+}
 
 // Stale implements Question.
 func (q *Veto) Stale(live *page.State) string {
@@ -161,7 +182,9 @@ func (q *Veto) tooLate(live *page.State) string {
 func (*Veto) Entry() Entry { return Entry{Reason: MayReason} }
 
 // Request implements Question.
-func (q *Veto) Request(t Typed) Request { return q.decideRequest(false, t.Reason) }
+func (q *Veto) Request(t Typed) Request {
+	return q.decideRequest(false, t.Reason)
+}
 
 // approvedMyself returns why this operator, as the first of two approvers, can't approve; else "".
 func approvedMyself(live *page.State, a *falconv1.Action) string {
@@ -198,12 +221,14 @@ func fateOfProposal(live *page.State, asked *falconv1.Action) string {
 
 func decidedText(a *falconv1.Action) string {
 	vetoed := a.State == string(falcon.ActionVetoed)
-	verb, after := "approved", "; it is "+a.State+" now"
+	verb := "approved"
+	after := "; it is " + a.State + " now"
 	switch {
 	case a.State == string(falcon.ActionExpired):
 		return a.Rung + " expired" + phrase.Prefixed(": ", a.Reason) + "; close and look again"
 	case vetoed:
-		verb, after = "vetoed", phrase.Prefixed(": ", a.Reason)
+		verb = "vetoed"
+		after = phrase.Prefixed(": ", a.Reason)
 	}
 	at := ""
 	if a.DecidedUnixNs > 0 {

@@ -19,5 +19,12 @@ func (o Operator) Bar(words []string) (q Question, reason string, why Refusal) {
 	if err != nil || long <= 0 {
 		return nil, "", Refusal{Text: "bar takes a time such as 30m or 8h after the name"}
 	}
-	return &Demand{Verb: VerbBar, Node: words[0], Long: long, Anyway: anyway}, strings.Join(words[2:], " "), Refusal{}
+	return &Demand{
+			Verb:   VerbBar,
+			Node:   words[0],
+			Long:   long,
+			Anyway: anyway,
+		},
+		strings.Join(words[2:], " "),
+		Refusal{}
 }

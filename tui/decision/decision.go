@@ -133,7 +133,10 @@ const planChanged = "the plan has changed since this dialog opened; close and lo
 // otherEpoch returns that the job was restarted since a question was asked, or "".
 func otherEpoch(live *page.State, asked uint64) string {
 	if now := live.Snap().GetJob().GetEpoch(); now != asked {
-		return fmt.Sprintf("the job was restarted since this dialog opened (epoch %d, now %d); close and look again", asked, now)
+		return fmt.Sprintf(
+			"the job was restarted since this dialog opened (epoch %d, now %d); close and look again",
+			asked, now,
+		)
 	}
 	return ""
 }

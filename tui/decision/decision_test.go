@@ -23,7 +23,12 @@ func proposed(t *testing.T, o enginetest.Options) *page.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return page.NewState(&feed.State{Snap: r, Conn: feed.Live, Received: time.Unix(1, 0), Memo: &feed.Memo{}})
+	return page.NewState(&feed.State{
+		Snap:     r,
+		Conn:     feed.Live,
+		Received: time.Unix(1, 0),
+		Memo:     &feed.Memo{},
+	})
 }
 
 // changed is the same with another snapshot.
@@ -34,7 +39,9 @@ func changed(s *page.State, f func(*falconv1.SnapshotReply)) *page.State {
 	return page.NewState(&feed)
 }
 
-func operatorOf(s *page.State) Operator { return Operator{Live: s, Subject: s, At: s} }
+func operatorOf(s *page.State) Operator {
+	return Operator{Live: s, Subject: s, At: s}
+}
 
 // What blocks an approval and a veto of the same plan, on the screen and in the
 // plain stream alike.
@@ -55,10 +62,19 @@ func TestBlocked(t *testing.T) {
 		"nothing":      {s, Typed{}, "type the job's name and its number of ranks: gpt-lab 8", "type "},
 		"other world":  {s, Typed{Word: "gpt-lab 9", Reason: "worn"}, "type the job's name", "type "},
 		"blank reason": {s, Typed{Word: "gpt-lab 8", Reason: "  "}, "say why", ""},
-		"other epoch":  {changed(s, func(r *falconv1.SnapshotReply) { r.Job.Epoch++ }), typed, "the job was restarted", "the job was restarted"},
-		"other plan":   {changed(s, func(r *falconv1.SnapshotReply) { action(r).PlanHash = "0badc0de" }), typed, "the plan has changed", "the plan has changed"},
-		"gone":         {changed(s, func(r *falconv1.SnapshotReply) { r.Ladder.Proposal, r.Ladder.Actions = nil, nil }), typed, "no longer open", "no longer open"},
-		"offline":      {lost, typed, "the engine is unreachable", "the engine is unreachable"},
+		"other epoch": {
+			changed(s, func(r *falconv1.SnapshotReply) { r.Job.Epoch++ }),
+			typed,
+			"the job was restarted",
+			"the job was restarted",
+		},
+		"other plan": {changed(s, func(r *falconv1.SnapshotReply) {
+			action(r).PlanHash = "0badc0de"
+		}), typed, "the plan has changed", "the plan has changed"},
+		"gone": {changed(s, func(r *falconv1.SnapshotReply) {
+			r.Ladder.Proposal, r.Ladder.Actions = nil, nil
+		}), typed, "no longer open", "no longer open"},
+		"offline": {lost, typed, "the engine is unreachable", "the engine is unreachable"},
 	} {
 		if got := Blocked(approve, c.live, c.typed); !fits(got, c.approve) {
 			t.Errorf("%s: the approval: %q, want %q", name, got, c.approve)
@@ -74,7 +90,9 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-func fits(got, want string) bool { return (got == "") == (want == "") && strings.Contains(got, want) }
+func fits(got, want string) bool {
+	return (got == "") == (want == "") && strings.Contains(got, want)
+}
 
 // Who approved first is not the second approver, and may still veto.
 func TestSecondApprover(t *testing.T) {
@@ -86,11 +104,19 @@ func TestSecondApprover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := page.NewState(&feed.State{Snap: r, Conn: feed.Live, Received: time.Unix(1, 0), Memo: &feed.Memo{}})
+		s := page.NewState(&feed.State{
+			Snap:     r,
+			Conn:     feed.Live,
+			Received: time.Unix(1, 0),
+			Memo:     &feed.Memo{},
+		})
 		if q, why := operatorOf(s).Approve(); (q != nil) != may {
 			t.Errorf("approved by %s: %v, %q", by, q, why.Text)
 		}
-		if list := Waiting(s); len(list) != 1 || list[0].OnlyRefuse() == may || (Blocked(list[0].Approve(), s, Typed{}) == "") != may {
+		list := Waiting(s)
+		if len(list) != 1 ||
+			list[0].OnlyRefuse() == may ||
+			(Blocked(list[0].Approve(), s, Typed{}) == "") != may {
 			t.Errorf("approved by %s: asked as %+v", by, list)
 		}
 		if q, why := operatorOf(s).Veto(); q == nil {
@@ -102,9 +128,16 @@ func TestSecondApprover(t *testing.T) {
 // Changing the mode keeps what else the policy says.
 func TestModesKeepThePolicy(t *testing.T) {
 	p := proposed(t, enginetest.Options{}).Snap().Policy
-	p.Owner, p.Hours, p.AllowDrop, p.Variants = "ml-oncall", "22:00-06:00", true, []string{"replace"}
+	p.Owner = "ml-oncall"
+	p.Hours = "22:00-06:00"
+	p.AllowDrop = true
+	p.Variants = []string{"replace"}
 	for _, o := range newSetMode(p).Options {
-		if o.Owner != p.Owner || o.Hours != p.Hours || !o.AllowDrop || len(o.Variants) != 1 || o.Version != p.Version {
+		if o.Owner != p.Owner ||
+			o.Hours != p.Hours ||
+			!o.AllowDrop ||
+			len(o.Variants) != 1 ||
+			o.Version != p.Version {
 			t.Errorf("%v drops parts of %v", o, p)
 		}
 	}
@@ -114,7 +147,12 @@ func TestModesKeepThePolicy(t *testing.T) {
 func TestNothingIsOffered(t *testing.T) {
 	s := proposed(t, enginetest.Options{Role: "viewer"})
 	for _, o := range []Operator{operatorOf(s), {Live: s, Subject: s, At: s, Replay: true}} {
-		for name, f := range map[string]func() (Question, Refusal){"approve": o.Approve, "veto": o.Veto, "mode": o.SetMode, "freeze": o.Freeze} {
+		for name, f := range map[string]func() (Question, Refusal){
+			"approve": o.Approve,
+			"veto":    o.Veto,
+			"mode":    o.SetMode,
+			"freeze":  o.Freeze,
+		} {
 			if q, why := f(); q != nil || why.Text == "" {
 				t.Errorf("%s: %v, %q", name, q, why.Text)
 			}

@@ -40,9 +40,13 @@ type Refusal struct {
 	Mild bool // nothing is wrong, there is just nothing to decide
 }
 
-func refuseWith(text string) (Question, Refusal) { return nil, Refusal{Text: text} }
+func refuseWith(text string) (Question, Refusal) {
+	return nil, Refusal{Text: text}
+}
 
-func nothingToDecide(text string) (Question, Refusal) { return nil, Refusal{Text: text, Mild: true} }
+func nothingToDecide(text string) (Question, Refusal) {
+	return nil, Refusal{Text: text, Mild: true}
+}
 
 func askQuestion(q Question) (Question, Refusal) { return q, Refusal{} }
 
@@ -62,20 +66,28 @@ func (o Operator) Lacks(need, what string) string {
 	case o.Live.Feed.Conn != feed.Live:
 		return what + " needs the engine, which is unreachable"
 	case !o.May(need):
-		return fmt.Sprintf("%s needs the role %s; yours is %s", what, need, cmp.Or(o.Live.Snap().Role, "none"))
+		return fmt.Sprintf("%s needs the role %s; yours is %s",
+			what, need, cmp.Or(o.Live.Snap().Role, "none"))
 	}
 	return ""
 }
 
 // LacksApprover returns why what an approver may do is not offered, or "".
-func (o Operator) LacksApprover(what string) string { return o.Lacks(roleApprover, what) }
+func (o Operator) LacksApprover(what string) string {
+	return o.Lacks(roleApprover, what)
+}
 
 // CantApprove returns why what is at hand can't be approved here, or "".
 func (o Operator) CantApprove() string {
 	switch p := o.At.Proposal(); {
 	case p == nil && o.At.Pending() != nil:
 		a := o.At.Pending()
-		return a.Rung + " is " + page.Standing(o.Live, a) + "; " + o.Live.Key(key.Global, key.Veto) + " withdraws it"
+		return a.Rung +
+			" is " +
+			page.Standing(o.Live, a) +
+			"; " +
+			o.Live.Key(key.Global, key.Veto) +
+			" withdraws it"
 	case p == nil:
 		return o.nothingProposed()
 	default:
@@ -88,7 +100,8 @@ func (o Operator) nothingProposed() string {
 	id := o.Subject.Incident().GetId()
 	switch {
 	case len(o.Others) > 0:
-		return "nothing is proposed for " + id + "; " + o.Others[0] + " waits: " + o.Live.Key(key.Global, key.Why) + " shows it"
+		return "nothing is proposed for " + id + "; " + o.Others[0] + " waits: " +
+			o.Live.Key(key.Global, key.Why) + " shows it"
 	case id != "" && o.Live.OpenIncidents() > 1:
 		return "nothing is proposed for " + id + " now"
 	}
@@ -159,8 +172,12 @@ func (o Operator) Take(g *falconv1.RungView, now time.Time) (Question, Refusal) 
 	}
 	job := o.Live.Snap().GetJob()
 	return askQuestion(&Take{
-		Rung: g, Verdict: o.Subject.Incident().GetVerdict(), Opened: now,
-		about: o.Subject.Snap().GetLadder().GetIncident(), epoch: job.GetEpoch(), word: restartWord(job, g.Rung),
+		Rung:    g,
+		Verdict: o.Subject.Incident().GetVerdict(),
+		Opened:  now,
+		about:   o.Subject.Snap().GetLadder().GetIncident(),
+		epoch:   job.GetEpoch(),
+		word:    restartWord(job, g.Rung),
 	})
 }
 
@@ -215,7 +232,10 @@ func (o Operator) Demand(verb Verb, words []string) (q Question, reason string, 
 		return nil, "", Refusal{Text: why}
 	}
 	if len(words) == 0 {
-		return nil, "", Refusal{Text: string(verb) + " takes a " + map[bool]string{true: "rank", false: "node"}[verb == VerbRenew] + " and the reason"}
+		return nil, "", Refusal{
+			Text: string(verb) + " takes a " +
+				map[bool]string{true: "rank", false: "node"}[verb == VerbRenew] + " and the reason",
+		}
 	}
 	d, text := newDemand(o.Live, verb, words[0])
 	if text != "" {

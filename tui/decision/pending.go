@@ -25,7 +25,10 @@ func Waiting(live *page.State) []*Pending {
 	var out []*Pending
 	snap := live.Snap()
 	if r := proposedRecovery(snap); r != nil {
-		out = append(out, &Pending{Recovery: r, Proposal: Proposal{Epoch: snap.GetJob().GetEpoch()}})
+		out = append(out, &Pending{
+			Recovery: r,
+			Proposal: Proposal{Epoch: snap.GetJob().GetEpoch()},
+		})
 	}
 	for _, l := range append([]*falconv1.Ladder{snap.GetLadder()}, snap.GetOthers()...) {
 		for _, a := range l.GetActions() {
@@ -71,7 +74,9 @@ func (p *Pending) decisionStage() string {
 }
 
 // Key distinguishes what is asked about once.
-func (p *Pending) Key() string { return p.Name() + " " + p.PlanHash() + " " + p.decisionStage() }
+func (p *Pending) Key() string {
+	return p.Name() + " " + p.PlanHash() + " " + p.decisionStage()
+}
 
 // Withdraws reports whether the action is approved: there is nothing left to
 // approve, and a refusal takes the approval back.

@@ -39,7 +39,8 @@ func newSetMode(p *falconv1.Policy) *SetMode {
 func modeOptions(p *falconv1.Policy) []*falconv1.Policy {
 	with := func(mode falcon.Mode, top string) *falconv1.Policy {
 		q := proto.CloneOf(p)
-		q.Mode, q.Cap = string(mode), top
+		q.Mode = string(mode)
+		q.Cap = top
 		return q
 	}
 	return []*falconv1.Policy{
@@ -54,14 +55,20 @@ func (q *SetMode) InForce(i int) bool {
 	if o.Mode == string(falcon.ModeAuto) {
 		return auto && o.Cap == q.Policy.Cap
 	}
-	return !auto && (o.Mode == q.Policy.Mode || o.Mode == string(falcon.ModeApprove) && q.Policy.Mode == string(falcon.ModeAuto))
+	return !auto &&
+		(o.Mode == q.Policy.Mode ||
+			o.Mode == string(falcon.ModeApprove) && q.Policy.Mode == string(falcon.ModeAuto))
 }
 
 // Move moves the choice.
-func (q *SetMode) Move(by int) { q.Chosen = max(0, min(len(q.Options)-1, q.Chosen+by)) }
+func (q *SetMode) Move(by int) {
+	q.Chosen = max(0, min(len(q.Options)-1, q.Chosen+by))
+}
 
 // Request implements Question.
-func (q *SetMode) Request(Typed) Request { return Request{Policy: q.Options[q.Chosen]} }
+func (q *SetMode) Request(Typed) Request {
+	return Request{Policy: q.Options[q.Chosen]}
+}
 
 // Unfreeze asks whether the engine may act again.
 type Unfreeze struct {

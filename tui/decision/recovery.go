@@ -64,7 +64,11 @@ func (q *Recovery) Entry() Entry {
 	case VerbApprove:
 		return Entry{}
 	case VerbEnded:
-		return Entry{Word: EndedWord, What: "the word " + EndedWord, Reason: MustReason}
+		return Entry{
+			Word:   EndedWord,
+			What:   "the word " + EndedWord,
+			Reason: MustReason,
+		}
 	default:
 		return Entry{Reason: MayReason}
 	}
@@ -73,7 +77,10 @@ func (q *Recovery) Entry() Entry {
 // Request implements Question.
 func (q *Recovery) Request(t Typed) Request {
 	return Request{Recover: &falconv1.RecoverRequest{
-		Verb: string(q.Verb), Recovery: q.Recovery.Id, PlanHash: q.Recovery.PlanHash, Reason: boundedReason(t.Reason),
+		Verb:     string(q.Verb),
+		Recovery: q.Recovery.Id,
+		PlanHash: q.Recovery.PlanHash,
+		Reason:   boundedReason(t.Reason),
 	}}
 }
 
@@ -110,7 +117,9 @@ func newDemand(live *page.State, verb Verb, name string) (*Demand, string) {
 }
 
 // Subject implements Question.
-func (q *Demand) Subject() string { return string(q.Verb) + " " + q.Node }
+func (q *Demand) Subject() string {
+	return string(q.Verb) + " " + q.Node
+}
 
 // Stale implements Question: a node or rank is not what it was.
 func (q *Demand) Stale(live *page.State) string {
@@ -130,7 +139,12 @@ func (*Demand) Entry() Entry { return Entry{Reason: MustReason} }
 
 // Request implements Question.
 func (q *Demand) Request(t Typed) Request {
-	r := &falconv1.RecoverRequest{Verb: string(q.Verb), Reason: boundedReason(t.Reason), ForNs: q.Long.Nanoseconds(), Anyway: q.Anyway}
+	r := &falconv1.RecoverRequest{
+		Verb:   string(q.Verb),
+		Reason: boundedReason(t.Reason),
+		ForNs:  q.Long.Nanoseconds(),
+		Anyway: q.Anyway,
+	}
 	if q.Verb == VerbRenew {
 		r.Rank = q.Ranks[0]
 	} else {

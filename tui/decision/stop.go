@@ -27,7 +27,8 @@ type EndTest struct {
 
 // Stale implements Question. The engine may have answered with a test that is in no snapshot yet.
 func (q *EndTest) Stale(live *page.State) string {
-	if v := live.Snap().GetValidation(); v.GetId() == q.ID && !page.Underway(v) {
+	v := live.Snap().GetValidation()
+	if v.GetId() == q.ID && !page.Underway(v) {
 		return q.ID + " has ended"
 	}
 	return ""

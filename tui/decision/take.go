@@ -19,7 +19,9 @@ type Take struct {
 }
 
 // Subject implements Question.
-func (q *Take) Subject() string { return q.about + "/" + phrase.RungName(q.Rung) }
+func (q *Take) Subject() string {
+	return q.about + "/" + phrase.RungName(q.Rung)
+}
 
 // Incident implements Question.
 func (q *Take) Incident() string { return q.about }
@@ -59,7 +61,9 @@ func (q *Take) Stale(live *page.State) string {
 // takenByOther names who took the rung since the question was asked.
 func (q *Take) takenByOther(live *page.State) string {
 	for _, a := range live.LadderOf(q.about).GetActions() {
-		if a.Rung == q.Rung.Rung && a.Variant == q.Rung.Variant && a.DecidedUnixNs > q.Opened.UnixNano() {
+		if a.Rung == q.Rung.Rung &&
+			a.Variant == q.Rung.Variant &&
+			a.DecidedUnixNs > q.Opened.UnixNano() {
 			return decidedText(a) + "; "
 		}
 	}
@@ -72,7 +76,12 @@ func (q *Take) Entry() Entry { return restartEntry(q.word) }
 // Request implements Question.
 func (q *Take) Request(t Typed) Request {
 	return Request{Decide: &falconv1.DecideRequest{
-		Incident: q.about, Rung: q.Rung.Rung, Variant: q.Rung.Variant, PlanHash: q.Rung.PlanHash,
-		Approve: true, JobEpoch: q.epoch, Reason: boundedReason(t.Reason),
+		Incident: q.about,
+		Rung:     q.Rung.Rung,
+		Variant:  q.Rung.Variant,
+		PlanHash: q.Rung.PlanHash,
+		Approve:  true,
+		JobEpoch: q.epoch,
+		Reason:   boundedReason(t.Reason),
 	}}
 }

@@ -21,7 +21,10 @@ const (
 
 // needs is what a verb's first word is, "" where it takes none.
 var needs = map[string]string{
-	SaySnooze: "a time, such as 30m or 2h", SayAssign: "a name", SayHandOver: "a name", SayNote: "a text",
+	SaySnooze:   "a time, such as 30m or 2h",
+	SayAssign:   "a name",
+	SayHandOver: "a name",
+	SayNote:     "a text",
 }
 
 // Say is what a person says of the incident on screen, from a command's words; nil where it
@@ -36,16 +39,25 @@ func (o Operator) Say(verb string, words []string) (*falconv1.TriageRequest, Ref
 	case verb != SayHandOver && inc == nil:
 		return nil, Refusal{Text: "no incident is on screen: " + verb + " is about one", Mild: true}
 	case verb != SayHandOver && verb != SayNote && verb != SayAssign && !page.Open(inc):
-		return nil, Refusal{Text: inc.GetId() + " is " + inc.GetState() + ": it alerts nobody", Mild: true}
+		return nil, Refusal{
+			Text: inc.GetId() + " is " + inc.GetState() + ": it alerts nobody",
+			Mild: true,
+		}
 	case needs[verb] != "" && len(words) == 0:
 		return nil, Refusal{Text: fmt.Sprintf("%s needs %s behind it", verb, needs[verb])}
 	}
-	q := &falconv1.TriageRequest{Incident: inc.GetId(), Verb: verb, Text: strings.Join(words, " ")}
+	q := &falconv1.TriageRequest{
+		Incident: inc.GetId(),
+		Verb:     verb,
+		Text:     strings.Join(words, " "),
+	}
 	switch verb {
 	case SaySnooze:
 		span, err := time.ParseDuration(words[0])
 		if err != nil {
-			return nil, Refusal{Text: fmt.Sprintf("%q is no time: %s takes %s, then why", words[0], verb, needs[verb])}
+			return nil, Refusal{
+				Text: fmt.Sprintf("%q is no time: %s takes %s, then why", words[0], verb, needs[verb]),
+			}
 		}
 		q.ForNs, q.Text = int64(span), strings.Join(words[1:], " ")
 	case SayAssign:

@@ -20,7 +20,9 @@ func InForce(live *page.State, incident string) *falconv1.Action {
 		switch falcon.ActionState(list[i].GetState()) {
 		case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 			return list[i]
-		case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed, falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
+		case falcon.ActionProposed, falcon.ActionApproved, falcon.ActionVetoed,
+			falcon.ActionDispatched, falcon.ActionReverted, falcon.ActionRetained,
+			falcon.ActionFailed, falcon.ActionExpired:
 		}
 	}
 	return nil
@@ -41,9 +43,17 @@ func (o Operator) Undo() (Question, Refusal) {
 	case a.State == string(falcon.ActionReverting):
 		return nothingToDecide(a.Rung + " is being reverted already" + phrase.Because(a))
 	case a.Rung == string(falcon.RungS4):
-		return refuseWith("a restart can't be undone" + map[bool]string{true: "; lift the fence once the node is sound"}[a.Variant == string(falcon.VariantFence)])
+		return refuseWith(
+			"a restart can't be undone" +
+				map[bool]string{
+					true: "; lift the fence once the node is sound",
+				}[a.Variant == string(falcon.VariantFence)],
+		)
 	}
-	return askQuestion(&TakeBack{Action: a, epoch: o.Live.Snap().GetJob().GetEpoch()})
+	return askQuestion(&TakeBack{
+		Action: a,
+		epoch:  o.Live.Snap().GetJob().GetEpoch(),
+	})
 }
 
 // Subject implements Question.
@@ -72,6 +82,11 @@ func (*TakeBack) Entry() Entry { return Entry{Reason: MayReason} }
 // Request implements Question.
 func (q *TakeBack) Request(t Typed) Request {
 	return Request{Decide: &falconv1.DecideRequest{
-		Incident: q.Action.Incident, Action: q.Action.Id, PlanHash: q.Action.PlanHash, Undo: true, JobEpoch: q.epoch, Reason: boundedReason(t.Reason),
+		Incident: q.Action.Incident,
+		Action:   q.Action.Id,
+		PlanHash: q.Action.PlanHash,
+		Undo:     true,
+		JobEpoch: q.epoch,
+		Reason:   boundedReason(t.Reason),
 	}}
 }

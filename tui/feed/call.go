@@ -34,7 +34,11 @@ type caller struct {
 }
 
 // request makes one call within its time limit and cleans the reply and the error's text.
-func request[Q, R proto.Message](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (R, error), q Q) (reply R, err error) {
+func request[Q, R proto.Message](
+	ctx context.Context,
+	call func(context.Context, Q, ...grpc.CallOption) (R, error),
+	q Q,
+) (reply R, err error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	got, err := call(ctx, q)

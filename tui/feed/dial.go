@@ -31,15 +31,20 @@ func Dial(addr string) (*grpc.ClientConn, error) {
 	case path == "":
 		return nil, fmt.Errorf("%w: it is empty; give the path of the engine's socket", ErrAddress)
 	case !strings.Contains(path, "/") && strings.Contains(path, ":"):
-		return nil, fmt.Errorf("%w: %q is no socket path; give unix:PATH, such as unix:./falcon.sock", ErrAddress, addr)
+		return nil, fmt.Errorf("%w: %q is no socket path; give unix:PATH, such as unix:./falcon.sock",
+			ErrAddress, addr)
 	case len(path) > maxSocketPath:
-		return nil, fmt.Errorf("%w: the socket path is %d bytes long, more than the %d that the system allows", ErrAddress, len(path), maxSocketPath)
+		return nil, fmt.Errorf(
+			"%w: the socket path is %d bytes long, more than the %d that the system allows",
+			ErrAddress, len(path), maxSocketPath,
+		)
 	}
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
 	retry := backoff.DefaultConfig
-	retry.BaseDelay, retry.MaxDelay = 100*time.Millisecond, time.Second
+	retry.BaseDelay = 100 * time.Millisecond
+	retry.MaxDelay = time.Second
 	return grpc.NewClient("passthrough:///engine",
 		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

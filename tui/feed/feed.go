@@ -130,7 +130,8 @@ type Want struct {
 	History    bool  // what is known of incidents that are over
 	Recent     int32 // newest iterations of every rank of a small job
 
-	Attending string // what the operator is about to decide on, for others to see; changes nothing in the reply
+	// what the operator is about to decide on, for others to see; changes nothing in the reply
+	Attending string
 }
 
 // Feed is one console's connection.
@@ -171,11 +172,24 @@ func openFeed(client falconv1.ConsoleClient, now func() time.Time, w Want, p pac
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &Feed{
-		now: now, cancel: cancel,
-		changed: make(chan struct{}, 1), kick: make(chan struct{}, 1), again: make(chan struct{}, 1), done: make(chan struct{}),
+		now:     now,
+		cancel:  cancel,
+		changed: make(chan struct{}, 1),
+		kick:    make(chan struct{}, 1),
+		again:   make(chan struct{}, 1),
+		done:    make(chan struct{}),
 	}
-	f.caller = caller{client: client, pullNow: f.pullNow, recovered: f.recoverNow, seen: func() *falconv1.Policy { return f.Latest().Snap.GetPolicy() }}
-	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now(), Session: session}
+	f.caller = caller{
+		client:    client,
+		pullNow:   f.pullNow,
+		recovered: f.recoverNow,
+		seen:      func() *falconv1.Policy { return f.Latest().Snap.GetPolicy() },
+	}
+	f.state = State{
+		Snap:    &falconv1.SnapshotReply{},
+		Since:   now(),
+		Session: session,
+	}
 	f.want.Store(&w)
 	f.pace.Store(int32(p))
 	f.publish()
@@ -247,7 +261,9 @@ func (f *Feed) setPace(p pace) {
 	}
 }
 
-func (f *Feed) pullNow() { Signal(f.kick) }
+func (f *Feed) pullNow() {
+	Signal(f.kick)
+}
 
 // Signal signals on a channel of capacity 1; a pending signal covers later ones.
 func Signal(c chan<- struct{}) {
@@ -313,8 +329,14 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &falconv1.SnapshotRequest{
-		Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: f.state.Session, Attending: w.Attending,
-		Packed: true, ColumnsVersion: f.packed.heldVersion(), Recent: w.Recent,
+		Rank:           w.Rank,
+		Columns:        w.Columns,
+		RunLengths:     w.RunLengths,
+		Session:        f.state.Session,
+		Attending:      w.Attending,
+		Packed:         true,
+		ColumnsVersion: f.packed.heldVersion(),
+		Recent:         w.Recent,
 	}
 	w.Attending = ""
 	if w == f.sent && f.state.Conn == Live {
@@ -339,7 +361,8 @@ func (f *Feed) takeReply(r *falconv1.SnapshotReply, t *columns.Table, w Want, sl
 	}
 	if !r.Unchanged {
 		if f.engine != r.EngineId { // another engine numbers its events from 1
-			f.engine, f.state.Events = r.EngineId, nil
+			f.engine = r.EngineId
+			f.state.Events = nil
 		}
 		if Recovering(f.state.Snap.GetRecovery()) != Recovering(r.GetRecovery()) {
 			f.recoverNow() // what a loss would cost is known again, or no longer
@@ -352,11 +375,15 @@ func (f *Feed) takeReply(r *falconv1.SnapshotReply, t *columns.Table, w Want, sl
 }
 
 // SameOperators reports whether the same people look at the same.
-func SameOperators(a, b *State) bool { return sameOperators(a.Operators, b.Operators) }
+func SameOperators(a, b *State) bool {
+	return sameOperators(a.Operators, b.Operators)
+}
 
 // sameOperators reports whether two lists are equal.
 func sameOperators(a, b []*falconv1.Operator) bool {
-	return slices.EqualFunc(a, b, func(x, y *falconv1.Operator) bool { return proto.Equal(x, y) })
+	return slices.EqualFunc(a, b, func(x, y *falconv1.Operator) bool {
+		return proto.Equal(x, y)
+	})
 }
 
 func (f *Feed) connLost(err error) {
@@ -402,7 +429,8 @@ func mergeEvents(old, fresh []*falconv1.EventLine) []*falconv1.EventLine {
 	out := slices.Clone(old)
 	for _, e := range fresh {
 		if e.Seq > last {
-			out, last = append(out, e), e.Seq
+			out = append(out, e)
+			last = e.Seq
 		}
 	}
 	return out[max(0, len(out)-MaxEvents):]

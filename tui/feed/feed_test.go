@@ -16,7 +16,9 @@ import (
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 10 * time.Second // far above what any of these waits takes
 
@@ -28,7 +30,11 @@ func start(t *testing.T, e *enginetest.Engine) *Feed {
 		t.Fatal(err)
 	}
 	f := New(falconv1.NewConsoleClient(cc), nil)
-	t.Cleanup(func() { f.Close(); _ = cc.Close(); srv.Close() })
+	t.Cleanup(func() {
+		f.Close()
+		_ = cc.Close()
+		srv.Close()
+	})
 	return f
 }
 
@@ -66,9 +72,12 @@ func TestWantIsSentWithTheNextPull(t *testing.T) {
 	e.AdvanceTo(30)
 	f := start(t, e)
 	f.Ask(Want{Rank: 5, Columns: 7, RunLengths: 9})
-	s := until(t, f, "rank 5", func(s *State) bool { return s.Snap.GetSeries().GetRank() == 5 })
+	s := until(t, f, "rank 5", func(s *State) bool {
+		return s.Snap.GetSeries().GetRank() == 5
+	})
 	if len(s.Snap.Series.Ms) != 7 || len(s.Snap.Series.Posterior) != 63 {
-		t.Errorf("%d columns, %d posterior entries", len(s.Snap.Series.Ms), len(s.Snap.Series.Posterior))
+		t.Errorf("%d columns, %d posterior entries",
+			len(s.Snap.Series.Ms), len(s.Snap.Series.Posterior))
 	}
 }
 
@@ -77,8 +86,13 @@ func TestRemoteTextIsCleaned(t *testing.T) {
 	e.Hostile("\x1b[2J\u202e")
 	e.AdvanceTo(enginetest.Proposed)
 	f := start(t, e)
-	s := until(t, f, "everything", func(s *State) bool { return s.Snap.GetLadder().GetProposal() != nil })
-	if got := s.Snap.String(); strings.ContainsAny(got, "\x1b\u202e") || strings.Contains(got, `\x1b`) || strings.Contains(got, `\u202e`) {
+	s := until(t, f, "everything", func(s *State) bool {
+		return s.Snap.GetLadder().GetProposal() != nil
+	})
+	got := s.Snap.String()
+	if strings.ContainsAny(got, "\x1b\u202e") ||
+		strings.Contains(got, `\x1b`) ||
+		strings.Contains(got, `\u202e`) {
 		t.Errorf("controls survived: %q", got)
 	}
 }
@@ -99,7 +113,10 @@ func TestLostConnectionIsSaidAndHeals(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := New(falconv1.NewConsoleClient(cc), nil)
-	defer func() { f.Close(); _ = cc.Close() }()
+	defer func() {
+		f.Close()
+		_ = cc.Close()
+	}()
 	until(t, f, "live", func(s *State) bool { return s.Conn == Live })
 	srv.Close()
 	s := until(t, f, "lost", func(s *State) bool { return s.Conn == Lost })
@@ -115,11 +132,19 @@ func TestDecideAndRefusal(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(enginetest.Proposed)
 	f := start(t, e)
-	_, err := f.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "stale", Approve: true})
+	_, err := f.Decide(context.Background(), &falconv1.DecideRequest{
+		Action:   "INC-0001/S2/1",
+		PlanHash: "stale",
+		Approve:  true,
+	})
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "plan has changed") {
 		t.Errorf("stale plan: %v", err)
 	}
-	a, err := f.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
+	a, err := f.Decide(context.Background(), &falconv1.DecideRequest{
+		Action:   "INC-0001/S2/1",
+		PlanHash: "9f2c41d0",
+		Approve:  true,
+	})
 	if err != nil || a.State != "dispatched" {
 		t.Errorf("approval: %v %v", a, err)
 	}
@@ -144,7 +169,9 @@ func TestMergeKeepsOrderAndBound(t *testing.T) {
 		line := &falconv1.EventLine{Seq: i + 1}
 		held = mergeEvents(held, []*falconv1.EventLine{line, line})
 	}
-	if len(held) != MaxEvents || held[0].Seq != MaxEvents+1 || held[MaxEvents-1].Seq != 2*MaxEvents {
+	if len(held) != MaxEvents ||
+		held[0].Seq != MaxEvents+1 ||
+		held[MaxEvents-1].Seq != 2*MaxEvents {
 		t.Errorf("%d lines from %d to %d", len(held), held[0].Seq, held[len(held)-1].Seq)
 	}
 }
@@ -166,7 +193,9 @@ func TestRecoveriesArePulledWhileWanted(t *testing.T) {
 		t.Error("recoveries were pulled though nobody wants them")
 	}
 	f.Ask(Want{Rank: WorstRank, Columns: 1, Recoveries: true})
-	until(t, f, "what could be lost", func(s *State) bool { return len(s.Recoveries.GetExposures()) > 0 })
+	until(t, f, "what could be lost", func(s *State) bool {
+		return len(s.Recoveries.GetExposures()) > 0
+	})
 	e.Lose(falcon.RecoveryReplace)
 	until(t, f, "the recovery, without a map", func(s *State) bool {
 		return len(s.Recoveries.GetRecoveries()) == 1 && len(s.Recoveries.GetExposures()) == 0
@@ -183,8 +212,11 @@ func TestHistoryIsPulledWhileWanted(t *testing.T) {
 		t.Error("the history was pulled without a request")
 	}
 	f.Ask(Want{Rank: WorstRank, Columns: 1, History: true})
-	s = until(t, f, "the history", func(s *State) bool { return len(s.History.GetPast()) > 0 })
-	if text := s.History.String() + s.Snap.GetCulprits()[0].GetDevice(); strings.Contains(text, "\x1b") || strings.Contains(text, `\033`) {
+	s = until(t, f, "the history", func(s *State) bool {
+		return len(s.History.GetPast()) > 0
+	})
+	text := s.History.String() + s.Snap.GetCulprits()[0].GetDevice()
+	if strings.Contains(text, "\x1b") || strings.Contains(text, `\033`) {
 		t.Errorf("uncleaned: %q", text)
 	}
 }

@@ -32,7 +32,11 @@ type Hub struct {
 // pulls nothing while there is no session. Now may be nil for the real clock.
 func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Hub{feed: openFeed(client, now, sharedWant(Want{}), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
+	h := &Hub{
+		feed:     openFeed(client, now, sharedWant(Want{}), asleep, ""),
+		cancel:   cancel,
+		sessions: map[*Session]bool{},
+	}
 	h.now = h.feed.now
 	h.wg.Go(func() { h.notifySessions(ctx) })
 	return h
@@ -40,7 +44,13 @@ func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
 
 // sharedWant asks for no series: each session has its own.
 func sharedWant(wanted Want) Want {
-	return Want{Rank: WorstRank, Recoveries: wanted.Recoveries, Tests: wanted.Tests, History: wanted.History, Recent: wanted.Recent}
+	return Want{
+		Rank:       WorstRank,
+		Recoveries: wanted.Recoveries,
+		Tests:      wanted.Tests,
+		History:    wanted.History,
+		Recent:     wanted.Recent,
+	}
 }
 
 // Session is a console's source that looks and acts by the caller's own
@@ -111,13 +121,16 @@ func (h *Hub) removeSession(s *Session) {
 func (h *Hub) adjustPace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	most, wanted := asleep, Want{}
+	most := asleep
+	wanted := Want{}
 	for s := range h.sessions {
 		if p := pace(s.pace.Load()); p < most {
 			most = p
 		}
 		w := s.want.Load()
-		wanted.Recoveries, wanted.Tests, wanted.History = wanted.Recoveries || w.Recoveries, wanted.Tests || w.Tests, wanted.History || w.History
+		wanted.Recoveries = wanted.Recoveries || w.Recoveries
+		wanted.Tests = wanted.Tests || w.Tests
+		wanted.History = wanted.History || w.History
 		wanted.Recent = max(wanted.Recent, w.Recent)
 	}
 	h.feed.Ask(sharedWant(wanted))

@@ -24,7 +24,10 @@ func (f *Feed) recoveriesLoop(ctx context.Context) {
 		if f.want.Load().Tests && pace(f.pace.Load()) == awake {
 			f.pullValidations(ctx)
 		}
-		if now := f.now(); f.want.Load().History && pace(f.pace.Load()) == awake && now.Sub(history) >= HistoryPeriod {
+		now := f.now()
+		if f.want.Load().History &&
+			pace(f.pace.Load()) == awake &&
+			now.Sub(history) >= HistoryPeriod {
 			history = now
 			f.pullHistory(ctx)
 		}
@@ -37,7 +40,9 @@ func (f *Feed) recoveriesLoop(ctx context.Context) {
 	}
 }
 
-func (f *Feed) recoverNow() { Signal(f.again) }
+func (f *Feed) recoverNow() {
+	Signal(f.again)
+}
 
 // pullRecoveries asks for what could be lost only while nothing is being
 // recovered: the answer would be about a job that is about to change.

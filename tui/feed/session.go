@@ -42,15 +42,28 @@ type Session struct {
 func newSession(h *Hub, client falconv1.ConsoleClient) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Session{
-		hub: h, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}, 1),
-		moved: make(chan struct{}, 1), urgent: make(chan struct{}, 1), taken: make(chan struct{}, 1),
+		hub:     h,
+		cancel:  cancel,
+		done:    make(chan struct{}),
+		changed: make(chan struct{}, 1),
+		moved:   make(chan struct{}, 1),
+		urgent:  make(chan struct{}, 1),
+		taken:   make(chan struct{}, 1),
 	}
 	s.caller = caller{
-		client: client, recovered: h.feed.recoverNow, pullNow: h.feed.pullNow,
-		seen: func() *falconv1.Policy { return s.latest.Load().Snap.GetPolicy() },
+		client:    client,
+		recovered: h.feed.recoverNow,
+		pullNow:   h.feed.pullNow,
+		seen: func() *falconv1.Policy {
+			return s.latest.Load().Snap.GetPolicy()
+		},
 	}
 	s.want.Store(&Want{Rank: WorstRank, Columns: 120})
-	s.state = State{Snap: &falconv1.SnapshotReply{}, Since: h.now(), Session: newSessionName()}
+	s.state = State{
+		Snap:    &falconv1.SnapshotReply{},
+		Since:   h.now(),
+		Session: newSessionName(),
+	}
 	s.publish()
 	s.wg.Go(func() { s.follow(ctx) })
 	return s
@@ -156,7 +169,12 @@ func (s *Session) pullOwn(ctx context.Context, w Want) error {
 	ctx, cancel := context.WithTimeout(ctx, PullTimeout)
 	defer cancel()
 	q := &falconv1.SnapshotRequest{
-		Own: true, Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: s.state.Session, Attending: w.Attending,
+		Own:        true,
+		Rank:       w.Rank,
+		Columns:    w.Columns,
+		RunLengths: w.RunLengths,
+		Session:    s.state.Session,
+		Attending:  w.Attending,
 	}
 	w.Attending = ""
 	if s.own != nil && w == s.sent && s.state.Conn == Live {
@@ -168,9 +186,13 @@ func (s *Session) pullOwn(ctx context.Context, w Want) error {
 	}
 	own := &falconv1.SnapshotReply{Version: reply.GetVersion(), Operators: reply.GetOperators()}
 	if reply.GetUnchanged() {
-		own.Role, own.Actor, own.Series = s.own.GetRole(), s.own.GetActor(), s.own.GetSeries()
+		own.Role = s.own.GetRole()
+		own.Actor = s.own.GetActor()
+		own.Series = s.own.GetSeries()
 	} else {
-		own.Role, own.Actor, own.Series = reply.GetRole(), reply.GetActor(), reply.GetSeries()
+		own.Role = reply.GetRole()
+		own.Actor = reply.GetActor()
+		own.Series = reply.GetSeries()
 	}
 	clean.Message(own)
 	s.own, s.sent = own, w
@@ -186,8 +208,11 @@ func (s *Session) failed(err error) {
 	if code := status.Code(err); code == codes.PermissionDenied || code == codes.Unauthenticated {
 		s.own = nil
 		s.state = State{
-			Snap: &falconv1.SnapshotReply{}, Session: s.state.Session,
-			Conn: s.state.Conn, Since: s.state.Since, Err: s.state.Err,
+			Snap:    &falconv1.SnapshotReply{},
+			Session: s.state.Session,
+			Conn:    s.state.Conn,
+			Since:   s.state.Since,
+			Err:     s.state.Err,
 		}
 		to = Lost
 	}
@@ -199,16 +224,24 @@ func (s *Session) failed(err error) {
 // joinShared publishes the shared picture with the operator's own part, if one has changed.
 func (s *Session) joinShared(shared *State) {
 	snap := s.state.Snap
-	if shared == s.shared && s.own.Series == snap.Series && s.own.Role == snap.Role && s.own.Actor == snap.Actor &&
-		s.state.Conn == shared.Conn && sameOperators(s.own.Operators, s.state.Operators) {
+	if shared == s.shared &&
+		s.own.Series == snap.Series &&
+		s.own.Role == snap.Role &&
+		s.own.Actor == snap.Actor &&
+		s.state.Conn == shared.Conn &&
+		sameOperators(s.own.Operators, s.state.Operators) {
 		return
 	}
 	out := *shared
 	out.Session, out.Operators = s.state.Session, s.own.Operators
-	out.Conn, out.Since, out.Err = s.state.Conn, s.state.Since, s.state.Err
+	out.Conn = s.state.Conn
+	out.Since = s.state.Since
+	out.Err = s.state.Err
 	out.enterConn(shared.Conn, shared.Err, s.hub.now())
 	out.Snap = Shallow(shared.Snap)
-	out.Snap.Role, out.Snap.Actor, out.Snap.Series = s.own.Role, s.own.Actor, s.own.Series
+	out.Snap.Role = s.own.Role
+	out.Snap.Actor = s.own.Actor
+	out.Snap.Series = s.own.Series
 	s.shared, s.state = shared, out
 	s.publish()
 }

@@ -29,7 +29,8 @@ func (u *unpacker) unpack(r *falconv1.SnapshotReply) (again bool, err error) {
 		return false, nil
 	}
 	if u.engine != r.EngineId {
-		u.engine, u.table = r.EngineId, nil
+		u.engine = r.EngineId
+		u.table = nil
 	}
 	asked := u.heldVersion()
 	t, err := columns.Decode(r.Version, u.table, r.Columns)

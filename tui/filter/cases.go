@@ -35,7 +35,9 @@ type caseTerm struct {
 
 // Match reports whether an incident is chosen.
 func (f Cases) Match(c *Case) bool {
-	return !slices.ContainsFunc(f.terms, func(t caseTerm) bool { return t.holds(c) == t.not })
+	return !slices.ContainsFunc(f.terms, func(t caseTerm) bool {
+		return t.holds(c) == t.not
+	})
 }
 
 // ParseCases reads a filter of incidents; blank text chooses all. Times are of a zone, nil = UTC.
@@ -51,19 +53,24 @@ func ParseCases(text string, now time.Time, zone *time.Location) (Cases, error) 
 			not = !not
 			continue
 		case "(", ")", "|":
-			return Cases{}, fmt.Errorf("%w: %s has no meaning among incidents; write terms beside each other, all of them hold", ErrFilter, word)
+			return Cases{}, fmt.Errorf(
+				"%w: %s has no meaning among incidents; write terms beside each other, all of them hold",
+				ErrFilter, word,
+			)
 		}
 		holds, err := caseTermOf(word, now, cmp.Or(zone, time.UTC))
 		if err != nil {
 			return Cases{}, fmt.Errorf("%w: %w", ErrFilter, err)
 		}
-		out.terms, not = append(out.terms, caseTerm{not, holds}), false
+		out.terms = append(out.terms, caseTerm{not, holds})
+		not = false
 	}
 	return out, nil
 }
 
 var caseExamples = map[string]string{
-	"state": "state:open", "class": "class:gpu*", "node": "node:n1*", "device": "device:n1.g0", "since": "since:24h", "until": "until:2026-11-25",
+	"state": "state:open", "class": "class:gpu*", "node": "node:n1*", "device": "device:n1.g0",
+	"since": "since:24h", "until": "until:2026-11-25",
 }
 
 func caseTermOf(word string, now time.Time, zone *time.Location) (func(*Case) bool, error) {
@@ -88,24 +95,33 @@ func caseTermOf(word string, now time.Time, zone *time.Location) (func(*Case) bo
 		}
 		return func(c *Case) bool { return c.State == value }, nil
 	case "class":
-		return func(c *Case) bool { return globs.matchAny(strings.ToLower(c.Class)) }, nil
+		return func(c *Case) bool {
+			return globs.matchAny(strings.ToLower(c.Class))
+		}, nil
 	case "node":
 		return func(c *Case) bool {
-			return slices.ContainsFunc(c.Nodes, func(n string) bool { return globs.matchAny(strings.ToLower(n)) })
+			return slices.ContainsFunc(c.Nodes, func(n string) bool {
+				return globs.matchAny(strings.ToLower(n))
+			})
 		}, nil
 	case "device":
 		return func(c *Case) bool {
-			return slices.ContainsFunc(slices.Concat(c.Places, c.Nodes), func(p string) bool { return globs.matchAny(strings.ToLower(p)) })
+			return slices.ContainsFunc(slices.Concat(c.Places, c.Nodes), func(p string) bool {
+				return globs.matchAny(strings.ToLower(p))
+			})
 		}, nil
 	}
 	at, err := momentOf(value, now, zone)
 	if err != nil {
-		return nil, fmt.Errorf("%s: takes a time ago such as 24h or 7d, or a date such as 2026-11-25, not %q", name, value)
+		return nil, fmt.Errorf("%s: takes a time ago such as 24h or 7d, or a date such as 2026-11-25, not %q",
+			name, value)
 	}
 	if name == "until" {
 		return func(c *Case) bool { return c.BeganNs < at.UnixNano() }, nil
 	}
-	return func(c *Case) bool { return c.EndedNs == 0 || c.EndedNs >= at.UnixNano() }, nil
+	return func(c *Case) bool {
+		return c.EndedNs == 0 || c.EndedNs >= at.UnixNano()
+	}, nil
 }
 
 // daysMost bounds a number of days.
@@ -114,7 +130,11 @@ const daysMost = 36500
 // momentOf is a time ago, a date, or a date with a time.
 func momentOf(value string, now time.Time, zone *time.Location) (time.Time, error) {
 	var days int
-	if n, err := fmt.Sscanf(value, "%dd", &days); n == 1 && err == nil && value == fmt.Sprintf("%dd", days) && days >= 0 && days <= daysMost {
+	if n, err := fmt.Sscanf(value, "%dd", &days); n == 1 &&
+		err == nil &&
+		value == fmt.Sprintf("%dd", days) &&
+		days >= 0 &&
+		days <= daysMost {
 		return now.AddDate(0, 0, -days), nil
 	}
 	if d, err := time.ParseDuration(value); err == nil && d >= 0 {

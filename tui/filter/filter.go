@@ -29,12 +29,13 @@ const MaxText = 512
 
 // Subject is one rank as filters see it.
 type Subject struct {
-	Rank   int32
-	TP     int                // tensor-parallel coordinate
-	DP     int                // replica
-	PP     int                // stage
-	View   *falconv1.RankView // nil where nothing is known
-	State  string             // "ok", "slow", "culprit", "stale", "lost", "fenced", "unknown", "finished", "ended", "parked"
+	Rank int32
+	TP   int                // tensor-parallel coordinate
+	DP   int                // replica
+	PP   int                // stage
+	View *falconv1.RankView // nil where nothing is known
+	// "ok", "slow", "culprit", "stale", "lost", "fenced", "unknown", "finished", "ended", "parked"
+	State  string
 	Picked bool
 
 	node lastNode // ranks of a node come one after another
@@ -53,10 +54,14 @@ func (f Filter) Text() string { return f.text }
 func (f Filter) Empty() bool { return f.match == nil }
 
 // ByPicks reports whether the choice may depend on the operator's picks.
-func (f Filter) ByPicks() bool { return strings.Contains(strings.ToLower(f.text), "picked") }
+func (f Filter) ByPicks() bool {
+	return strings.Contains(strings.ToLower(f.text), "picked")
+}
 
 // Match reports whether a rank is chosen.
-func (f Filter) Match(s *Subject) bool { return f.match == nil || f.match(s) }
+func (f Filter) Match(s *Subject) bool {
+	return f.match == nil || f.match(s)
+}
 
 // Parse reads a filter; blank text chooses all.
 func Parse(text string) (Filter, error) {
@@ -81,7 +86,8 @@ func splitTokens(text string) []string {
 			case n == 0:
 				n = 1
 			}
-			out, word = append(out, word[:n]), word[n:]
+			out = append(out, word[:n])
+			word = word[n:]
 		}
 	}
 	return out
@@ -115,7 +121,9 @@ func (p *parser[S]) nextToken() string {
 	return p.tokens[0]
 }
 
-func (p *parser[S]) takeToken() { p.tokens = p.tokens[1:] }
+func (p *parser[S]) takeToken() {
+	p.tokens = p.tokens[1:]
+}
 
 func (p *parser[S]) parseOr() (test[S], error) {
 	list, err := p.parseList(p.parseAnd, func() bool {
@@ -129,7 +137,9 @@ func (p *parser[S]) parseOr() (test[S], error) {
 }
 
 func (p *parser[S]) parseAnd() (test[S], error) {
-	list, err := p.parseList(p.parseUnary, func() bool { return p.nextToken() != "" && p.nextToken() != "|" && p.nextToken() != ")" })
+	list, err := p.parseList(p.parseUnary, func() bool {
+		return p.nextToken() != "" && p.nextToken() != "|" && p.nextToken() != ")"
+	})
 	return joinTerms(list, bothOf[S]), err
 }
 
@@ -152,7 +162,9 @@ func joinTerms[S any](list []test[S], two func(a, b func(*S) bool) func(*S) bool
 	if len(list) == 0 {
 		return test[S]{}
 	}
-	slices.SortStableFunc(list, func(a, b test[S]) int { return cmp.Compare(a.cost, b.cost) })
+	slices.SortStableFunc(list, func(a, b test[S]) int {
+		return cmp.Compare(a.cost, b.cost)
+	})
 	out := list[len(list)-1]
 	for i := len(list) - 2; i >= 0; i-- {
 		out = test[S]{two(list[i].holds, out.holds), out.cost}
@@ -164,7 +176,9 @@ func (p *parser[S]) parseUnary() (test[S], error) {
 	t := p.nextToken()
 	switch t {
 	case "", "|", ")":
-		return test[S]{}, errors.New("a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2")
+		return test[S]{}, errors.New(
+			"a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2",
+		)
 	case "!":
 		p.takeToken()
 		m, err := p.parseUnary()
@@ -192,4 +206,6 @@ func bothOf[S any](a, b func(*S) bool) func(*S) bool {
 	return func(s *S) bool { return a(s) && b(s) }
 }
 
-func negated[S any](a func(*S) bool) func(*S) bool { return func(s *S) bool { return !a(s) } }
+func negated[S any](a func(*S) bool) func(*S) bool {
+	return func(s *S) bool { return !a(s) }
+}

@@ -17,8 +17,15 @@ func subjects() []filter.Subject {
 	var out []filter.Subject
 	for r := range 24 {
 		v := &falconv1.RankView{
-			Rank: int32(r), Device: fmt.Sprintf("n%d.g%d", r/8, r%8), Ms: 100, Slowdown: float64(r) / 100,
-			SelfRatio: 1 + float64(r)/10, TemperatureC: uint32(60 + r), SmClockMhz: uint32(1000 + r), CnpPerS: float64(r) * 100, WaitMs: float64(r),
+			Rank:         int32(r),
+			Device:       fmt.Sprintf("n%d.g%d", r/8, r%8),
+			Ms:           100,
+			Slowdown:     float64(r) / 100,
+			SelfRatio:    1 + float64(r)/10,
+			TemperatureC: uint32(60 + r),
+			SmClockMhz:   uint32(1000 + r),
+			CnpPerS:      float64(r) * 100,
+			WaitMs:       float64(r),
 		}
 		state := "ok"
 		switch r {
@@ -29,7 +36,15 @@ func subjects() []filter.Subject {
 		case 7:
 			state, v.TemperatureC = "stale", 0
 		}
-		out = append(out, filter.Subject{Rank: int32(r), TP: r % 2, DP: r / 2 % 3, PP: r / 6, View: v, State: state, Picked: r == 11})
+		out = append(out, filter.Subject{
+			Rank:   int32(r),
+			TP:     r % 2,
+			DP:     r / 2 % 3,
+			PP:     r / 6,
+			View:   v,
+			State:  state,
+			Picked: r == 11,
+		})
 	}
 	out[9].View = nil
 	return out
@@ -89,7 +104,8 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%q chooses %q, want %q", text, got, want)
 		}
 	}
-	if f, err := filter.Parse("  "); err != nil || !f.Empty() || !f.Match(&filter.Subject{}) {
+	f, err := filter.Parse("  ")
+	if err != nil || !f.Empty() || !f.Match(&filter.Subject{}) {
 		t.Error("blank text must choose all")
 	}
 }
@@ -116,7 +132,9 @@ func TestMistakesGetOneSentence(t *testing.T) {
 		strings.Repeat("(", 600): "shorten it",
 	} {
 		_, err := filter.Parse(text)
-		if !errors.Is(err, filter.ErrFilter) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, filter.ErrFilter) ||
+			!strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -128,11 +146,12 @@ func TestMatchingAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := subjects()
-	if n := testing.AllocsPerRun(100, func() {
+	n := testing.AllocsPerRun(100, func() {
 		for i := range list {
 			f.Match(&list[i])
 		}
-	}); n > 0 {
+	})
+	if n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -149,9 +168,19 @@ func TestParserAgainstTrees(t *testing.T) {
 		{"tp:1", func(s filter.Subject) bool { return s.TP == 1 }},
 		{"replica:0-1", func(s filter.Subject) bool { return s.DP <= 1 }},
 		{"is:culprit", func(s filter.Subject) bool { return s.State == "culprit" }},
-		{"host:n2", func(s filter.Subject) bool { return s.View != nil && strings.HasPrefix(s.View.Device, "n2.") }},
+		{
+			"host:n2",
+			func(s filter.Subject) bool {
+				return s.View != nil && strings.HasPrefix(s.View.Device, "n2.")
+			},
+		},
 		{"slow>10%", func(s filter.Subject) bool { return s.View != nil && 100*s.View.Slowdown > 10 }},
-		{"g4", func(s filter.Subject) bool { return s.View != nil && strings.HasSuffix(s.View.Device, "g4") }},
+		{
+			"g4",
+			func(s filter.Subject) bool {
+				return s.View != nil && strings.HasSuffix(s.View.Device, "g4")
+			},
+		},
 	}
 	type node struct {
 		text string
@@ -166,13 +195,19 @@ func TestParserAgainstTrees(t *testing.T) {
 		}
 		a := tree(t, depth-1)
 		if kind == 1 {
-			return node{"!(" + a.text + ")", func(s filter.Subject) bool { return !a.of(s) }}
+			return node{"!(" + a.text + ")", func(s filter.Subject) bool {
+				return !a.of(s)
+			}}
 		}
 		b := tree(t, depth-1)
 		if kind == 2 {
-			return node{"(" + a.text + ") (" + b.text + ")", func(s filter.Subject) bool { return a.of(s) && b.of(s) }}
+			return node{"(" + a.text + ") (" + b.text + ")", func(s filter.Subject) bool {
+				return a.of(s) && b.of(s)
+			}}
 		}
-		return node{"(" + a.text + " | " + b.text + ")", func(s filter.Subject) bool { return a.of(s) || b.of(s) }}
+		return node{"(" + a.text + " | " + b.text + ")", func(s filter.Subject) bool {
+			return a.of(s) || b.of(s)
+		}}
 	}
 	list := subjects()
 	rapid.Check(t, func(t *rapid.T) {
@@ -193,7 +228,10 @@ func TestParserAgainstTrees(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"stage:3 slow>10% host:n02*", "!(a|b) c", "rank:1-2,5", "((((", "is:|", "temp>=80c", "*?:", "\xff!", "P<\x87"} {
+	for _, s := range []string{
+		"stage:3 slow>10% host:n02*", "!(a|b) c", "rank:1-2,5", "((((", "is:|", "temp>=80c", "*?:",
+		"\xff!", "P<\x87",
+	} {
 		f.Add(s)
 	}
 	list := subjects()

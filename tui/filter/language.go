@@ -53,21 +53,25 @@ func (l *Language[S]) parseTerm(t string) (test[S], error) {
 	if at < 0 {
 		return test[S]{l.Word(t), byText}, nil
 	}
-	name, rest := strings.ToLower(t[:at]), t[at:]
+	name := strings.ToLower(t[:at])
+	rest := t[at:]
 	if n, ok := l.Numbers[name]; ok {
 		m, err := comparison(name, n, rest)
 		return test[S]{m, byView}, err
 	}
 	if rest[0] != ':' && !(rest[0] == '=' && len(rest) > 1) {
-		return test[S]{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], sortedNames(l.Numbers))
+		return test[S]{}, fmt.Errorf("%q can't be compared; the fields that can are %s",
+			t[:at], sortedNames(l.Numbers))
 	}
 	value := strings.ToLower(rest[1:])
 	field, ok := l.Fields[name]
 	if !ok {
-		return test[S]{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], sortedNames(l.Fields), sortedNames(l.Numbers))
+		return test[S]{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s",
+			t[:at], sortedNames(l.Fields), sortedNames(l.Numbers))
 	}
 	if value == "" {
-		return test[S]{}, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, l.Examples[name])
+		return test[S]{}, fmt.Errorf("%s: lacks its value; write it without a space, as %s",
+			name, l.Examples[name])
 	}
 	m, err := field(name, value)
 	return test[S]{m, l.costs[name]}, err
@@ -110,12 +114,17 @@ func Globs[S any](of func(*S) string) Field[S] {
 }
 
 // Holds reports whether s has a text in it, letters in either case.
-func Holds(s, text string) bool { return containsFold(s, strings.ToLower(text)) }
+func Holds(s, text string) bool {
+	return containsFold(s, strings.ToLower(text))
+}
 
 var compare = map[string]func(a, b float64) bool{
-	">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
-	"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
-	"=": func(a, b float64) bool { return a == b }, ":": func(a, b float64) bool { return a == b },
+	">":  func(a, b float64) bool { return a > b },
+	">=": func(a, b float64) bool { return a >= b },
+	"<":  func(a, b float64) bool { return a < b },
+	"<=": func(a, b float64) bool { return a <= b },
+	"=":  func(a, b float64) bool { return a == b },
+	":":  func(a, b float64) bool { return a == b },
 }
 
 // comparison reads an operator and a number with or without its unit.
@@ -128,7 +137,8 @@ func comparison[S any](name string, n Number[S], rest string) (func(*S) bool, er
 	}
 	x, err := strconv.ParseFloat(value, 64)
 	if !ok || err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-		return nil, fmt.Errorf("%s%s compares with no number; write it without spaces, as %s>10 or %s<=10", name, rest, name, name)
+		return nil, fmt.Errorf("%s%s compares with no number; write it without spaces, as %s>10 or %s<=10",
+			name, rest, name, name)
 	}
 	return func(s *S) bool {
 		v, ok := n.Of(s)

@@ -12,8 +12,11 @@ import (
 
 // ranks is the language of ranks.
 var ranks = Language[Subject]{
-	Fields: fields, Numbers: numbers, Word: bareWordTerm, Examples: examples,
-	costs: map[string]int{"host": byName, "device": byName},
+	Fields:   fields,
+	Numbers:  numbers,
+	Word:     bareWordTerm,
+	Examples: examples,
+	costs:    map[string]int{"host": byName, "device": byName},
 }
 
 var fields = map[string]Field[Subject]{
@@ -28,7 +31,8 @@ var fields = map[string]Field[Subject]{
 }
 
 var examples = map[string]string{
-	"stage": "stage:3", "replica": "replica:0-7", "tp": "tp:0", "rank": "rank:100-199", "host": "host:n02*", "device": "device:n1.g0", "state": "state:slow", "is": "is:culprit",
+	"stage": "stage:3", "replica": "replica:0-7", "tp": "tp:0", "rank": "rank:100-199",
+	"host": "host:n02*", "device": "device:n1.g0", "state": "state:slow", "is": "is:culprit",
 }
 
 func deviceOf(s *Subject) string { return s.View.GetDevice() }
@@ -48,13 +52,18 @@ func parseRanges(of func(*Subject) int) func(name, value string) (match, error) 
 				to, err = strconv.ParseUint(b, 10, 31)
 			}
 			if err != nil || to < from {
-				return nil, fmt.Errorf("%s:%s names no numbers; write one, a range or a list, as %s:3, %s:0-7 or %s:1,4-6", name, value, name, name, name)
+				return nil, fmt.Errorf(
+					"%s:%s names no numbers; write one, a range or a list, as %s:3, %s:0-7 or %s:1,4-6",
+					name, value, name, name, name,
+				)
 			}
 			spans = append(spans, span{int(from), int(to)})
 		}
 		return func(s *Subject) bool {
 			n := of(s)
-			return slices.ContainsFunc(spans, func(p span) bool { return p.from <= n && n <= p.to })
+			return slices.ContainsFunc(spans, func(p span) bool {
+				return p.from <= n && n <= p.to
+			})
 		}, nil
 	}
 }
@@ -69,7 +78,8 @@ type lastNode struct {
 type patterns struct{ list []string }
 
 func (p *patterns) matchAny(name string) bool {
-	return name != "" && slices.ContainsFunc(p.list, func(g string) bool { return matchGlob(g, name) })
+	return name != "" &&
+		slices.ContainsFunc(p.list, func(g string) bool { return matchGlob(g, name) })
 }
 
 // hostGlobs is globs on node names; it matches once for neighbouring ranks of a node.
@@ -99,7 +109,8 @@ func matchGlob(pattern, s string) bool {
 			j++
 		case star >= 0:
 			mark++
-			i, j = star+1, mark
+			i = star + 1
+			j = mark
 		default:
 			return false
 		}
@@ -144,39 +155,78 @@ func bareWordTerm(t string) match {
 	}
 }
 
-func hasState(state string) match { return func(s *Subject) bool { return s.State == state } }
+func hasState(state string) match {
+	return func(s *Subject) bool { return s.State == state }
+}
 
 var states = map[string]match{
-	"ok": hasState("ok"), "slow": hasState("slow"), "culprit": hasState("culprit"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"), "unknown": hasState("unknown"), "finished": hasState("finished"), "ended": hasState("ended"), "parked": hasState("parked"), "link-end": hasState(linkEnd),
+	"ok":       hasState("ok"),
+	"slow":     hasState("slow"),
+	"culprit":  hasState("culprit"),
+	"stale":    hasState("stale"),
+	"lost":     hasState("lost"),
+	"fenced":   hasState("fenced"),
+	"unknown":  hasState("unknown"),
+	"finished": hasState("finished"),
+	"ended":    hasState("ended"),
+	"parked":   hasState("parked"),
+	"link-end": hasState(linkEnd),
 }
 
 // traits are what a rank can be beyond its state.
 var traits = map[string]match{
-	"culprit": hasState("culprit"), "slow": hasState("slow"), "stale": hasState("stale"), "lost": hasState("lost"), "fenced": hasState("fenced"),
+	"culprit": hasState("culprit"),
+	"slow":    hasState("slow"),
+	"stale":   hasState("stale"),
+	"lost":    hasState("lost"),
+	"fenced":  hasState("fenced"),
 	"anomaly": func(s *Subject) bool {
-		return s.State != "ok" && s.State != "finished" && s.State != "ended" && s.State != "parked"
+		return s.State != "ok" &&
+			s.State != "finished" &&
+			s.State != "ended" &&
+			s.State != "parked"
 	},
-	"suspect": func(s *Subject) bool { return s.State == "culprit" || s.State == linkEnd || s.State == "slow" },
+	"suspect": func(s *Subject) bool {
+		return s.State == "culprit" || s.State == linkEnd || s.State == "slow"
+	},
 	"failing": func(s *Subject) bool { return s.View.GetFailing() },
 	"picked":  func(s *Subject) bool { return s.Picked },
 }
 
 var numbers = map[string]Number[Subject]{
-	"slow": {[]string{"%"}, func(s *Subject) (float64, bool) { return 100 * s.View.GetSlowdown(), s.View.GetMs() > 0 }},
-	"self": {[]string{"x", "×"}, func(s *Subject) (float64, bool) { return s.View.GetSelfRatio(), s.View.GetSelfRatio() > 0 }},
+	"slow": {[]string{"%"}, func(s *Subject) (float64, bool) {
+		return 100 * s.View.GetSlowdown(), s.View.GetMs() > 0
+	}},
+	"self": {[]string{"x", "×"}, func(s *Subject) (float64, bool) {
+		return s.View.GetSelfRatio(), s.View.GetSelfRatio() > 0
+	}},
 	"wait": {[]string{"ms"}, func(s *Subject) (float64, bool) {
 		return s.View.GetWaitMs(), s.View.GetSelfRatio() > 0 || s.View.GetWaitMs() > 0
 	}},
-	"ms": {[]string{"ms"}, func(s *Subject) (float64, bool) { return s.View.GetMs(), s.View.GetMs() > 0 }},
+	"ms": {[]string{"ms"}, func(s *Subject) (float64, bool) {
+		return s.View.GetMs(), s.View.GetMs() > 0
+	}},
 	"temp": {[]string{"°c", "c"}, func(s *Subject) (float64, bool) {
 		return float64(s.View.GetTemperatureC()), s.View.GetTemperatureC() > 0
 	}},
-	"clock": {[]string{"mhz"}, func(s *Subject) (float64, bool) { return float64(s.View.GetSmClockMhz()), s.View.GetSmClockMhz() > 0 }},
-	"busy":  {[]string{"%"}, func(s *Subject) (float64, bool) { return share(s.View.GetBusy()) }},
-	"sm":    {[]string{"%"}, func(s *Subject) (float64, bool) { return share(s.View.GetSmBusy()) }},
-	"cnp":   {[]string{"/s"}, func(s *Subject) (float64, bool) { return s.View.GetCnpPerS(), s.View != nil && s.View.CnpPerS >= 0 }},
-	"level": {nil, func(s *Subject) (float64, bool) { return float64(s.View.GetLevel()), s.View != nil }},
-	"p":     {nil, func(s *Subject) (float64, bool) { return s.View.GetProbability(), s.View.GetMs() > 0 }},
+	"clock": {[]string{"mhz"}, func(s *Subject) (float64, bool) {
+		return float64(s.View.GetSmClockMhz()), s.View.GetSmClockMhz() > 0
+	}},
+	"busy": {[]string{"%"}, func(s *Subject) (float64, bool) {
+		return share(s.View.GetBusy())
+	}},
+	"sm": {[]string{"%"}, func(s *Subject) (float64, bool) {
+		return share(s.View.GetSmBusy())
+	}},
+	"cnp": {[]string{"/s"}, func(s *Subject) (float64, bool) {
+		return s.View.GetCnpPerS(), s.View != nil && s.View.CnpPerS >= 0
+	}},
+	"level": {nil, func(s *Subject) (float64, bool) {
+		return float64(s.View.GetLevel()), s.View != nil
+	}},
+	"p": {nil, func(s *Subject) (float64, bool) {
+		return s.View.GetProbability(), s.View.GetMs() > 0
+	}},
 }
 
 // share is a share of a view in per cent.

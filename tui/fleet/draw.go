@@ -19,8 +19,15 @@ var looks = [classes]struct {
 	glyph rune
 	role  themes.Role
 }{
-	Stopped: {'✖', themes.Culprit}, Recovering: {'◆', themes.Warn}, Slow: {'▲', themes.Warn}, Away: {'?', themes.Stale},
-	Connecting: {'·', themes.Dim}, Waiting: {'○', themes.Dim}, Learning: {'○', themes.Dim}, Training: {'●', themes.Good}, Finished: {'○', themes.Dim},
+	Stopped:    {'✖', themes.Culprit},
+	Recovering: {'◆', themes.Warn},
+	Slow:       {'▲', themes.Warn},
+	Away:       {'?', themes.Stale},
+	Connecting: {'·', themes.Dim},
+	Waiting:    {'○', themes.Dim},
+	Learning:   {'○', themes.Dim},
+	Training:   {'●', themes.Good},
+	Finished:   {'○', themes.Dim},
 }
 
 // cell is one field of a row.
@@ -71,7 +78,9 @@ func sizeCell(r *Row) cell {
 
 func slowCell(r *Row) cell {
 	switch {
-	case r.Class == Stopped || r.Class >= Away && r.Class != Training || r.Slowdown < 0.005:
+	case r.Class == Stopped ||
+		r.Class >= Away && r.Class != Training ||
+		r.Slowdown < 0.005:
 		return cell{}
 	case r.Slowdown >= 0.5:
 		return cell{themes.Bad, phrase.Percent(r.Slowdown)}
@@ -110,7 +119,8 @@ func waitCell(r *Row) cell {
 	if len(r.Waits) == 0 {
 		return cell{}
 	}
-	text, role := r.Waits[0].Terse(), themes.Accent
+	text := r.Waits[0].Terse()
+	role := themes.Accent
 	if n := len(r.Waits) - 1; n > 0 {
 		text += fmt.Sprintf(" +%d", n)
 	}
@@ -159,7 +169,9 @@ func DetailRows(h int) int {
 }
 
 // TableRows is how many jobs a page of h rows shows.
-func TableRows(h int) int { return max(1, h-1-DetailRows(h)) }
+func TableRows(h int) int {
+	return max(1, h-1-DetailRows(h))
+}
 
 // Shown are the first and the last row, counted from 1, that a page of h rows shows.
 func (t *Table) Shown(rows []Row, h int) (from, to int) {
@@ -169,7 +181,14 @@ func (t *Table) Shown(rows []Row, h int) (from, to int) {
 
 // Draw draws the table, and below it what there is to say of the job under the cursor. Empty
 // says why there is no row.
-func (t *Table) Draw(c *widget.Canvas, r widget.Rect, rows []Row, now time.Time, zone *time.Location, empty string) {
+func (t *Table) Draw(
+	c *widget.Canvas,
+	r widget.Rect,
+	rows []Row,
+	now time.Time,
+	zone *time.Location,
+	empty string,
+) {
 	list, detail := r.Rows(r.H - DetailRows(r.H))
 	head, list := list.Rows(1)
 	if len(rows) == 0 {
@@ -201,7 +220,8 @@ const markW = 2 // the glyph before a row
 
 func placeColumns(w int) []placed {
 	var out []placed
-	shares, rest := 0, w-markW
+	shares := 0
+	rest := w - markW
 	for _, col := range columns {
 		if w >= col.from && (col.until == 0 || w < col.until) {
 			out = append(out, placed{column: col})
@@ -233,7 +253,14 @@ func drawRow(c *widget.Canvas, r widget.Rect, at []placed, row *Row, chosen bool
 		c.Fill(r, ' ', base)
 	}
 	look := looks[row.Class]
-	drawCell(c, r.X, r.Y, placed{column: column{w: 1}}, cell{look.role, string(look.glyph)}, base)
+	drawCell(
+		c,
+		r.X,
+		r.Y,
+		placed{column: column{w: 1}},
+		cell{look.role, string(look.glyph)},
+		base,
+	)
 	for _, col := range at {
 		drawCell(c, r.X, r.Y, col, col.cell(row), base)
 	}
@@ -241,9 +268,11 @@ func drawRow(c *widget.Canvas, r widget.Rect, at []placed, row *Row, chosen bool
 
 // drawCell draws a field within its column and nowhere else.
 func drawCell(c *widget.Canvas, x, y int, col placed, text cell, base themes.Style) {
-	at, room := x+col.x, col.w
+	at := x + col.x
+	room := col.w
 	if n := widget.Width(text.text); col.right && n < room {
-		at, room = at+room-n, n
+		at = at + room - n
+		room = n
 	}
 	c.Pen(widget.Rect{X: at, Y: y, W: room, H: 1}).Over(base).Put(text.role, text.text)
 }
@@ -254,15 +283,20 @@ func (r *Row) What() string {
 	switch {
 	case r.Class == Away:
 		return r.State.Err
-	case len(r.said) > 0 && r.said[0].Action != nil && r.said[0].Ends == statements.EndsNone && r.culprit() != "":
+	case len(r.said) > 0 &&
+		r.said[0].Action != nil &&
+		r.said[0].Ends == statements.EndsNone &&
+		r.culprit() != "":
 		return r.culprit() // what waits has a column of its own
-	case len(r.said) > 0 && (r.said[0].Severity > statements.Plain || r.said[0].Kind == statements.Finished):
+	case len(r.said) > 0 &&
+		(r.said[0].Severity > statements.Plain || r.said[0].Kind == statements.Finished):
 		return phrase.Statement(&r.said[0], r.at)
 	}
 	return snap.GetJob().GetAlarm()
 }
 
-// culprit is the verdict of the incident that the first statement's action is for, "" where the picture has none.
+// culprit is the verdict of the incident that the first statement's action is for, "" where
+// the picture has none.
 func (r *Row) culprit() string {
 	for _, v := range r.State.Snap.GetIncidents() {
 		if v.GetId() == r.said[0].Action.GetIncident() {
@@ -283,7 +317,9 @@ func (r *Row) Detail(now time.Time, zone *time.Location) []page.Line {
 	snap, s := r.State.Snap, r.State
 	switch r.Class {
 	case Away:
-		put(themes.Warn, fmt.Sprintf("away since %s (%s): %s; tried again in %s", phrase.Clock(s.Since, now, zone), phrase.Lasting(now.Sub(s.Since)), s.Err, phrase.Seconds(max(0, r.Retry.Sub(now)))))
+		put(themes.Warn, fmt.Sprintf("away since %s (%s): %s; tried again in %s",
+			phrase.Clock(s.Since, now, zone), phrase.Lasting(now.Sub(s.Since)), s.Err,
+			phrase.Seconds(max(0, r.Retry.Sub(now)))))
 	case Connecting:
 		put(themes.Dim, "connecting")
 	default:
@@ -302,13 +338,22 @@ func (r *Row) Detail(now time.Time, zone *time.Location) []page.Line {
 	engineNow := time.Unix(0, snap.GetAtUnixNs()).Add(max(0, now.Sub(s.Received)))
 	for _, v := range snap.GetIncidents() {
 		text := v.GetId() + " " + phrase.Prefixed("since ", phrase.Since(v, engineNow, zone))
-		put(themes.Bad, text+"  "+phrase.Verdict(v.GetVerdict())+phrase.Prefixed("  ", phrase.Triage(feed.TriageOf(snap, v.GetId()), engineNow, zone)))
+		put(
+			themes.Bad,
+			text+
+				"  "+
+				phrase.Verdict(v.GetVerdict())+
+				phrase.Prefixed("  ", phrase.Triage(feed.TriageOf(snap, v.GetId()), engineNow, zone)),
+		)
 	}
-	if n := int(snap.GetBrief().GetOpen()) - len(snap.GetIncidents()); n > 0 {
+	n := int(snap.GetBrief().GetOpen()) - len(snap.GetIncidents())
+	if n > 0 {
 		put(themes.Bad, fmt.Sprintf("%d more incidents are open", n))
 	}
 	put(themes.Warn, snap.GetJob().GetAlarm())
-	put(themes.Dim, fmt.Sprintf("you are %s (%s) there; %s", cmp.Or(snap.GetActor(), "unknown"), cmp.Or(snap.GetRole(), "no role"), phrase.Mode(snap.GetPolicy())))
+	put(themes.Dim, fmt.Sprintf("you are %s (%s) there; %s",
+		cmp.Or(snap.GetActor(), "unknown"), cmp.Or(snap.GetRole(), "no role"),
+		phrase.Mode(snap.GetPolicy())))
 	return out
 }
 
@@ -319,7 +364,9 @@ func (r *Row) headline() string {
 	if j.GetEmulated() {
 		text += " (emulated)"
 	}
-	text += fmt.Sprintf("  %s ranks  iteration %s  %s", phrase.Count(int64(r.World())), phrase.Iteration(j.GetIteration()), phrase.Ms(j.GetIterationMs()))
+	text += fmt.Sprintf("  %s ranks  iteration %s  %s",
+		phrase.Count(int64(r.World())), phrase.Iteration(j.GetIteration()),
+		phrase.Ms(j.GetIterationMs()))
 	if j.GetBaselineMs() > 0 {
 		text += " " + phrase.Percent(j.GetSlowdown()) + " vs base"
 	}

@@ -16,7 +16,9 @@ type Filter struct {
 func (f Filter) Text() string { return f.text }
 
 // Match reports whether a row is chosen.
-func (f Filter) Match(r *Row) bool { return f.match == nil || f.match(r) }
+func (f Filter) Match(r *Row) bool {
+	return f.match == nil || f.match(r)
+}
 
 // ParseFilter reads a filter, such as "state:slow lost>1 !is:seen"; blank text chooses all. The
 // grammar is that of filters of ranks, and so are its errors.
@@ -36,14 +38,38 @@ var language = filter.Language[Row]{
 		"owner": filter.Globs(ownerOf),
 	},
 	Numbers: map[string]filter.Number[Row]{
-		"slow":  {Units: []string{"%"}, Of: func(r *Row) (float64, bool) { return 100 * r.Slowdown, r.News >= 0 }},
-		"ranks": {Of: func(r *Row) (float64, bool) { return float64(r.World()), r.News >= 0 }},
-		"lost":  {Units: []string{"h"}, Of: func(r *Row) (float64, bool) { return r.Lost, r.News >= 0 }},
-		"open":  {Of: func(r *Row) (float64, bool) { return float64(r.State.Snap.GetBrief().GetOpen()), r.News >= 0 }},
-		"news":  {Units: []string{"s"}, Of: func(r *Row) (float64, bool) { return r.News.Seconds(), r.News >= 0 }},
+		"slow": {
+			Units: []string{"%"},
+			Of: func(r *Row) (float64, bool) {
+				return 100 * r.Slowdown, r.News >= 0
+			},
+		},
+		"ranks": {Of: func(r *Row) (float64, bool) {
+			return float64(r.World()), r.News >= 0
+		}},
+		"lost": {
+			Units: []string{"h"},
+			Of: func(r *Row) (float64, bool) {
+				return r.Lost, r.News >= 0
+			},
+		},
+		"open": {Of: func(r *Row) (float64, bool) {
+			return float64(r.State.Snap.GetBrief().GetOpen()), r.News >= 0
+		}},
+		"news": {
+			Units: []string{"s"},
+			Of: func(r *Row) (float64, bool) {
+				return r.News.Seconds(), r.News >= 0
+			},
+		},
 	},
-	Word:     bareWord,
-	Examples: map[string]string{"state": "state:slow", "is": "is:waiting", "job": "job:llm*", "owner": "owner:lee"},
+	Word: bareWord,
+	Examples: map[string]string{
+		"state": "state:slow",
+		"is":    "is:waiting",
+		"job":   "job:llm*",
+		"owner": "owner:lee",
+	},
 }
 
 func classMatches() map[string]func(*Row) bool {
@@ -57,17 +83,23 @@ func classMatches() map[string]func(*Row) bool {
 // traits are what a job can be beyond its state.
 var traits = map[string]func(*Row) bool{
 	"waiting": (*Row).NeedsPerson,
-	"mine":    func(r *Row) bool { return r.NeedsPerson() && r.Waits[0].Whom == "you" },
+	"mine": func(r *Row) bool {
+		return r.NeedsPerson() && r.Waits[0].Whom == "you"
+	},
 	"trouble": func(r *Row) bool { return r.Class < Connecting },
 	"seen":    isSeen,
-	"older":   func(r *Row) bool { return strings.HasPrefix(r.Version(), "older") },
-	"here":    func(r *Row) bool { return r.Found },
+	"older": func(r *Row) bool {
+		return strings.HasPrefix(r.Version(), "older")
+	},
+	"here": func(r *Row) bool { return r.Found },
 }
 
 // isSeen reports whether a person has seen every incident that is listed.
 func isSeen(r *Row) bool {
 	snap := r.State.Snap
-	return len(snap.GetIncidents()) > 0 && len(snap.GetTriage()) == len(snap.GetIncidents()) && allSeen(r)
+	return len(snap.GetIncidents()) > 0 &&
+		len(snap.GetTriage()) == len(snap.GetIncidents()) &&
+		allSeen(r)
 }
 
 func allSeen(r *Row) bool {
@@ -101,6 +133,9 @@ func jobGlobs(name, value string) (func(*Row) bool, error) {
 // bareWord seeks a text in names, state and what is the matter.
 func bareWord(text string) func(*Row) bool {
 	return func(r *Row) bool {
-		return filter.Holds(r.Name, text) || filter.Holds(r.JobName(), text) || filter.Holds(r.Class.String(), text) || filter.Holds(r.What(), text)
+		return filter.Holds(r.Name, text) ||
+			filter.Holds(r.JobName(), text) ||
+			filter.Holds(r.Class.String(), text) ||
+			filter.Holds(r.What(), text)
 	}
 }

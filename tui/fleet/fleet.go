@@ -94,7 +94,15 @@ func newFleet(targets []Target, discover func() []Target, now func() time.Time, 
 		now = time.Now
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &Fleet{now: now, discover: discover, pace: p, ctx: ctx, cancel: cancel, changed: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &Fleet{
+		now:      now,
+		discover: discover,
+		pace:     p,
+		ctx:      ctx,
+		cancel:   cancel,
+		changed:  make(chan struct{}, 1),
+		done:     make(chan struct{}),
+	}
 	for _, t := range targets {
 		f.add(t)
 	}
@@ -164,7 +172,10 @@ func (f *Fleet) Pull(name string) {
 func (f *Fleet) watchOf(name string) *watch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if i := slices.IndexFunc(f.watches, func(w *watch) bool { return w.target.Name == name }); i >= 0 {
+	i := slices.IndexFunc(f.watches, func(w *watch) bool {
+		return w.target.Name == name
+	})
+	if i >= 0 {
 		return f.watches[i]
 	}
 	return nil
@@ -192,7 +203,9 @@ func (f *Fleet) add(t Target) {
 // freeName is the name, with a number where it is taken; the caller holds mu.
 func (f *Fleet) freeName(name string) string {
 	free := name
-	for n := 2; slices.ContainsFunc(f.watches, func(w *watch) bool { return w.target.Name == free }); n++ {
+	for n := 2; slices.ContainsFunc(f.watches, func(w *watch) bool {
+		return w.target.Name == free
+	}); n++ {
 		free = name + "-" + strconv.Itoa(n)
 	}
 	return free
@@ -224,7 +237,9 @@ func (f *Fleet) look() {
 	f.mu.Lock()
 	f.watches = slices.DeleteFunc(f.watches, func(w *watch) bool {
 		gone := w.target.Found && w.job.Load().State.Conn != feed.Live &&
-			!slices.ContainsFunc(found, func(t Target) bool { return t.Address == w.target.Address })
+			!slices.ContainsFunc(found, func(t Target) bool {
+				return t.Address == w.target.Address
+			})
 		if gone {
 			w.stop()
 		}
@@ -237,7 +252,9 @@ func (f *Fleet) look() {
 func (f *Fleet) watchesAddress(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.watches, func(w *watch) bool { return w.target.Address == address })
+	return slices.ContainsFunc(f.watches, func(w *watch) bool {
+		return w.target.Address == address
+	})
 }
 
 // Open is a console's own feed of a job, on the connection that is watched; closeIt ends it.

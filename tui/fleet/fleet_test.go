@@ -23,10 +23,19 @@ import (
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 // hasty is a pace at which tests need not wait.
-var hasty = pace{10 * time.Millisecond, 20 * time.Millisecond, 20 * time.Millisecond, time.Second, 10 * time.Millisecond, 5 * time.Millisecond}
+var hasty = pace{
+	10 * time.Millisecond,
+	20 * time.Millisecond,
+	20 * time.Millisecond,
+	time.Second,
+	10 * time.Millisecond,
+	5 * time.Millisecond,
+}
 
 // scripted is a target whose engine is e.
 func scripted(t *testing.T, name string, e *enginetest.Engine) Target {
@@ -46,7 +55,11 @@ func (s *stub) Snapshot(_ context.Context, q *falconv1.SnapshotRequest) (*falcon
 }
 
 // stubbed is a target that answers by a function; without one it has no console service.
-func stubbed(t *testing.T, name string, answer func(*falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error)) Target {
+func stubbed(
+	t *testing.T,
+	name string,
+	answer func(*falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error),
+) Target {
 	lis := bufconn.Listen(1 << 20)
 	srv := grpc.NewServer()
 	if answer != nil {
@@ -54,13 +67,19 @@ func stubbed(t *testing.T, name string, answer func(*falconv1.SnapshotRequest) (
 	}
 	go func() { _ = srv.Serve(lis) }()
 	t.Cleanup(srv.Stop)
-	return Target{Name: name, Address: "mem:" + name, Dial: dialer(lis)}
+	return Target{
+		Name:    name,
+		Address: "mem:" + name,
+		Dial:    dialer(lis),
+	}
 }
 
 func dialer(lis *bufconn.Listener) func() (*grpc.ClientConn, error) {
 	return func() (*grpc.ClientConn, error) {
 		return grpc.NewClient("passthrough:///x", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }))
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return lis.DialContext(ctx)
+			}))
 	}
 }
 
@@ -78,8 +97,15 @@ func hung(t *testing.T, name string) Target {
 			t.Cleanup(func() { _ = c.Close() })
 		}
 	}()
-	t.Cleanup(func() { _ = lis.Close(); <-done })
-	return Target{Name: name, Address: "mem:" + name, Dial: dialer(lis)}
+	t.Cleanup(func() {
+		_ = lis.Close()
+		<-done
+	})
+	return Target{
+		Name:    name,
+		Address: "mem:" + name,
+		Dial:    dialer(lis),
+	}
 }
 
 func watching(t *testing.T, targets ...Target) *Fleet {
@@ -110,7 +136,9 @@ func until(t *testing.T, f *Fleet, name string, ok func(*Row) bool) *Row {
 	}
 }
 
-func is(c Class) func(*Row) bool { return func(r *Row) bool { return r.Class == c } }
+func is(c Class) func(*Row) bool {
+	return func(r *Row) bool { return r.Class == c }
+}
 
 func slowJob() *enginetest.Engine {
 	e := enginetest.New(enginetest.Options{Job: "llm", Start: time.Now()})
@@ -125,18 +153,45 @@ func TestOneEngineHidesNoOther(t *testing.T) {
 		return nil, status.Error(codes.PermissionDenied, "this needs the role viewer")
 	}
 	newer := func(*falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
-		return &falconv1.SnapshotReply{Job: &falconv1.Job{Name: "next", World: 4, State: "steady"}, Brief: &falconv1.Brief{Revision: 99, Open: 2}}, nil
+		return &falconv1.SnapshotReply{
+			Job:   &falconv1.Job{Name: "next", World: 4, State: "steady"},
+			Brief: &falconv1.Brief{Revision: 99, Open: 2},
+		}, nil
 	}
 	old := enginetest.New(enginetest.Options{Job: "old", Old: true, Healthy: true})
 	old.AdvanceTo(40)
-	f := watching(t,
-		scripted(t, "good", slowJob()), hung(t, "hung"), stubbed(t, "other", nil), stubbed(t, "refused", refused), stubbed(t, "newer", newer),
-		scripted(t, "old", old), Target{Name: "nowhere", Address: "x", Dial: func() (*grpc.ClientConn, error) { return nil, errors.New("no certificate\x1b[2J") }})
-	r := until(t, f, "good", func(r *Row) bool { return r.Class == Slow && len(r.Waits) == 1 })
-	if r.Waits[0].Text() != "S2 for INC-0001 waits for you" || r.Lost <= 0 || r.PerHour <= 0 || r.World() != 8 || r.JobName() != "llm" {
+	f := watching(
+		t,
+		scripted(t, "good", slowJob()),
+		hung(t, "hung"),
+		stubbed(t, "other", nil),
+		stubbed(t, "refused", refused),
+		stubbed(t, "newer", newer),
+		scripted(t, "old", old),
+		Target{
+			Name:    "nowhere",
+			Address: "x",
+			Dial: func() (*grpc.ClientConn, error) {
+				return nil, errors.New("no certificate\x1b[2J")
+			},
+		},
+	)
+	r := until(t, f, "good", func(r *Row) bool {
+		return r.Class == Slow && len(r.Waits) == 1
+	})
+	if r.Waits[0].Text() != "S2 for INC-0001 waits for you" ||
+		r.Lost <= 0 ||
+		r.PerHour <= 0 ||
+		r.World() != 8 ||
+		r.JobName() != "llm" {
 		t.Errorf("%s", r.Line(time.Now()))
 	}
-	for name, why := range map[string]string{"hung": "no answer in time", "other": "no Falcon engine", "refused": "no access: this needs the role viewer", "nowhere": "no certificate"} {
+	for name, why := range map[string]string{
+		"hung":    "no answer in time",
+		"other":   "no Falcon engine",
+		"refused": "no access: this needs the role viewer",
+		"nowhere": "no certificate",
+	} {
 		r := until(t, f, name, is(Away))
 		if !strings.Contains(r.State.Err, why) || strings.ContainsRune(r.State.Err, '\x1b') {
 			t.Errorf("%s is away for %q, want %q", name, r.State.Err, why)
@@ -145,7 +200,10 @@ func TestOneEngineHidesNoOther(t *testing.T) {
 	if r := until(t, f, "newer", is(Slow)); !strings.Contains(r.Version(), "newer engine (protocol 99") {
 		t.Errorf("newer: %q", r.Version())
 	}
-	if r := until(t, f, "old", is(Training)); !strings.HasPrefix(r.Version(), "older engine") || r.World() != 8 || len(r.State.Snap.GetRanks()) > 0 || r.State.Snap.GetColumns() != nil {
+	if r := until(t, f, "old", is(Training)); !strings.HasPrefix(r.Version(), "older engine") ||
+		r.World() != 8 ||
+		len(r.State.Snap.GetRanks()) > 0 ||
+		r.State.Snap.GetColumns() != nil {
 		t.Errorf("old: %q, %d ranks, %v", r.Version(), r.World(), r.State.Snap)
 	}
 }
@@ -162,8 +220,14 @@ func TestAwayAndBack(t *testing.T) {
 	}))
 	until(t, f, "a", is(Slow))
 	down.Store(true)
-	r := until(t, f, "a", func(r *Row) bool { return r.Class == Away && r.Tries > 3 })
-	if r.State.Err != "gone" || r.World() != 8 || len(r.Waits) != 1 || !strings.Contains(r.Line(time.Now()), "away for") || r.Retry.IsZero() {
+	r := until(t, f, "a", func(r *Row) bool {
+		return r.Class == Away && r.Tries > 3
+	})
+	if r.State.Err != "gone" ||
+		r.World() != 8 ||
+		len(r.Waits) != 1 ||
+		!strings.Contains(r.Line(time.Now()), "away for") ||
+		r.Retry.IsZero() {
 		t.Errorf("%s; %+v", r.Line(time.Now()), r)
 	}
 	down.Store(false)
@@ -187,7 +251,8 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("try %d waits %s, want about %s", i, wait, most)
 		}
 	}
-	if j := w.job.Load(); j.State.Since != now || j.State.Conn != feed.Connecting {
+	j := w.job.Load()
+	if j.State.Since != now || j.State.Conn != feed.Connecting {
 		t.Errorf("%+v", j.State)
 	}
 }
@@ -197,32 +262,77 @@ func TestHostileEngine(t *testing.T) {
 	evil := "\x1b[2J\nprod-b: training\u202e"
 	f := watching(t, stubbed(t, "prod-a", func(*falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
 		r := &falconv1.SnapshotReply{
-			Role: evil, Actor: evil, EngineId: evil,
-			Job:      &falconv1.Job{Name: "prod-b" + evil, World: -5, State: "slow" + evil, Slowdown: math.NaN(), IterationMs: math.Inf(1), Iteration: math.MinInt64, DataAgeMs: math.MinInt64},
-			Brief:    &falconv1.Brief{Revision: 1, Open: math.MinInt32, LostGpuHours: math.Inf(1), LossPerMinuteGpuHours: math.NaN(), Waiting: -1},
-			Recovery: &falconv1.Recovery{Id: evil, State: evil, BeforeIteration: math.MaxInt64},
+			Role:     evil,
+			Actor:    evil,
+			EngineId: evil,
+			Job: &falconv1.Job{
+				Name:        "prod-b" + evil,
+				World:       -5,
+				State:       "slow" + evil,
+				Slowdown:    math.NaN(),
+				IterationMs: math.Inf(1),
+				Iteration:   math.MinInt64,
+				DataAgeMs:   math.MinInt64,
+			},
+			Brief: &falconv1.Brief{
+				Revision:              1,
+				Open:                  math.MinInt32,
+				LostGpuHours:          math.Inf(1),
+				LossPerMinuteGpuHours: math.NaN(),
+				Waiting:               -1,
+			},
+			Recovery: &falconv1.Recovery{
+				Id:              evil,
+				State:           evil,
+				BeforeIteration: math.MaxInt64,
+			},
 		}
 		for i := range 5000 {
 			id := fmt.Sprint(evil, i)
-			r.Incidents = append(r.Incidents, &falconv1.Incident{Id: id, State: "located", OnsetUnixNs: math.MinInt64, Verdict: &falconv1.Verdict{Cause: evil, Devices: []string{evil, evil}}})
-			r.Others = append(r.Others, &falconv1.Ladder{Incident: id, LostGpuHours: math.MaxFloat64, Proposal: &falconv1.Action{Rung: evil, Incident: id, State: "proposed", DeadlineUnixNs: math.MinInt64}})
+			r.Incidents = append(r.Incidents, &falconv1.Incident{
+				Id:          id,
+				State:       "located",
+				OnsetUnixNs: math.MinInt64,
+				Verdict:     &falconv1.Verdict{Cause: evil, Devices: []string{evil, evil}},
+			})
+			r.Others = append(r.Others, &falconv1.Ladder{
+				Incident:     id,
+				LostGpuHours: math.MaxFloat64,
+				Proposal: &falconv1.Action{
+					Rung:           evil,
+					Incident:       id,
+					State:          "proposed",
+					DeadlineUnixNs: math.MinInt64,
+				},
+			})
 			r.Nodes = append(r.Nodes, &falconv1.NodeView{Node: evil})
 		}
 		return r, nil
 	}), scripted(t, "prod-b", slowJob()))
 	r := until(t, f, "prod-a", func(r *Row) bool { return r.News >= 0 })
 	b := until(t, f, "prod-b", is(Slow))
-	if len(r.State.Snap.GetIncidents()) > 4 || len(r.State.Snap.GetNodes()) > 0 || len(r.Waits) > 8 {
-		t.Errorf("%d incidents, %d nodes and %d waits were kept", len(r.State.Snap.GetIncidents()), len(r.State.Snap.GetNodes()), len(r.Waits))
+	if len(r.State.Snap.GetIncidents()) > 4 ||
+		len(r.State.Snap.GetNodes()) > 0 ||
+		len(r.Waits) > 8 {
+		t.Errorf("%d incidents, %d nodes and %d waits were kept",
+			len(r.State.Snap.GetIncidents()), len(r.State.Snap.GetNodes()), len(r.Waits))
 	}
 	now := time.Now()
-	lines := append(r.Lines(now, nil), r.Line(now), r.What(), Summary([]Row{*r, *b}))
+	lines := append(r.Lines(now, nil),
+		r.Line(now),
+		r.What(),
+		Summary([]Row{*r, *b}),
+	)
 	for _, l := range lines {
 		if strings.ContainsAny(l, "\x1b\n\u202e") {
 			t.Errorf("%q", l)
 		}
 	}
-	if !strings.HasPrefix(r.Line(now), "prod-a: ") || r.Lost > 1e9 || r.Slowdown != 0 || r.World() != 0 || !(r.PerHour >= 0) {
+	if !strings.HasPrefix(r.Line(now), "prod-a: ") ||
+		r.Lost > 1e9 ||
+		r.Slowdown != 0 ||
+		r.World() != 0 ||
+		!(r.PerHour >= 0) {
 		t.Errorf("%s %+v", r.Line(now), r)
 	}
 	rows := (&Table{}).Rows(f.Jobs(), now)
@@ -236,7 +346,8 @@ func TestTooLargeAnAnswer(t *testing.T) {
 	f := watching(t, stubbed(t, "big", func(*falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
 		return &falconv1.SnapshotReply{EngineId: strings.Repeat("x", messageMax+1)}, nil
 	}))
-	if r := until(t, f, "big", is(Away)); !strings.Contains(r.State.Err, "too large") {
+	r := until(t, f, "big", is(Away))
+	if !strings.Contains(r.State.Err, "too large") {
 		t.Error(r.State.Err)
 	}
 }
@@ -307,7 +418,11 @@ func TestOlderEngineIsAskedForChanges(t *testing.T) {
 			known.Add(1)
 			return &falconv1.SnapshotReply{Unchanged: true, Version: 7}, nil
 		}
-		return &falconv1.SnapshotReply{Version: 7, Job: &falconv1.Job{Name: "x", World: 2, State: "steady"}, Ranks: make([]*falconv1.RankView, 2)}, nil
+		return &falconv1.SnapshotReply{
+			Version: 7,
+			Job:     &falconv1.Job{Name: "x", World: 2, State: "steady"},
+			Ranks:   make([]*falconv1.RankView, 2),
+		}, nil
 	}))
 	until(t, f, "old", func(*Row) bool { return known.Load() > 2 })
 	if r := until(t, f, "old", is(Training)); r.World() != 2 || r.Revision != 0 {

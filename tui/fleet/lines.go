@@ -47,7 +47,8 @@ func (f *Fleet) Await(ctx context.Context, limit time.Duration) []*Job {
 func (r *Row) Line(now time.Time) string {
 	text := r.Name + ": " + r.Class.String()
 	if r.Class == Away {
-		return text + fmt.Sprintf(" for %s: %s", phrase.Lasting(now.Sub(r.State.Since)), r.State.Err)
+		return text + fmt.Sprintf(" for %s: %s",
+			phrase.Lasting(now.Sub(r.State.Since)), r.State.Err)
 	}
 	if r.Class == Connecting {
 		return text
@@ -55,7 +56,9 @@ func (r *Row) Line(now time.Time) string {
 	if r.Slowdown >= 0.005 && r.Class != Stopped {
 		text += " " + phrase.Percent(r.Slowdown)
 	}
-	text += fmt.Sprintf(", job %s, %s ranks, iteration %s", r.JobName(), phrase.Count(int64(r.World())), phrase.Iteration(r.State.Snap.GetJob().GetIteration()))
+	text += fmt.Sprintf(", job %s, %s ranks, iteration %s",
+		r.JobName(), phrase.Count(int64(r.World())),
+		phrase.Iteration(r.State.Snap.GetJob().GetIteration()))
 	if r.Lost > 0.05 {
 		text += fmt.Sprintf(", %s GPU-hours lost", hours(r.Lost))
 	}
@@ -123,8 +126,18 @@ func WriteJSON(out io.Writer, rows []Row) error {
 func documentOf(r *Row) document {
 	snap := r.State.Snap
 	d := document{
-		Name: r.Name, Address: r.Address, State: r.Class.String(), Job: r.JobName(), Ranks: r.World(), Iteration: snap.GetJob().GetIteration(),
-		Slowdown: r.Slowdown, Lost: r.Lost, PerHour: r.PerHour, Open: int(snap.GetBrief().GetOpen()), Revision: r.Revision, Role: snap.GetRole(),
+		Name:      r.Name,
+		Address:   r.Address,
+		State:     r.Class.String(),
+		Job:       r.JobName(),
+		Ranks:     r.World(),
+		Iteration: snap.GetJob().GetIteration(),
+		Slowdown:  r.Slowdown,
+		Lost:      r.Lost,
+		PerHour:   r.PerHour,
+		Open:      int(snap.GetBrief().GetOpen()),
+		Revision:  r.Revision,
+		Role:      snap.GetRole(),
 	}
 	for _, v := range snap.GetIncidents() {
 		d.Incidents = append(d.Incidents, v.GetId())
@@ -137,7 +150,8 @@ func documentOf(r *Row) document {
 		d.NewsSeconds = &age
 	}
 	if r.Class == Away {
-		d.Away, d.AwaySince = r.State.Err, r.State.Since.UTC().Format(time.RFC3339)
+		d.Away = r.State.Err
+		d.AwaySince = r.State.Since.UTC().Format(time.RFC3339)
 	}
 	return d
 }
@@ -147,7 +161,8 @@ func documentOf(r *Row) document {
 func (f *Fleet) Stream(ctx context.Context, out io.Writer) error {
 	ticks := time.NewTicker(SummaryPeriod)
 	defer ticks.Stop()
-	w, written := &lineWriter{out: out, now: f.now}, map[string]string{}
+	w := &lineWriter{out: out, now: f.now}
+	written := map[string]string{}
 	for w.err == nil {
 		rows := (&Table{}).Rows(f.Jobs(), f.now())
 		for i := range rows {

@@ -32,10 +32,15 @@ const (
 	classes // how many there are
 )
 
-var classWords = [classes]string{"stopped", "recovering", "slow", "away", "connecting", "waiting", "learning", "training", "finished"}
+var classWords = [classes]string{
+	"stopped", "recovering", "slow", "away", "connecting", "waiting", "learning", "training",
+	"finished",
+}
 
 // String is the word for it.
-func (c Class) String() string { return classWords[max(0, min(c, classes-1))] }
+func (c Class) String() string {
+	return classWords[max(0, min(c, classes-1))]
+}
 
 // Wait is one thing that waits: for a person, or for a countdown that a person can end.
 type Wait struct {
@@ -63,10 +68,20 @@ type Row struct {
 func RowOf(j *Job, now time.Time) Row {
 	snap := j.State.Snap
 	at := j.State.EngineTime(now)
-	said := statements.Of(statements.Picture{Snap: snap, Now: at, Lost: j.State.Conn == feed.Lost})
+	said := statements.Of(statements.Picture{
+		Snap: snap,
+		Now:  at,
+		Lost: j.State.Conn == feed.Lost,
+	})
 	r := Row{
-		Job: j, Class: classOf(j, said), said: said, at: at, Slowdown: positive(snap.GetJob().GetSlowdown()), News: -1,
-		Lost: positive(snap.GetBrief().GetLostGpuHours()), PerHour: positive(60 * snap.GetBrief().GetLossPerMinuteGpuHours()),
+		Job:      j,
+		Class:    classOf(j, said),
+		said:     said,
+		at:       at,
+		Slowdown: positive(snap.GetJob().GetSlowdown()),
+		News:     -1,
+		Lost:     positive(snap.GetBrief().GetLostGpuHours()),
+		PerHour:  positive(60 * snap.GetBrief().GetLossPerMinuteGpuHours()),
 	}
 	if v := snap.GetRecovery(); feed.Recovering(v) {
 		r.Lost += positive(v.GetLostGpuHours())
@@ -109,7 +124,9 @@ func classOfSaid(snap *falconv1.SnapshotReply, said []statements.Statement) Clas
 		return Finished
 	}
 	for i := range said {
-		if said[i].Kind == statements.Recovery && said[i].Who == statements.Nobody && said[i].Recovery.GetState() != string(falcon.RecoveryProposed) {
+		if said[i].Kind == statements.Recovery &&
+			said[i].Who == statements.Nobody &&
+			said[i].Recovery.GetState() != string(falcon.RecoveryProposed) {
 			return Recovering
 		} else if said[i].Kind == statements.Recovery {
 			return Stopped
@@ -124,7 +141,8 @@ func classOfSaid(snap *falconv1.SnapshotReply, said []statements.Statement) Clas
 		return Slow
 	case x.Kind == statements.Learning:
 		return Learning
-	case x.Kind == statements.Waiting && falcon.JobState(snap.GetJob().GetState()) == falcon.JobWaiting:
+	case x.Kind == statements.Waiting &&
+		falcon.JobState(snap.GetJob().GetState()) == falcon.JobWaiting:
 		return Waiting
 	}
 	return Training
@@ -132,19 +150,29 @@ func classOfSaid(snap *falconv1.SnapshotReply, said []statements.Statement) Clas
 
 // ofKind are the classes that follow from how a job stands alone.
 var ofKind = map[statements.Kind]Class{
-	statements.Stopped: Stopped, statements.Failed: Stopped, statements.Gone: Stopped, statements.Ended: Stopped,
-	statements.Standing: Stopped, statements.Resuming: Recovering, statements.Moving: Recovering,
-	statements.Slow: Slow, statements.Slower: Slow,
+	statements.Stopped:  Stopped,
+	statements.Failed:   Stopped,
+	statements.Gone:     Stopped,
+	statements.Ended:    Stopped,
+	statements.Standing: Stopped,
+	statements.Resuming: Recovering,
+	statements.Moving:   Recovering,
+	statements.Slow:     Slow,
+	statements.Slower:   Slow,
 }
 
 // NeedsPerson reports whether something waits that a person can decide on.
 func (r *Row) NeedsPerson() bool { return len(r.Waits) > 0 }
 
 // World is how many ranks the job has.
-func (r *Row) World() int { return int(max(0, r.State.Snap.GetJob().GetWorld())) }
+func (r *Row) World() int {
+	return int(max(0, r.State.Snap.GetJob().GetWorld()))
+}
 
 // JobName is what the engine calls the job, "" where it is not known.
-func (r *Row) JobName() string { return r.State.Snap.GetJob().GetName() }
+func (r *Row) JobName() string {
+	return r.State.Snap.GetJob().GetName()
+}
 
 // Version is what is unusual about the engine's version, or "".
 func (r *Row) Version() string {
@@ -152,11 +180,14 @@ func (r *Row) Version() string {
 	case r.State.Received.IsZero() || r.Revision == falconv1.ConsoleRevision:
 		return ""
 	case r.Revision == 0:
-		return "older engine: it sends whole pictures, pulled every " + strconv.Itoa(int(OlderPeriod.Seconds())) + " s"
+		return "older engine: it sends whole pictures, pulled every " +
+			strconv.Itoa(int(OlderPeriod.Seconds())) + " s"
 	case r.Revision > falconv1.ConsoleRevision:
-		return fmt.Sprintf("newer engine (protocol %d, this console has %d): what is new in it is not shown", r.Revision, falconv1.ConsoleRevision)
+		return fmt.Sprintf("newer engine (protocol %d, this console has %d): what is new in it is not shown",
+			r.Revision, falconv1.ConsoleRevision)
 	}
-	return fmt.Sprintf("older engine (protocol %d, this console has %d)", r.Revision, falconv1.ConsoleRevision)
+	return fmt.Sprintf("older engine (protocol %d, this console has %d)",
+		r.Revision, falconv1.ConsoleRevision)
 }
 
 // waits is what waits in a job, in the order of the statements.

@@ -41,7 +41,10 @@ func (s Sum) Parts() []page.Line {
 	var out []page.Line
 	for c, n := range s.Of {
 		if n > 0 {
-			out = append(out, page.Line{Text: fmt.Sprintf("%d %s", n, Class(c)), Role: looks[c].role})
+			out = append(out, page.Line{
+				Text: fmt.Sprintf("%d %s", n, Class(c)),
+				Role: looks[c].role,
+			})
 		}
 	}
 	return out

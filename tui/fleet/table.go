@@ -25,7 +25,9 @@ const (
 var orderWords = [orders]string{"worst first", "by name", "by size", "by GPU-hours lost", "oldest news first"}
 
 // String is the order in words.
-func (o Order) String() string { return orderWords[max(0, min(o, orders-1))] }
+func (o Order) String() string {
+	return orderWords[max(0, min(o, orders-1))]
+}
 
 // Table owns what the operator has chosen of the list: order, filter, and the job under the
 // cursor, which stays under it wherever it moves to.
@@ -42,7 +44,9 @@ func (t *Table) Rows(jobs []*Job, now time.Time) []Row {
 	for i, j := range jobs {
 		rows[i] = RowOf(j, now)
 	}
-	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(byWorst(&a, &b), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(rows, func(a, b Row) int {
+		return cmp.Or(byWorst(&a, &b), cmp.Compare(a.Name, b.Name))
+	})
 	return t.Choice(rows)
 }
 
@@ -56,7 +60,9 @@ func (t *Table) Choice(worst []Row) []Row {
 	}
 	if t.Order != ByWorst {
 		compare := comparisons[max(0, min(t.Order, orders-1))]
-		slices.SortStableFunc(rows, func(a, b Row) int { return compare(&a, &b) })
+		slices.SortStableFunc(rows, func(a, b Row) int {
+			return compare(&a, &b)
+		})
 	}
 	return rows
 }
@@ -66,14 +72,17 @@ var comparisons = [orders]func(a, b *Row) int{
 	ByName:  func(a, b *Row) int { return cmp.Compare(a.Name, b.Name) },
 	BySize:  func(a, b *Row) int { return b.World() - a.World() },
 	ByLost:  func(a, b *Row) int { return cmp.Compare(b.Lost, a.Lost) },
-	ByNews:  func(a, b *Row) int { return cmp.Compare(seconds(b.News), seconds(a.News)) },
+	ByNews: func(a, b *Row) int {
+		return cmp.Compare(seconds(b.News), seconds(a.News))
+	},
 }
 
 func byWorst(a, b *Row) int {
 	return cmp.Or(
 		cmp.Compare(a.Class, b.Class),
 		truth(b.NeedsPerson())-truth(a.NeedsPerson()),
-		cmp.Compare(classOfSaid(a.State.Snap, a.said), classOfSaid(b.State.Snap, b.said)), // of those away: as they were
+		// of those away: as they were
+		cmp.Compare(classOfSaid(a.State.Snap, a.said), classOfSaid(b.State.Snap, b.said)),
 		cmp.Compare(magnitude(b.PerHour), magnitude(a.PerHour)),
 	)
 }
@@ -86,7 +95,9 @@ func truth(b bool) int {
 }
 
 // magnitude lets rows change places only when one loses clearly more than the other.
-func magnitude(x float64) float64 { return math.Round(2 * math.Log2(1+x)) }
+func magnitude(x float64) float64 {
+	return math.Round(2 * math.Log2(1+x))
+}
 
 // seconds is an age without what differs from picture to picture.
 func seconds(d time.Duration) int64 {
@@ -98,7 +109,9 @@ func seconds(d time.Duration) int64 {
 
 // Cursor is the row of the job under the cursor; 0 where it is not there.
 func (t *Table) Cursor(rows []Row) int {
-	return max(0, slices.IndexFunc(rows, func(r Row) bool { return r.Name == t.chosen }))
+	return max(0, slices.IndexFunc(rows, func(r Row) bool {
+		return r.Name == t.chosen
+	}))
 }
 
 // Chosen is the row under the cursor, nil where there is none.
@@ -110,11 +123,14 @@ func (t *Table) Chosen(rows []Row) *Row {
 }
 
 // Choose puts the cursor on a job.
-func (t *Table) Choose(name string) { t.chosen = name }
+func (t *Table) Choose(name string) {
+	t.chosen = name
+}
 
 // Act moves the cursor, of which h rows are on screen, and reports whether the action does.
 func (t *Table) Act(a key.Action, rows []Row, h int) bool {
-	at, page := t.Cursor(rows), max(1, h/2)
+	at := t.Cursor(rows)
+	page := max(1, h/2)
 	switch a {
 	case key.Up:
 		at--
@@ -145,7 +161,8 @@ func (t *Table) Act(a key.Action, rows []Row, h int) bool {
 // nextWaiting goes to the next or previous job in which something waits for a person, and
 // reports whether there is one.
 func (t *Table) nextWaiting(a key.Action, rows []Row) bool {
-	step, at := 1, t.Cursor(rows)
+	step := 1
+	at := t.Cursor(rows)
 	if a == key.Prev {
 		step = len(rows) - 1
 	}

@@ -33,9 +33,19 @@ type watch struct {
 const stagger = 5 * time.Millisecond
 
 func newWatch(f *Fleet, t Target, n int) *watch {
-	w := &watch{fleet: f, target: t, first: time.Duration(n) * stagger, kick: make(chan struct{}, 1)}
+	w := &watch{
+		fleet:  f,
+		target: t,
+		first:  time.Duration(n) * stagger,
+		kick:   make(chan struct{}, 1),
+	}
 	w.ctx, w.stop = context.WithCancel(f.ctx)
-	w.job.Store(&Job{Name: t.Name, Address: t.Address, Found: t.Found, State: &feed.State{Snap: &falconv1.SnapshotReply{}, Since: f.now()}})
+	w.job.Store(&Job{
+		Name:    t.Name,
+		Address: t.Address,
+		Found:   t.Found,
+		State:   &feed.State{Snap: &falconv1.SnapshotReply{}, Since: f.now()},
+	})
 	return w
 }
 
@@ -80,7 +90,9 @@ func (w *watch) period() time.Duration {
 	return w.fleet.pace.active
 }
 
-func (w *watch) isOlder(j *Job) bool { return j.State.Conn == feed.Live && j.Revision == 0 }
+func (w *watch) isOlder(j *Job) bool {
+	return j.State.Conn == feed.Live && j.Revision == 0
+}
 
 // connect makes the connection where there is none; it asks nothing of the engine.
 func (w *watch) connect() (*grpc.ClientConn, error) {
@@ -102,7 +114,11 @@ func (w *watch) pullOnce() {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.fleet.pace.pull)
 	defer cancel()
-	q := &falconv1.SnapshotRequest{Rank: feed.WorstRank, Brief: true, Packed: true}
+	q := &falconv1.SnapshotRequest{
+		Rank:   feed.WorstRank,
+		Brief:  true,
+		Packed: true,
+	}
 	if j := w.job.Load(); w.isOlder(j) {
 		q.KnownVersion = j.State.Snap.GetVersion()
 	}
@@ -147,16 +163,21 @@ func (w *watch) answered(r *falconv1.SnapshotReply) {
 	snap, revision := old.State.Snap, old.Revision
 	if !r.GetUnchanged() {
 		snap = convert.Brief(r)
-		snap.Role, snap.Actor = r.GetRole(), r.GetActor()
+		snap.Role = r.GetRole()
+		snap.Actor = r.GetActor()
 		revision = int(r.GetBrief().GetRevision())
 		if b := r.GetBrief(); b != nil { // the engine has counted those too that it does not list
-			snap.Brief.Open, snap.Brief.Waiting = max(b.GetOpen(), snap.Brief.Open), max(b.GetWaiting(), snap.Brief.Waiting)
-			snap.Brief.LostGpuHours, snap.Brief.LossPerMinuteGpuHours = b.GetLostGpuHours(), b.GetLossPerMinuteGpuHours()
+			snap.Brief.Open = max(b.GetOpen(), snap.Brief.Open)
+			snap.Brief.Waiting = max(b.GetWaiting(), snap.Brief.Waiting)
+			snap.Brief.LostGpuHours = b.GetLostGpuHours()
+			snap.Brief.LossPerMinuteGpuHours = b.GetLossPerMinuteGpuHours()
 		}
 		clean.Message(snap)
 	}
 	w.publish(func(j *Job) {
-		j.Revision, j.Tries, j.Retry = revision, 0, time.Time{}
+		j.Revision = revision
+		j.Tries = 0
+		j.Retry = time.Time{}
 		j.State.Snap, j.State.Received = snap, w.fleet.now()
 		enter(j.State, feed.Live, "", w.fleet.now())
 	})

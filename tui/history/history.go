@@ -44,7 +44,8 @@ func (b *Bucket) join(x Bucket) {
 		*b = x
 		return
 	}
-	b.Min, b.Max = min(b.Min, x.Min), max(b.Max, x.Max)
+	b.Min = min(b.Min, x.Min)
+	b.Max = max(b.Max, x.Max)
 	b.Sum += x.Sum
 	b.N += x.N
 }
@@ -74,7 +75,9 @@ func (s *Series) begin() {
 }
 
 // Add adds a value. One that is older than what a level still holds is in none of its buckets.
-func (s *Series) Add(at time.Time, value float64) { s.AddSpread(at, value, value, value) }
+func (s *Series) Add(at time.Time, value float64) {
+	s.AddSpread(at, value, value, value)
+}
 
 // AddSpread adds what several have measured at one moment: the least, the mean and the greatest.
 func (s *Series) AddSpread(at time.Time, least, mean, greatest float64) {
@@ -127,7 +130,8 @@ func (l *level) makeRoom(no int64) {
 	}
 	drop := no - l.first - Most + 1
 	if drop >= int64(len(l.buckets)) {
-		l.buckets, l.first = l.buckets[:0], no
+		l.buckets = l.buckets[:0]
+		l.first = no
 		return
 	}
 	l.buckets = append(l.buckets[:0], l.buckets[drop:]...)
@@ -141,12 +145,15 @@ func (l *level) halve() {
 	for i, b := range l.buckets {
 		to := int(floorDiv(l.first+int64(i), 2) - first)
 		if to >= n {
-			l.buckets[to], n = b, to+1
+			l.buckets[to] = b
+			n = to + 1
 			continue
 		}
 		l.buckets[to].join(b)
 	}
-	l.buckets, l.first, l.width = l.buckets[:n], first, 2*l.width
+	l.buckets = l.buckets[:n]
+	l.first = first
+	l.width = 2 * l.width
 }
 
 // Span is the time of which anything is held; ok is false of an empty series.
@@ -159,7 +166,9 @@ func (s *Series) Span() (from, to time.Time, ok bool) {
 	return l.start(), newest.end(), true
 }
 
-func (l *level) start() time.Time { return time.Unix(0, l.first*int64(l.width)) }
+func (l *level) start() time.Time {
+	return time.Unix(0, l.first*int64(l.width))
+}
 
 func (l *level) end() time.Time {
 	return time.Unix(0, (l.first+int64(len(l.buckets)))*int64(l.width))
@@ -175,13 +184,15 @@ func (s *Series) Columns(from, to time.Time, n int) []Bucket {
 	}
 	stretch := to.Sub(from) / time.Duration(n)
 	l := s.levelFor(from, stretch)
-	span, wide := max(1, to.UnixMicro()-from.UnixMicro()), l.width > stretch
+	span := max(1, to.UnixMicro()-from.UnixMicro())
+	wide := l.width > stretch
 	width := l.width.Microseconds()
 	for i, b := range l.buckets {
 		if b.N == 0 {
 			continue
 		}
-		begins := (l.first+int64(i))*width - from.UnixMicro() // in whole numbers: no bucket slips over an edge by rounding
+		// in whole numbers: no bucket slips over an edge by rounding
+		begins := (l.first+int64(i))*width - from.UnixMicro()
 		first := int(floorDiv(begins*int64(n), span))
 		last := first
 		if wide {
@@ -200,7 +211,8 @@ func (s *Series) levelFor(from time.Time, stretch time.Duration) *level {
 	var best *level
 	for i := range s.levels {
 		l := &s.levels[i]
-		if len(l.buckets) == 0 || l.start().After(from) && l.start().Add(-l.width).After(whole.start()) {
+		if len(l.buckets) == 0 ||
+			l.start().After(from) && l.start().Add(-l.width).After(whole.start()) {
 			continue
 		}
 		switch {

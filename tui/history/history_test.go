@@ -25,7 +25,8 @@ func (n *naive) bucket(from, to time.Time) (out Bucket) {
 		if out.N == 0 {
 			out.Min, out.Max = v.least, v.greatest
 		}
-		out.Min, out.Max = min(out.Min, v.least), max(out.Max, v.greatest)
+		out.Min = min(out.Min, v.least)
+		out.Max = max(out.Max, v.greatest)
 		out.Sum += v.mean
 		out.N++
 	}
@@ -33,14 +34,16 @@ func (n *naive) bucket(from, to time.Time) (out Bucket) {
 }
 
 func alike(a, b Bucket) bool {
-	return a.N == b.N && (a.N == 0 || a.Min == b.Min && a.Max == b.Max && math.Abs(a.Sum-b.Sum) <= 1e-9*(1+math.Abs(b.Sum)))
+	return a.N == b.N &&
+		(a.N == 0 || a.Min == b.Min && a.Max == b.Max && math.Abs(a.Sum-b.Sum) <= 1e-9*(1+math.Abs(b.Sum)))
 }
 
 // Random runs: dense and sparse, with pauses, with values that come late.
 func TestEveryBucketIsThatOfItsValues(t *testing.T) {
 	for seed := range uint64(24) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		s, all := &Series{}, &naive{}
+		s := &Series{}
+		all := &naive{}
 		at := time.Unix(1_800_000_000+rng.Int64N(5000), rng.Int64N(1e9))
 		step := time.Duration(1+rng.Int64N(30_000)) * time.Millisecond
 		for range 200 + rng.IntN(2000) {
@@ -100,7 +103,8 @@ func checkWhole(t *testing.T, seed uint64, s *Series, all *naive) {
 			seen.join(c)
 		}
 		if seen.Min != want.Min || seen.Max != want.Max {
-			t.Fatalf("seed %d: %d columns show %v to %v instead of %v to %v", seed, n, seen.Min, seen.Max, want.Min, want.Max)
+			t.Fatalf("seed %d: %d columns show %v to %v instead of %v to %v",
+				seed, n, seen.Min, seen.Max, want.Min, want.Max)
 		}
 	}
 }
@@ -115,13 +119,16 @@ func TestRecentTimeIsFine(t *testing.T) {
 	}
 	end := begin.Add(day * time.Second)
 	for i, b := range s.Columns(end.Add(-100*time.Second), end, 100) {
-		if want := float64(day - 100 + i); b.N != 1 || b.Min != want || b.Max != want || b.Mean() != want {
+		want := float64(day - 100 + i)
+		if b.N != 1 || b.Min != want || b.Max != want || b.Mean() != want {
 			t.Fatalf("second %d of the last 100 is %+v, want %v", i, b, want)
 		}
 	}
 	columns := s.Columns(begin, end, 100)
 	for i, b := range columns {
-		if b.N == 0 || b.Min > float64((i+1)*day/100) || b.Max < float64(i*day/100) {
+		if b.N == 0 ||
+			b.Min > float64((i+1)*day/100) ||
+			b.Max < float64(i*day/100) {
 			t.Errorf("column %d of the day is %+v", i, b)
 		}
 	}
@@ -148,7 +155,8 @@ func TestAPauseIsAGap(t *testing.T) {
 }
 
 func BenchmarkAdd(b *testing.B) {
-	s, at := &Series{}, time.Unix(1_800_000_000, 0)
+	s := &Series{}
+	at := time.Unix(1_800_000_000, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		at = at.Add(time.Second)
@@ -157,7 +165,8 @@ func BenchmarkAdd(b *testing.B) {
 }
 
 func BenchmarkColumns(b *testing.B) {
-	s, at := &Series{}, time.Unix(1_800_000_000, 0)
+	s := &Series{}
+	at := time.Unix(1_800_000_000, 0)
 	for range 100_000 {
 		at = at.Add(time.Second)
 		s.Add(at, 1)

@@ -29,7 +29,11 @@ func TestGuideIsFresh(t *testing.T) {
 		t.Fatalf("%s lacks the lines %q and %q", path, keysBegin, keysEnd)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+keysBegin+Default().Markdown()+keysEnd+after), 0o600); err != nil {
+		if err := os.WriteFile(
+			path,
+			[]byte(before+keysBegin+Default().Markdown()+keysEnd+after),
+			0o600,
+		); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -160,5 +160,11 @@ type Binding struct {
 }
 
 func newBinding(s Scope, a Action, keys []string, show, word, sentence string, footer int) Binding {
-	return Binding{bubbles.NewBinding(bubbles.WithKeys(keys...), bubbles.WithHelp(show, word)), s, a, sentence, footer}
+	return Binding{
+		bubbles.NewBinding(bubbles.WithKeys(keys...), bubbles.WithHelp(show, word)),
+		s,
+		a,
+		sentence,
+		footer,
+	}
 }

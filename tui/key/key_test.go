@@ -28,7 +28,11 @@ func TestShippedTableIsSound(t *testing.T) {
 
 func TestEveryBindingIsWhole(t *testing.T) {
 	for _, b := range Default().Table() {
-		if b.Action == None || len(b.Keys()) == 0 || b.Help().Key == "" || b.Help().Desc == "" || !strings.HasSuffix(b.Sentence, ".") {
+		if b.Action == None ||
+			len(b.Keys()) == 0 ||
+			b.Help().Key == "" ||
+			b.Help().Desc == "" ||
+			!strings.HasSuffix(b.Sentence, ".") {
 			t.Errorf("binding %+v lacks something", b)
 		}
 		for _, k := range b.Keys() {
@@ -71,7 +75,8 @@ func TestFooterOrder(t *testing.T) {
 	for _, b := range Default().Footer(Ranks, Global) {
 		words = append(words, b.Help().Desc)
 	}
-	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior filter pick test help command mode freeze quit"; got != want {
+	if got, want := strings.Join(words, " "),
+		"anomaly zoom metric posterior filter pick test help command mode freeze quit"; got != want {
 		t.Errorf("the footer reads %q, want the page's keys first, most useful first: %q", got, want)
 	}
 }

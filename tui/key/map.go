@@ -68,8 +68,12 @@ func (m *Map) In(s Scope) []Binding {
 func (m *Map) Footer(scopes ...Scope) []Binding {
 	var out []Binding
 	for _, s := range scopes {
-		part := slices.DeleteFunc(m.In(s), func(b Binding) bool { return b.Footer == 0 || len(b.Keys()) == 0 })
-		slices.SortStableFunc(part, func(x, y Binding) int { return x.Footer - y.Footer })
+		part := slices.DeleteFunc(m.In(s), func(b Binding) bool {
+			return b.Footer == 0 || len(b.Keys()) == 0
+		})
+		slices.SortStableFunc(part, func(x, y Binding) int {
+			return x.Footer - y.Footer
+		})
 		out = append(out, part...)
 	}
 	return out
@@ -104,7 +108,8 @@ func (m *Map) Markdown() string {
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "### %s%s\n\n| Key | What it does | Name for `[keys]` |\n|---|---|---|\n", strings.ToUpper(string(s[:1])), s[1:])
+		fmt.Fprintf(&b, "### %s%s\n\n| Key | What it does | Name for `[keys]` |\n|---|---|---|\n",
+			strings.ToUpper(string(s[:1])), s[1:])
 		for _, x := range list {
 			fmt.Fprintf(&b, "| %s | %s | `%s.%s` |\n", markdownKeys(x), x.Sentence, s, x.Action)
 		}

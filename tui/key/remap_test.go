@@ -14,7 +14,10 @@ func remap(scope, action string, keys ...string) map[string]map[string][]string 
 }
 
 func TestRemapMovesAnAction(t *testing.T) {
-	m, err := Default().Remap(map[string]map[string][]string{"ranks": {"zoom-in": {"ctrl+up", "Z"}}, "everywhere": {"theme": {}}})
+	m, err := Default().Remap(map[string]map[string][]string{
+		"ranks":      {"zoom-in": {"ctrl+up", "Z"}},
+		"everywhere": {"theme": {}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +36,8 @@ func TestRemapMovesAnAction(t *testing.T) {
 	if got := Default().Name(ZoomIn, Ranks, Global); got != "+" {
 		t.Errorf("the shipped table has changed: %q", got)
 	}
-	if md := m.Markdown(); !strings.Contains(md, "| `ctrl-up` `Z` | Zoom in") || !strings.Contains(md, "| (none) | Next theme.") {
+	md := m.Markdown()
+	if !strings.Contains(md, "| `ctrl-up` `Z` | Zoom in") || !strings.Contains(md, "| (none) | Next theme.") {
 		t.Error("the guide does not show the remapped table")
 	}
 }
@@ -57,7 +61,13 @@ func TestRemapRefuses(t *testing.T) {
 		{remap("everywhere", "approve", "enter"), "presses to move"},
 		{remap("everywhere", "freeze", "j"), "presses to move"},
 		{remap("ladder", "take-rung", "space"), "presses to move"},
-		{map[string]map[string][]string{"grid": {"left": {"ctrl+x"}}, "ladder": {"take-rung": {"ctrl+x"}}}, "moves as grid.left"},
+		{
+			map[string]map[string][]string{
+				"grid":   {"left": {"ctrl+x"}},
+				"ladder": {"take-rung": {"ctrl+x"}},
+			},
+			"moves as grid.left",
+		},
 		{remap("ranks", "zoom-in", "ctrl+i"), `from "tab"`},
 		{remap("ranks", "zoom-in", "ctrl+A"), `as "ctrl+a"`},
 		{remap("ranks", "zoom-in", "shift+a"), `such as "A"`},
@@ -66,7 +76,9 @@ func TestRemapRefuses(t *testing.T) {
 		{remap("ranks", "zoom-in", "\x1b"), "is no key"},
 	} {
 		_, err := Default().Remap(c.change)
-		if !errors.Is(err, ErrRemap) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, ErrRemap) ||
+			!strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %v, want %q", c.change, err, c.want)
 		}
 	}
@@ -75,13 +87,18 @@ func TestRemapRefuses(t *testing.T) {
 // Whatever a table is remapped to: it is refused, or keeps every promise of
 // the shipped one, as a second, plain check finds them.
 func TestRemappedTablesKeepThePromises(t *testing.T) {
-	keys := []string{"a", "j", "x", "enter", "space", "esc", "ctrl+x", "f5", "F6", "f6", "é", "ctrl+i", "Z", "tab"}
+	keys := []string{
+		"a", "j", "x", "enter", "space", "esc", "ctrl+x", "f5", "F6", "f6", "é", "ctrl+i", "Z",
+		"tab",
+	}
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
 		change := map[string]map[string][]string{}
 		for range rapid.IntRange(1, 3).Draw(t, "changes") {
 			b := rapid.SampledFrom(table).Draw(t, "binding")
-			change[string(b.Scope)] = map[string][]string{string(b.Action): rapid.SliceOfN(rapid.SampledFrom(keys), 0, 2).Draw(t, "keys")}
+			change[string(b.Scope)] = map[string][]string{
+				string(b.Action): rapid.SliceOfN(rapid.SampledFrom(keys), 0, 2).Draw(t, "keys"),
+			}
 		}
 		m, err := Default().Remap(change)
 		if err != nil {

@@ -79,20 +79,31 @@ type Guard struct {
 }
 
 // New makes a guard; the seed makes its reports' places and letters hard to guess.
-func New(seed uint64) *Guard { return &Guard{reports: newReports(seed)} }
+func New(seed uint64) *Guard {
+	return &Guard{reports: newReports(seed)}
+}
 
 // Open notes that a dialog was opened. It is unseen until a report says otherwise.
 func (g *Guard) Open(now time.Time) {
-	g.open, g.held, g.failed = now, time.Time{}, false
+	g.open = now
+	g.held = time.Time{}
+	g.failed = false
 	g.Repaint()
 	g.reports.newCode()
 }
 
 // Repaint notes that the dialog is drawn anew: it is unseen again.
-func (g *Guard) Repaint() { g.seen, g.coded, g.reports.current = time.Time{}, time.Time{}, 0 }
+func (g *Guard) Repaint() {
+	g.seen = time.Time{}
+	g.coded = time.Time{}
+	g.reports.current = 0
+}
 
 // Close notes that no dialog is open.
-func (g *Guard) Close() { g.open, g.held = time.Time{}, time.Time{} }
+func (g *Guard) Close() {
+	g.open = time.Time{}
+	g.held = time.Time{}
+}
 
 // Press judges a key: Counts, or why it does not. A confirmation that may count is Held. Who reads that
 // a confirmation did not count presses it again; a stream goes on with text.
@@ -118,7 +129,8 @@ func (g *Guard) judge(now time.Time, kind Kind, gap time.Duration) Reason {
 	case g.open.IsZero():
 		return Counts
 	}
-	if why := g.unreadable(now); why != Counts && (kind != KeyText || g.coded.IsZero()) {
+	why := g.unreadable(now)
+	if why != Counts && (kind != KeyText || g.coded.IsZero()) {
 		g.demandPause(Ahead, Pause)
 		return why
 	}
@@ -179,7 +191,9 @@ func (g *Guard) Paste(now time.Time) {
 // pressed it: it needs no picture.
 func (g *Guard) Interrupt(now time.Time) bool {
 	gap := g.noteKey(now, KeyStep)
-	return gap >= Gap && !g.isRushed(now) && (g.reason == Counts || g.reason == Ahead)
+	return gap >= Gap &&
+		!g.isRushed(now) &&
+		(g.reason == Counts || g.reason == Ahead)
 }
 
 // Due reports whether a confirmation counts by now; once.

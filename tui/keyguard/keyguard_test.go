@@ -21,11 +21,24 @@ func sit(t *testing.T) *sitting {
 	return s
 }
 
-var kinds = map[string]Kind{"step": KeyStep, "stray": KeyStray, "text": KeyText, "confirm": KeyConfirm, "close": KeyClose}
+var kinds = map[string]Kind{
+	"step":    KeyStep,
+	"stray":   KeyStray,
+	"text":    KeyText,
+	"confirm": KeyConfirm,
+	"close":   KeyClose,
+}
 
 var names = map[Reason]string{
-	Counts: "counts", Unseen: "unseen", Fresh: "fresh", Ahead: "ahead", Strayed: "strayed", Pasted: "pasted", Fast: "fast",
-	Followed: "followed", Held: "held",
+	Counts:   "counts",
+	Unseen:   "unseen",
+	Fresh:    "fresh",
+	Ahead:    "ahead",
+	Strayed:  "strayed",
+	Pasted:   "pasted",
+	Fast:     "fast",
+	Followed: "followed",
+	Held:     "held",
 }
 
 // play plays a script: times to pass, events, and after "=" what the one before came to.
@@ -129,7 +142,9 @@ func TestReportsAreToldApart(t *testing.T) {
 		for range 100 {
 			q := g.Ask(size[0], size[1])
 			g.Sent(now, q.Number)
-			if q.X < 0 || q.Y < 1 || size[0] > 2 && (q.X >= size[0] || q.Y >= size[1]) {
+			if q.X < 0 ||
+				q.Y < 1 ||
+				size[0] > 2 && (q.X >= size[0] || q.Y >= size[1]) {
 				t.Fatalf("cell %d, %d on %v", q.X, q.Y, size)
 			}
 		}
@@ -172,7 +187,8 @@ func TestDelay(t *testing.T) {
 // behind a confirmation: it sends nothing even so.
 func TestAStreamThatStallsConfirmsNothing(t *testing.T) {
 	for seed := range uint64(2000) {
-		r, s := rand.New(rand.NewPCG(seed, 1)), sit(t)
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := sit(t)
 		gap := time.Second / time.Duration(2+r.IntN(12))
 		s.play("open shown")
 		for range 200 {

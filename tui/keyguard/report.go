@@ -44,7 +44,11 @@ func newReports(seed uint64) reports {
 func (g *Guard) Ask(w, h int) Report {
 	r := &g.reports
 	r.number++
-	q := Report{Number: r.number, X: r.random.IntN(max(1, w-1)), Y: 1 + r.random.IntN(max(1, h-2))}
+	q := Report{
+		Number: r.number,
+		X:      r.random.IntN(max(1, w-1)),
+		Y:      1 + r.random.IntN(max(1, h-2)),
+	}
 	for r.isTaken(q) && w*h > 4*pendingMost {
 		q.X, q.Y = r.random.IntN(w-1), 1+r.random.IntN(max(1, h-2))
 	}
@@ -89,7 +93,9 @@ func (g *Guard) Answer(now time.Time, x, y int) bool {
 		if p.X != x || p.Y != y || p.sent.IsZero() {
 			continue
 		}
-		r.answered, r.silent, r.delay = true, time.Time{}, now.Sub(p.sent)
+		r.answered = true
+		r.silent = time.Time{}
+		r.delay = now.Sub(p.sent)
 		r.pending = append(r.pending[:0], r.pending[i+1:]...) // what was asked before is overtaken
 		for _, later := range r.pending {
 			if r.silent.IsZero() {
@@ -134,7 +140,10 @@ func (g *Guard) IsMute(now time.Time) bool {
 		patience = lateAfter
 	}
 	silent := g.reports.silent
-	return !g.open.IsZero() && g.seen.IsZero() && !silent.IsZero() && now.Sub(silent) >= patience
+	return !g.open.IsZero() &&
+		g.seen.IsZero() &&
+		!silent.IsZero() &&
+		now.Sub(silent) >= patience
 }
 
 // OfferCode returns the letters that a person reads off the dialog and types, from now on.

@@ -73,7 +73,14 @@ type Target struct {
 }
 
 // ToPage is the link to a page alone.
-func ToPage(p key.Scope) Target { return Target{Kind: Page, View: p, Zoom: Unset, At: Unset} }
+func ToPage(p key.Scope) Target {
+	return Target{
+		Kind: Page,
+		View: p,
+		Zoom: Unset,
+		At:   Unset,
+	}
+}
 
 // Parse reads a link. Ids may be written in small letters and without their
 // zeros; whatever was copied around the link (blanks, "falcon:") is dropped.
@@ -98,9 +105,13 @@ func parsePlace(path string) (Target, error) {
 	var err error
 	switch k := Kind(strings.ToLower(kind)); {
 	case !deep && strings.EqualFold(kind, history):
-		t.Kind, t.View, t.Zoom = Page, key.Events, 1
+		t.Kind = Page
+		t.View = key.Events
+		t.Zoom = 1
 	case strings.EqualFold(kind, device):
-		t.Kind, t.View, t.Zoom = Page, key.Events, 1
+		t.Kind = Page
+		t.View = key.Events
+		t.Zoom = 1
 		err = t.setField("filter", "device:"+rest)
 	case !deep:
 		t.Kind = Page
@@ -115,7 +126,8 @@ func parsePlace(path string) (Target, error) {
 		t.Kind = k
 		t.ID, err = parseNodePair(rest)
 	default:
-		err = fmt.Errorf("%w: %s; write a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3", ErrLink, quoteShort(path))
+		err = fmt.Errorf("%w: %s; write a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3",
+			ErrLink, quoteShort(path))
 	}
 	return t, err
 }
@@ -166,7 +178,8 @@ func parseNodePair(s string) (string, error) {
 // isSafeName reports whether a name can be in a link as it is.
 func isSafeName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool {
-		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:", r)
+		return r > unicode.MaxASCII ||
+			!unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._:", r)
 	})
 }
 
@@ -204,27 +217,35 @@ func (t *Target) setField(name, v string) (err error) {
 	case "sel":
 		t.Sel, err = parseRanks(v)
 	case "filter":
-		if !utf8.ValidString(v) || utf8.RuneCountInString(v) > MaxFilter || strings.ContainsFunc(v, unprintable) {
+		if !utf8.ValidString(v) ||
+			utf8.RuneCountInString(v) > MaxFilter ||
+			strings.ContainsFunc(v, unprintable) {
 			return fmt.Errorf("%w: the filter is not a line of at most %d characters", ErrLink, MaxFilter)
 		}
 		t.Filter = v
 	case "job":
-		if !utf8.ValidString(v) || utf8.RuneCountInString(v) > MaxJob || strings.ContainsFunc(v, unprintable) {
+		if !utf8.ValidString(v) ||
+			utf8.RuneCountInString(v) > MaxJob ||
+			strings.ContainsFunc(v, unprintable) {
 			return fmt.Errorf("%w: the job is not a name of at most %d characters", ErrLink, MaxJob)
 		}
 		t.Job = v
 	default:
-		err = fmt.Errorf("%w: %s is unknown; there are view, z, sel, filter, at and job", ErrLink, quoteShort(name))
+		err = fmt.Errorf("%w: %s is unknown; there are view, z, sel, filter, at and job",
+			ErrLink, quoteShort(name))
 	}
 	return err
 }
 
-func unprintable(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
+func unprintable(r rune) bool {
+	return r != ' ' && !unicode.IsPrint(r)
+}
 
 func wholeNumber[T int | int64](name, v string, most uint64) (T, error) {
 	n, err := strconv.ParseUint(v, 10, 63)
 	if err != nil || n > most {
-		return Unset, fmt.Errorf("%w: %s takes a number from 0 to %d, not %s", ErrLink, name, most, quoteShort(v))
+		return Unset, fmt.Errorf("%w: %s takes a number from 0 to %d, not %s",
+			ErrLink, name, most, quoteShort(v))
 	}
 	return T(n), nil
 }

@@ -28,7 +28,9 @@ func AboutRank(s *State, rank int32, w int) []Line {
 		return nil
 	}
 	var out []Line
-	add := func(role themes.Role, text string) { out = append(out, Line{Text: widget.Cut(text, w), Role: role}) }
+	add := func(role themes.Role, text string) {
+		out = append(out, Line{Text: widget.Cut(text, w), Role: role})
+	}
 	add(themes.Text, processText(s, rank)+AgentText(s, roster.NodeOf(v.Device))+"; "+neighboursText(s, rank))
 	if text := DeviceHistory(s, v.Device); text != "" {
 		add(themes.Warn, "named: "+text[len(v.Device)+2:])
@@ -60,11 +62,13 @@ func AgentText(s *State, node string) string {
 		if n.GetNode() != node {
 			continue
 		}
-		age, which := phrase.Ms(float64(n.GetAgeMs())), phrase.Prefixed(" ", n.GetVersion())
+		age := phrase.Ms(float64(n.GetAgeMs()))
+		which := phrase.Prefixed(" ", n.GetVersion())
 		if !n.GetConnected() {
 			return fmt.Sprintf("agent%s on %s lost, last heard %s ago", which, node, age)
 		}
-		return fmt.Sprintf("agent%s on %s heard %s ago%s", which, node, age, phrase.Prefixed("; ", phrase.Standbys(n.GetStandbys())))
+		return fmt.Sprintf("agent%s on %s heard %s ago%s",
+			which, node, age, phrase.Prefixed("; ", phrase.Standbys(n.GetStandbys())))
 	}
 	return "no agent on " + cmp.Or(node, "its node")
 }
@@ -102,10 +106,14 @@ func testedText(s *State, rank int32) (text string, slow bool) {
 
 func testResult(v *falconv1.Validation, rank int32) (text string, slow, ok bool) {
 	var parts []string
-	if i := slices.IndexFunc(v.GetGemm(), func(g *falconv1.GemmResult) bool { return g.GetRank() == rank }); i >= 0 {
+	i := slices.IndexFunc(v.GetGemm(), func(g *falconv1.GemmResult) bool {
+		return g.GetRank() == rank
+	})
+	if i >= 0 {
 		g := v.Gemm[i]
 		slow = g.GetSlow()
-		parts = append(parts, fmt.Sprintf("matrix products %s, %.2f× the median%s", phrase.Ms(g.Ms), g.Ratio, judged(g.GetSlow(), g.GetUnjudged()+g.GetErr())))
+		parts = append(parts, fmt.Sprintf("matrix products %s, %.2f× the median%s",
+			phrase.Ms(g.Ms), g.Ratio, judged(g.GetSlow(), g.GetUnjudged()+g.GetErr())))
 	}
 	links, slowLinks := 0, 0
 	for _, l := range v.GetLinks() {

@@ -9,7 +9,9 @@ import (
 )
 
 // Pending is the action that is approved and not ordered yet, or nil.
-func (s *State) Pending() *falconv1.Action { return pendingIn(s.Snap().GetLadder()) }
+func (s *State) Pending() *falconv1.Action {
+	return pendingIn(s.Snap().GetLadder())
+}
 
 // PendingFor is the incident whose action is Pending, the present one first, or "".
 func (s *State) PendingFor() string {
@@ -33,10 +35,14 @@ func pendingIn(l *falconv1.Ladder) *falconv1.Action {
 
 // Awaited is what a veto can be given on: what is proposed, else what is
 // approved and not ordered; nil where there is neither.
-func (s *State) Awaited() *falconv1.Action { return awaitedIn(s.Snap().GetLadder()) }
+func (s *State) Awaited() *falconv1.Action {
+	return awaitedIn(s.Snap().GetLadder())
+}
 
 // AwaitedOf is the same of any open incident.
-func (s *State) AwaitedOf(incident string) *falconv1.Action { return awaitedIn(s.LadderOf(incident)) }
+func (s *State) AwaitedOf(incident string) *falconv1.Action {
+	return awaitedIn(s.LadderOf(incident))
+}
 
 func awaitedIn(l *falconv1.Ladder) *falconv1.Action {
 	if p := proposalOn(l); p != nil {
@@ -47,7 +53,9 @@ func awaitedIn(l *falconv1.Ladder) *falconv1.Action {
 
 // GoesOut is the time until an approved action is ordered; ok is false without a countdown.
 func GoesOut(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
-	if a.GetState() != string(falcon.ActionApproved) || a.GetDeadlineUnixNs() == 0 || heldBecause(s) != "" {
+	if a.GetState() != string(falcon.ActionApproved) ||
+		a.GetDeadlineUnixNs() == 0 ||
+		heldBecause(s) != "" {
 		return 0, false
 	}
 	return max(0, time.Unix(0, a.GetDeadlineUnixNs()).Sub(s.EngineNow())), true

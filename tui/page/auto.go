@@ -31,7 +31,8 @@ func Auto(s *State) string {
 func automaticRung(s *State) *falconv1.RungView {
 	prop := s.Proposal()
 	for _, g := range s.Snap().GetLadder().GetRungs() {
-		if prop == nil && g.Next || prop != nil && g.Rung == prop.Rung && g.Variant == prop.Variant {
+		if prop == nil && g.Next ||
+			prop != nil && g.Rung == prop.Rung && g.Variant == prop.Variant {
 			return g
 		}
 	}
@@ -46,7 +47,11 @@ func automaticNext(s *State, g *falconv1.RungView) string {
 	case prop != nil || g.Approval != falcon.ApprovalAuto:
 		return g.Rung + " waits for a person"
 	case g.ClockMs > 0:
-		return g.Rung + " next, once " + phrase.Ms(g.ClockMs) + " more are lost" + phrase.Prefixed(", in about ", phrase.Span(g.DueInMs))
+		return g.Rung +
+			" next, once " +
+			phrase.Ms(g.ClockMs) +
+			" more are lost" +
+			phrase.Prefixed(", in about ", phrase.Span(g.DueInMs))
 	}
 	return g.Rung + " is due"
 }
@@ -63,7 +68,9 @@ func automaticRate(p *falconv1.Policy, g *falconv1.RungView) string {
 
 // Countdown is the time until policy approves a proposal; ok is false where a person must.
 func Countdown(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
-	if a.GetState() != string(falcon.ActionProposed) || a.DeadlineUnixNs == 0 || s.Snap().GetPolicy().GetFrozen() {
+	if a.GetState() != string(falcon.ActionProposed) ||
+		a.DeadlineUnixNs == 0 ||
+		s.Snap().GetPolicy().GetFrozen() {
 		return 0, false
 	}
 	return max(0, time.Unix(0, a.DeadlineUnixNs).Sub(s.EngineNow())), true

@@ -29,7 +29,9 @@ const (
 const courseStep = time.Second
 
 // CourseStep numbers the steps of the course by an engine's clock.
-func CourseStep(snap *falconv1.SnapshotReply) int64 { return snap.GetAtUnixNs() / int64(courseStep) }
+func CourseStep(snap *falconv1.SnapshotReply) int64 {
+	return snap.GetAtUnixNs() / int64(courseStep)
+}
 
 // Course is how the run went, as far as this console has seen it: from the iterations that it was
 // sent first on. It is a picture of what engines have said, kept in bounded memory, and no truth of
@@ -56,7 +58,9 @@ func (c *Course) Span() (from, to time.Time, ok bool) {
 		switch {
 		case !known:
 		case !ok:
-			from, to, ok = a, b, true
+			from = a
+			to = b
+			ok = true
 		default:
 			from, to = earlier(from, a), later(to, b)
 		}
@@ -147,8 +151,10 @@ const standFor = 3
 
 // takeThroughput adds how fast iterations came since one was last reported.
 func (c *Course) takeThroughput(j *falconv1.Job, now time.Time) {
-	moved, i := time.Unix(0, j.GetIterationUnixNs()), j.GetIteration()
-	if j.GetIterationUnixNs() == 0 && j.GetDataAgeMs() >= 0 && i > 0 { // an engine that does not say knows the age of its data
+	moved := time.Unix(0, j.GetIterationUnixNs())
+	i := j.GetIteration()
+	// an engine that does not say knows the age of its data
+	if j.GetIterationUnixNs() == 0 && j.GetDataAgeMs() >= 0 && i > 0 {
 		moved = now.Add(-time.Duration(j.GetDataAgeMs()) * time.Millisecond)
 	}
 	usual := time.Duration(cmp.Or(j.GetUsualMs(), j.GetIterationMs()) * float64(time.Millisecond))
@@ -168,7 +174,9 @@ func (c *Course) takeThroughput(j *falconv1.Job, now time.Time) {
 // proportion, after the newest of them by the iterations' own times; 0 where that is not known.
 func TimeOf(s *falconv1.Series, iteration int64) int64 {
 	m := s.GetMoments()
-	i, found := slices.BinarySearchFunc(m, iteration, func(m *falconv1.Moment, i int64) int { return cmp.Compare(m.GetIteration(), i) })
+	i, found := slices.BinarySearchFunc(m, iteration, func(m *falconv1.Moment, i int64) int {
+		return cmp.Compare(m.GetIteration(), i)
+	})
 	switch {
 	case found:
 		return m[i].UnixNs

@@ -13,7 +13,9 @@ import (
 )
 
 // CulpritName is the name of a GPU, link or port of the history.
-func CulpritName(c *falconv1.Culprit) string { return cmp.Or(c.GetDevice(), c.GetLink(), c.GetNic()) }
+func CulpritName(c *falconv1.Culprit) string {
+	return cmp.Or(c.GetDevice(), c.GetLink(), c.GetNic())
+}
 
 // CulpritAgo is the newest incident that named a culprit: "INC-0001, 5 min ago".
 func (s *State) CulpritAgo(c *falconv1.Culprit) string {
@@ -43,14 +45,22 @@ func (s *State) Histories(inc *falconv1.Incident) []string {
 	var out []string
 	for _, c := range s.Snap().GetCulprits() {
 		name := CulpritName(c)
-		if !slices.Contains(slices.Concat(inc.GetVerdict().GetDevices(), inc.GetVerdict().GetLinks(), inc.GetVerdict().GetNics()), name) {
+		if !slices.Contains(
+			slices.Concat(
+				inc.GetVerdict().GetDevices(),
+				inc.GetVerdict().GetLinks(),
+				inc.GetVerdict().GetNics(),
+			),
+			name,
+		) {
 			continue
 		}
 		switch before := c.GetTimes() - 1; {
 		case c.GetLast() != inc.GetId():
 			out = append(out, name+": culprit of "+s.CulpritAgo(c))
 		case before > 0:
-			out = append(out, fmt.Sprintf("%s: culprit of %d more incidents, score %.1f", name, before, c.GetScore()))
+			out = append(out, fmt.Sprintf("%s: culprit of %d more incidents, score %.1f",
+				name, before, c.GetScore()))
 		}
 	}
 	return out
@@ -76,7 +86,8 @@ func DeviceHistory(s *State, device string) string {
 // BarText is who keeps a node, or a device or its node, from being used as a spare, or "".
 func BarText(s *State, name string) string {
 	for _, b := range s.Snap().GetBars() {
-		if n := b.GetName(); name != "" && (n == name || n == string(falcon.Device(name).Node())) {
+		n := b.GetName()
+		if name != "" && (n == name || n == string(falcon.Device(name).Node())) {
 			return "barred " + BarWords(s, b)
 		}
 	}
@@ -86,6 +97,7 @@ func BarText(s *State, name string) string {
 // BarWords are a bar's owner, times and reason.
 func BarWords(s *State, b *falconv1.Bar) string {
 	now := s.EngineNow()
-	return fmt.Sprintf("by %s since %s until %s: %s", b.GetBy(), phrase.Clock(time.Unix(0, b.GetSinceUnixNs()), now, s.Zone),
+	return fmt.Sprintf("by %s since %s until %s: %s",
+		b.GetBy(), phrase.Clock(time.Unix(0, b.GetSinceUnixNs()), now, s.Zone),
 		phrase.Clock(time.Unix(0, b.GetUntilUnixNs()), now, s.Zone), b.GetReason())
 }

@@ -18,7 +18,8 @@ func Doing(s *State) string {
 		return fmt.Sprintf("%s (%s) %s", a.Rung, phrase.Does(a.Rung, a.Variant), Standing(s, a))
 	}
 	if p := s.Proposal(); p != nil {
-		return fmt.Sprintf("%s (%s) waits for a decision: predicted %s", p.Rung, phrase.Does(p.Rung, p.Variant), phrase.Predicted(p))
+		return fmt.Sprintf("%s (%s) waits for a decision: predicted %s",
+			p.Rung, phrase.Does(p.Rung, p.Variant), phrase.Predicted(p))
 	}
 	if a := lastAction(s); a != nil {
 		return phrase.Action(a)
@@ -33,7 +34,12 @@ func Doing(s *State) string {
 func nextRung(s *State) string {
 	for _, r := range s.Snap().GetLadder().GetRungs() {
 		if r.GetNext() && r.GetDueInMs() > 0 {
-			return "; " + r.GetRung() + " (" + phrase.Does(r.GetRung(), r.GetVariant()) + ") is due in about " + phrase.Span(r.GetDueInMs())
+			return "; " +
+				r.GetRung() +
+				" (" +
+				phrase.Does(r.GetRung(), r.GetVariant()) +
+				") is due in about " +
+				phrase.Span(r.GetDueInMs())
 		}
 	}
 	return ""
@@ -67,5 +73,10 @@ func lastAction(s *State) *falconv1.Action {
 
 // changed is the last moment that is known of an action.
 func changed(a *falconv1.Action) int64 {
-	return max(a.GetProposedUnixNs(), a.GetDecidedUnixNs(), a.GetAppliedUnixNs(), a.GetRevertedUnixNs())
+	return max(
+		a.GetProposedUnixNs(),
+		a.GetDecidedUnixNs(),
+		a.GetAppliedUnixNs(),
+		a.GetRevertedUnixNs(),
+	)
 }

@@ -13,12 +13,18 @@ func TestWhatComesNextIsSaid(t *testing.T) {
 	snap := &falconv1.SnapshotReply{
 		Job:       &falconv1.Job{State: "slow"},
 		Incidents: []*falconv1.Incident{{Id: "INC-0001", State: "located"}},
-		Ladder: &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{
-			{Rung: "S1"}, {Rung: "S4", Variant: "restart", Applicable: true, Next: true, DueInMs: 180_000},
-		}},
+		Ladder: &falconv1.Ladder{
+			Incident: "INC-0001",
+			Rungs: []*falconv1.RungView{
+				{Rung: "S1"},
+				{Rung: "S4", Variant: "restart", Applicable: true, Next: true, DueInMs: 180_000},
+			},
+		},
 	}
 	s := NewState(&feed.State{Snap: snap})
-	if got := Doing(s); !strings.Contains(got, "S1 (ignore) for now") || !strings.Contains(got, "S4 (checkpoint, restart) is due in about 3 min") {
+	got := Doing(s)
+	if !strings.Contains(got, "S1 (ignore) for now") ||
+		!strings.Contains(got, "S4 (checkpoint, restart) is due in about 3 min") {
 		t.Error(got)
 	}
 }

@@ -132,7 +132,8 @@ func drawMeasured(c *widget.Canvas, r widget.Rect, s *State, rank int32, history
 	glyph, word, role := s.Health(v)
 	row, rest := r.Rows(1)
 	p := c.Pen(row).Putf(themes.Title, "rank %d ", rank).Put(role, string(glyph)+" "+word)
-	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d", cmp.Or(v.GetDevice(), "no device known"), pp, dp, tp)
+	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d",
+		cmp.Or(v.GetDevice(), "no device known"), pp, dp, tp)
 	if s.following {
 		p.Put(themes.Dim, "  (following the worst)")
 	}
@@ -140,7 +141,8 @@ func drawMeasured(c *widget.Canvas, r widget.Rect, s *State, rank int32, history
 		return
 	}
 	row, rest = rest.Rows(1)
-	p = c.Pen(row).Putf(themes.Text, "iteration %s  %s %s vs own base", phrase.Iteration(v.Iteration), phrase.Ms(v.Ms), phrase.Percent(v.Slowdown))
+	p = c.Pen(row).Putf(themes.Text, "iteration %s  %s %s vs own base",
+		phrase.Iteration(v.Iteration), phrase.Ms(v.Ms), phrase.Percent(v.Slowdown))
 	if v.SelfRatio > 0 {
 		p.Putf(themes.Text, "  self %s/micro-batch, %.2f× peers", phrase.Ms(v.SelfMs), v.SelfRatio)
 	}
@@ -175,7 +177,13 @@ func Empty(c *widget.Canvas, r widget.Rect, why string) {
 	y := r.Y + max(0, (r.H-len(lines))/2)
 	for i, l := range lines {
 		if y+i < r.Y+r.H {
-			c.Text(r.X+max(0, (r.W-widget.Width(l))/2), y+i, r.W, l, c.Pal.Style(themes.Dim))
+			c.Text(
+				r.X+max(0, (r.W-widget.Width(l))/2),
+				y+i,
+				r.W,
+				l,
+				c.Pal.Style(themes.Dim),
+			)
 		}
 	}
 }

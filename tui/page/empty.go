@@ -16,7 +16,8 @@ func NoRanks(s *State) string {
 	case snap.GetListening() == "":
 		return "no ranks yet: the engine listens on no network address; set `listen` in its configuration, so that agents can attach"
 	default:
-		return "no ranks yet: listening on " + snap.GetListening() + "; start `falcon-agent --config agent.yaml` on each node, then " + ranks
+		return "no ranks yet: listening on " + snap.GetListening() +
+			"; start `falcon-agent --config agent.yaml` on each node, then " + ranks
 	}
 }
 

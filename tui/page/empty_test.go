@@ -24,13 +24,39 @@ func TestEmptyStateSaysWhatToDo(t *testing.T) {
 		want     []string
 	}{
 		{"nothing received", &falconv1.SnapshotReply{}, false, []string{"no picture from the engine yet"}},
-		{"no agent", &falconv1.SnapshotReply{Listening: "10.0.0.5:7440"}, true, []string{"listening on 10.0.0.5:7440", "falcon-agent --config agent.yaml", "falcon-agent run"}},
+		{
+			"no agent",
+			&falconv1.SnapshotReply{Listening: "10.0.0.5:7440"},
+			true,
+			[]string{"listening on 10.0.0.5:7440", "falcon-agent --config agent.yaml", "falcon-agent run"},
+		},
 		{"local only", &falconv1.SnapshotReply{}, true, []string{"no network address", "listen"}},
-		{"agents", &falconv1.SnapshotReply{Listening: "x:1", Nodes: []*falconv1.NodeView{node, node}}, true, []string{"2 agents are attached", "falcon-agent run"}},
-		{"not followed", &falconv1.SnapshotReply{Nodes: []*falconv1.NodeView{node}, Job: &falconv1.Job{Alarm: "rank 1 on n0 is in a PID namespace"}}, true, []string{"no ranks yet: rank 1 on n0 is in a PID namespace"}},
+		{
+			"agents",
+			&falconv1.SnapshotReply{Listening: "x:1", Nodes: []*falconv1.NodeView{node, node}},
+			true,
+			[]string{"2 agents are attached", "falcon-agent run"},
+		},
+		{
+			"not followed",
+			&falconv1.SnapshotReply{
+				Nodes: []*falconv1.NodeView{node},
+				Job:   &falconv1.Job{Alarm: "rank 1 on n0 is in a PID namespace"},
+			},
+			true,
+			[]string{"no ranks yet: rank 1 on n0 is in a PID namespace"},
+		},
 	} {
-		f := &feed.State{Snap: c.snap, Conn: feed.Live, Memo: &feed.Memo{}}
-		f.Snap.Job = &falconv1.Job{Name: "j", State: "waiting for agents", Alarm: c.snap.GetJob().GetAlarm()}
+		f := &feed.State{
+			Snap: c.snap,
+			Conn: feed.Live,
+			Memo: &feed.Memo{},
+		}
+		f.Snap.Job = &falconv1.Job{
+			Name:  "j",
+			State: "waiting for agents",
+			Alarm: c.snap.GetJob().GetAlarm(),
+		}
 		if c.received {
 			f.Received = time.Unix(1000, 0)
 		}

@@ -22,7 +22,9 @@ func (s *State) FilterRanks(text string) error {
 }
 
 // refreshMatches seeks the chosen ranks again.
-func (s *State) refreshMatches() { s.matched = s.ranksMatching(s.rankFilter) }
+func (s *State) refreshMatches() {
+	s.matched = s.ranksMatching(s.rankFilter)
+}
 
 // ranksMatching lists the ranks that a filter chooses; no one may modify the list,
 // which all who show the snapshot share where picks do not matter.
@@ -53,10 +55,14 @@ func (s *State) joinByPicks(without, with []int32) []int32 {
 const atOnce = 4096
 
 // Knows reports whether a filter's ranks are known or soon found.
-func (s *State) Knows(f filter.Filter) bool { return isKnownFilter(s.Roster, f) }
+func (s *State) Knows(f filter.Filter) bool {
+	return isKnownFilter(s.Roster, f)
+}
 
 func isKnownFilter(t *roster.Roster, f filter.Filter) bool {
-	return f.Empty() || t.World() <= atOnce || t.Remembers(searchKey(f, false)) && (!f.ByPicks() || t.Remembers(searchKey(f, true)))
+	return f.Empty() ||
+		t.World() <= atOnce ||
+		t.Remembers(searchKey(f, false)) && (!f.ByPicks() || t.Remembers(searchKey(f, true)))
 }
 
 // searchAll finds all that ranksMatching needs.
@@ -72,7 +78,9 @@ func searchAll(t *roster.Roster, f filter.Filter) {
 
 // matchesOf is what a filter finds with no or with all ranks picked, searched once.
 func matchesOf(t *roster.Roster, f filter.Filter, picked bool) []int32 {
-	return t.Remember(searchKey(f, picked), func() []int32 { return searchRanks(t, f, picked) })
+	return t.Remember(searchKey(f, picked), func() []int32 {
+		return searchRanks(t, f, picked)
+	})
 }
 
 // searchKey distinguishes lists; no filter begins with a blank.
@@ -102,7 +110,8 @@ func searchRanks(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 		}
 		sub.TP = 0
 		if sub.DP++; sub.DP == t.DP {
-			sub.DP, sub.PP = 0, sub.PP+1
+			sub.DP = 0
+			sub.PP++
 		}
 	}
 	return out

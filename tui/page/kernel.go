@@ -17,7 +17,12 @@ const EvidenceKernel = "kernel"
 
 // clearest orders evidence for a reader who may see a part of it: the kernel or a counter says
 // what is wrong with a device, a test measured it, timing names it.
-var clearest = []falcon.EvidenceKind{EvidenceKernel, falcon.EvidenceCounter, falcon.EvidenceTest, falcon.EvidenceTiming}
+var clearest = []falcon.EvidenceKind{
+	EvidenceKernel,
+	falcon.EvidenceCounter,
+	falcon.EvidenceTest,
+	falcon.EvidenceTiming,
+}
 
 // ClearestFirst is the evidence of a verdict, the clearest first, in a new list.
 func ClearestFirst(list []*falconv1.Evidence) []*falconv1.Evidence {
@@ -27,7 +32,9 @@ func ClearestFirst(list []*falconv1.Evidence) []*falconv1.Evidence {
 		said[e.GetKind()+e.GetText()] = true
 		return again
 	})
-	return slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Evidence) int { return clarity(a) - clarity(b) })
+	return slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Evidence) int {
+		return clarity(a) - clarity(b)
+	})
 }
 
 func clarity(e *falconv1.Evidence) int {
@@ -55,15 +62,22 @@ func KernelEvidence(s *State, i *falconv1.Incident) []*falconv1.Evidence {
 				i.GetEndUnixNs() > 0 && at.After(time.Unix(0, i.GetEndUnixNs())) {
 				continue
 			}
-			out = append(out, &falconv1.Evidence{Kind: EvidenceKernel, Text: kernelText(s, n.GetNode(), k)})
+			out = append(out, &falconv1.Evidence{
+				Kind: EvidenceKernel,
+				Text: kernelText(s, n.GetNode(), k),
+			})
 		}
 	}
 	return out
 }
 
 func namesNode(s *State, v *falconv1.Verdict, node string) bool {
-	return slices.ContainsFunc(v.GetDevices(), func(d string) bool { return roster.NodeOf(d) == node }) ||
-		slices.ContainsFunc(v.GetRanks(), func(r int32) bool { return s.NodeOf(r) == node })
+	return slices.ContainsFunc(v.GetDevices(), func(d string) bool {
+		return roster.NodeOf(d) == node
+	}) ||
+		slices.ContainsFunc(v.GetRanks(), func(r int32) bool {
+			return s.NodeOf(r) == node
+		})
 }
 
 // kernelText is a note in one line: of what, when, what it means and what to do.
@@ -78,19 +92,24 @@ func kernelText(s *State, node string, k *falconv1.KernelNote) string {
 	if len(of) == 0 {
 		of = append(of, node)
 	}
-	return fmt.Sprintf("%s: %s, %s. %s", strings.Join(of, ", "), k.GetText(), phrase.Clock(time.Unix(0, k.GetAtUnixNs()), s.EngineNow(), s.Zone), k.GetAdvice())
+	return fmt.Sprintf("%s: %s, %s. %s",
+		strings.Join(of, ", "), k.GetText(),
+		phrase.Clock(time.Unix(0, k.GetAtUnixNs()), s.EngineNow(), s.Zone), k.GetAdvice())
 }
 
 // KernelOf is the newest that a kernel has said of a rank or its device, "" = nothing.
 func KernelOf(s *State, rank int32) string {
-	device, node := s.Roster.View(rank).GetDevice(), s.NodeOf(rank)
+	device := s.Roster.View(rank).GetDevice()
+	node := s.NodeOf(rank)
 	for _, n := range s.Snap().GetNodes() {
 		if n.GetNode() != node {
 			continue
 		}
 		for _, k := range slices.Backward(n.GetKernel()) {
 			if k.GetRank() == rank || k.GetDevice() != "" && k.GetDevice() == device {
-				return fmt.Sprintf("kernel %s: %s", phrase.Clock(time.Unix(0, k.GetAtUnixNs()), s.EngineNow(), s.Zone), k.GetText())
+				return fmt.Sprintf("kernel %s: %s",
+					phrase.Clock(time.Unix(0, k.GetAtUnixNs()), s.EngineNow(), s.Zone),
+					k.GetText())
 			}
 		}
 	}

@@ -21,21 +21,57 @@ func TestKernelLinesAreEvidence(t *testing.T) {
 	snap := job(2, 8, 1) // on n0 and n1
 	snap.AtUnixNs = now.UnixNano()
 	note := func(age time.Duration, rank int32, device, text string) *falconv1.KernelNote {
-		return &falconv1.KernelNote{AtUnixNs: now.Add(-age).UnixNano(), Kind: "xid", Device: device, Rank: rank, Text: text, Advice: "Reset it."}
+		return &falconv1.KernelNote{
+			AtUnixNs: now.Add(-age).UnixNano(),
+			Kind:     "xid",
+			Device:   device,
+			Rank:     rank,
+			Text:     text,
+			Advice:   "Reset it.",
+		}
 	}
 	snap.Nodes = []*falconv1.NodeView{
-		{Node: "n0", Kernel: []*falconv1.KernelNote{note(time.Minute, 3, "n0.g3", "Xid 13: of another node")}},
-		{Node: "n1", Kernel: []*falconv1.KernelNote{note(time.Hour, 9, "n1.g1", "Xid 63: an hour ago"), note(20*time.Second, 9, "n1.g1", "Xid 79: the GPU has fallen off the bus"), note(10*time.Second, -1, "", "a network port went down")}},
+		{
+			Node:   "n0",
+			Kernel: []*falconv1.KernelNote{note(time.Minute, 3, "n0.g3", "Xid 13: of another node")},
+		},
+		{
+			Node: "n1",
+			Kernel: []*falconv1.KernelNote{
+				note(time.Hour, 9, "n1.g1", "Xid 63: an hour ago"),
+				note(20*time.Second, 9, "n1.g1", "Xid 79: the GPU has fallen off the bus"),
+				note(10*time.Second, -1, "", "a network port went down"),
+			},
+		},
 	}
-	snap.Ladder = &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{{Rung: "S1", Applicable: true, Current: true, BreakEven: -1}}}
+	snap.Ladder = &falconv1.Ladder{
+		Incident: "INC-0001",
+		Rungs: []*falconv1.RungView{{
+			Rung:       "S1",
+			Applicable: true,
+			Current:    true,
+			BreakEven:  -1,
+		}},
+	}
 	snap.Incidents = []*falconv1.Incident{{
-		Id: "INC-0001", State: "located", OnsetUnixNs: now.Add(-time.Minute).UnixNano(), HealthyMs: 100, SlowMs: 200,
-		Verdict: &falconv1.Verdict{Cause: "gpu_degradation", Devices: []string{"n1.g1"}, Ranks: []int32{9}, Evidence: []*falconv1.Evidence{{Kind: "counter", Text: "SM clock 990 MHz"}}},
+		Id:          "INC-0001",
+		State:       "located",
+		OnsetUnixNs: now.Add(-time.Minute).UnixNano(),
+		HealthyMs:   100,
+		SlowMs:      200,
+		Verdict: &falconv1.Verdict{
+			Cause:    "gpu_degradation",
+			Devices:  []string{"n1.g1"},
+			Ranks:    []int32{9},
+			Evidence: []*falconv1.Evidence{{Kind: "counter", Text: "SM clock 990 MHz"}},
+		},
 	}}
 	s := state(snap)
 	for name, p := range map[string]page.Page{"overview": overview.New(), "ladder": ladder.New()} {
 		got := strings.Join(strings.Fields(draw(p, s, 160, 50, colorprofile.TrueColor)), " ")
-		xid, counter := strings.Index(got, "kernel n1.g1, rank 9: Xid 79: the GPU has fallen off the bus, 14:00:10Z. Reset it."), strings.Index(got, "SM clock 990")
+		xid := strings.Index(got,
+			"kernel n1.g1, rank 9: Xid 79: the GPU has fallen off the bus, 14:00:10Z. Reset it.")
+		counter := strings.Index(got, "SM clock 990")
 		if xid < 0 || counter < xid || !strings.Contains(got, "kernel n1: a network port went down") {
 			t.Errorf("%s shows\n%s", name, got)
 		}
@@ -44,7 +80,13 @@ func TestKernelLinesAreEvidence(t *testing.T) {
 		}
 	}
 	s.Select(9)
-	if got := draw(ranks.New(), s, 160, 50, colorprofile.TrueColor); !strings.Contains(got, "kernel 14:00:10Z: Xid 79: the GPU has fallen off the bus") {
+	if got := draw(
+		ranks.New(),
+		s,
+		160,
+		50,
+		colorprofile.TrueColor,
+	); !strings.Contains(got, "kernel 14:00:10Z: Xid 79: the GPU has fallen off the bus") {
 		t.Errorf("the rank's details lack the line:\n%s", got)
 	}
 }

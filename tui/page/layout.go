@@ -8,25 +8,35 @@ type Layout struct {
 	TP, DP, PP int            // each at least 1
 }
 
-func layoutOfRoster(r *roster.Roster) Layout { return Layout{r, r.TP, r.DP, r.PP} }
+func layoutOfRoster(r *roster.Roster) Layout {
+	return Layout{r, r.TP, r.DP, r.PP}
+}
 
 // Coord is a rank's replica, stage and tensor-parallel coordinate.
-func (l *Layout) Coord(rank int32) (tp, dp, pp int) { return l.roster.Coord(rank) }
+func (l *Layout) Coord(rank int32) (tp, dp, pp int) {
+	return l.roster.Coord(rank)
+}
 
 // At is the rank at a place.
-func (l *Layout) At(tp, dp, pp int) int32 { return l.roster.At(tp, dp, pp) }
+func (l *Layout) At(tp, dp, pp int) int32 {
+	return l.roster.At(tp, dp, pp)
+}
 
 // Replicas are the ranks of a rank's data-parallel group: the same stage and
 // tensor-parallel coordinate in every replica.
 func (l *Layout) Replicas(rank int32) []int32 {
 	tp, _, pp := l.Coord(rank)
-	return l.existingRanks(l.DP, func(i int) int32 { return l.At(tp, i, pp) })
+	return l.existingRanks(l.DP, func(i int) int32 {
+		return l.At(tp, i, pp)
+	})
 }
 
 // Pipeline are the ranks of a rank's pipeline, first stage first.
 func (l *Layout) Pipeline(rank int32) []int32 {
 	tp, dp, _ := l.Coord(rank)
-	return l.existingRanks(l.PP, func(i int) int32 { return l.At(tp, dp, i) })
+	return l.existingRanks(l.PP, func(i int) int32 {
+		return l.At(tp, dp, i)
+	})
 }
 
 // existingRanks are those of n ranks that exist: a layout from the wire may be wrong.

@@ -27,7 +27,11 @@ func (t Target) Name() string {
 
 var named = regexp.MustCompile(`^(INC|REC|VAL)-\d{4,9}$`)
 
-var homes = map[string]key.Scope{"INC": key.Ladder, "REC": key.Recovery, "VAL": key.Validate}
+var homes = map[string]key.Scope{
+	"INC": key.Ladder,
+	"REC": key.Recovery,
+	"VAL": key.Validate,
+}
 
 // TargetOf is what an event is about: an incident, recovery or validation, else
 // a rank, or the first rank of a device or node. A line without a subject whose
@@ -42,7 +46,8 @@ func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
 	}
 	if about != "" {
 		for r, v := range s.Roster.Views() {
-			if d := falcon.Device(v.GetDevice()); string(d) == about || string(d.Node()) == about {
+			d := falcon.Device(v.GetDevice())
+			if string(d) == about || string(d.Node()) == about {
 				return Target{Page: key.Ranks, Rank: r}, true
 			}
 		}
@@ -62,7 +67,13 @@ func targetOfID(id string) (Target, bool) {
 }
 
 // aboutIncident are kinds that are always about an incident, by default the present one.
-var aboutIncident = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true}
+var aboutIncident = map[string]bool{
+	"incident": true,
+	"verdict":  true,
+	"proposal": true,
+	"decision": true,
+	"action":   true,
+}
 
 // Go looks at a target and returns its page.
 func (s *State) Go(t Target) key.Scope {

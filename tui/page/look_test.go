@@ -17,13 +17,22 @@ func FuzzTargetOf(f *testing.F) {
 	} {
 		f.Add("rank", text, text)
 	}
-	snap := &falconv1.SnapshotReply{Job: &falconv1.Job{World: 4}, Incidents: []*falconv1.Incident{{Id: "INC-0007"}}}
+	snap := &falconv1.SnapshotReply{
+		Job:       &falconv1.Job{World: 4},
+		Incidents: []*falconv1.Incident{{Id: "INC-0007"}},
+	}
 	for r := range int32(4) {
-		snap.Ranks = append(snap.Ranks, &falconv1.RankView{Rank: r, Device: []string{"n0.g0", "n0.g1", "n1.g0", "n1.g1"}[r]})
+		snap.Ranks = append(snap.Ranks, &falconv1.RankView{
+			Rank:   r,
+			Device: []string{"n0.g0", "n0.g1", "n1.g0", "n1.g1"}[r],
+		})
 	}
 	s := NewState(&feed.State{Snap: snap})
 	f.Fuzz(func(t *testing.T, kind, text, about string) {
-		for _, e := range []*falconv1.EventLine{{Kind: kind, Text: text, About: about}, {Kind: kind, Text: text, Audit: &falconv1.Audit{About: about}}} {
+		for _, e := range []*falconv1.EventLine{
+			{Kind: kind, Text: text, About: about},
+			{Kind: kind, Text: text, Audit: &falconv1.Audit{About: about}},
+		} {
 			to, ok := s.TargetOf(e)
 			switch {
 			case !ok:

@@ -26,7 +26,9 @@ func (m *Measured) Anomalous(r *falconv1.RankView) bool {
 func (m *Measured) Anomalies() []int32 { return m.Roster.Anomalies }
 
 // BySelf reports whether maps show self time.
-func (m *Measured) BySelf() bool { return m.Roster.Resolve(m.Metric) == roster.Self }
+func (m *Measured) BySelf() bool {
+	return m.Roster.Resolve(m.Metric) == roster.Self
+}
 
 // ToggleMetric goes on to the next metric.
 func (m *Measured) ToggleMetric() {
@@ -35,7 +37,9 @@ func (m *Measured) ToggleMetric() {
 }
 
 // MetricName is what the maps show, for titles.
-func (m *Measured) MetricName() string { return m.Roster.Name(m.Metric) }
+func (m *Measured) MetricName() string {
+	return m.Roster.Name(m.Metric)
+}
 
 // Excess is how much slower a rank is than it should be, 0.5 for half more, by
 // self time or by its own baseline; ok is false where it was not measured.
@@ -105,7 +109,17 @@ func Thousands(x float64) string {
 
 // Pixels are the values of codes in a raster.
 var Pixels = [...]uint8{
-	roster.None: widget.PixelNone, roster.Excluded: widget.PixelExcluded, roster.Unmeasured: widget.PixelUnmeasured, roster.StaleCode: widget.PixelStale,
-	roster.Level0: 0, roster.Level1: 1, roster.Level2: 2, roster.Level3: 3, roster.Level4: 4, roster.Level5: 5, roster.Level6: 6,
-	roster.LostCode: widget.PixelLost, roster.CulpritCode: widget.PixelCulprit,
+	roster.None:        widget.PixelNone,
+	roster.Excluded:    widget.PixelExcluded,
+	roster.Unmeasured:  widget.PixelUnmeasured,
+	roster.StaleCode:   widget.PixelStale,
+	roster.Level0:      0,
+	roster.Level1:      1,
+	roster.Level2:      2,
+	roster.Level3:      3,
+	roster.Level4:      4,
+	roster.Level5:      5,
+	roster.Level6:      6,
+	roster.LostCode:    widget.PixelLost,
+	roster.CulpritCode: widget.PixelCulprit,
 }

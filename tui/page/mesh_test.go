@@ -30,12 +30,17 @@ func meshJob(t interface{ Fatal(args ...any) }, text string) (*falconv1.Snapshot
 func TestRanksOfMesh(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		snap, l := meshJob(t, rapid.SampledFrom([]string{
-			"tp=2,pp=4,dp=2", "dp=4,tp=2,pp=2", "tp=2,cp=2,pp=2,dp=4", "tp=2,etp=1,ep=4,dp=8,pp=2", "fsdp=4,dp=2",
+			"tp=2,pp=4,dp=2", "dp=4,tp=2,pp=2", "tp=2,cp=2,pp=2,dp=4", "tp=2,etp=1,ep=4,dp=8,pp=2",
+			"fsdp=4,dp=2",
 		}).Draw(t, "mesh"))
 		s := state(snap)
 		for r := range falcon.Rank(l.World()) {
 			at := l.Coord(r)
-			if tp, dp, pp := s.Coord(int32(r)); tp != at.TP || dp != at.DP || pp != at.PP || s.At(tp, dp, pp) != int32(r) {
+			tp, dp, pp := s.Coord(int32(r))
+			if tp != at.TP ||
+				dp != at.DP ||
+				pp != at.PP ||
+				s.At(tp, dp, pp) != int32(r) {
 				t.Fatalf("%v: rank %d is shown at %d, %d, %d, and is at %v", l, r, tp, dp, pp, at)
 			}
 			for i, q := range s.Pipeline(int32(r)) {
@@ -58,12 +63,16 @@ func TestLayoutIsExplained(t *testing.T) {
 	}
 	snap, _ := meshJob(t, "tp=2,cp=2,dp=2,pp=2")
 	snap.Job.LayoutFrom = "inferred from communicators"
-	if got := show(snap); !strings.Contains(got, "tp 2 × cp 2 × dp 2 × pp 2 (replicas: 2), layout: inferred from communicators") {
+	if got := show(
+		snap,
+	); !strings.Contains(got,
+		"tp 2 × cp 2 × dp 2 × pp 2 (replicas: 2), layout: inferred from communicators") {
 		t.Error(got)
 	}
 	unknown := job(1, 8, 1)
 	unknown.Job.LayoutDoubt = "the job declares no layout (ranks 0 and 1 say little)"
-	if got := show(unknown); !strings.Contains(got, "layout unknown") || !strings.Contains(got, "▲ the job declares no layout (ranks 0 and 1 say little)") {
+	if got := show(unknown); !strings.Contains(got, "layout unknown") ||
+		!strings.Contains(got, "▲ the job declares no layout (ranks 0 and 1 say little)") {
 		t.Error(got)
 	}
 	hostile := job(2, 2, 2)

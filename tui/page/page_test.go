@@ -28,15 +28,27 @@ import (
 )
 
 func state(snap *falconv1.SnapshotReply) *page.State {
-	return page.NewState(&feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live})
+	return page.NewState(&feed.State{
+		Snap:   snap,
+		Events: snap.Events,
+		Conn:   feed.Live,
+	})
 }
 
 // job is a job of n ranks in one stage, all healthy.
 func job(tp, dp, pp int) *falconv1.SnapshotReply {
-	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(tp * dp * pp)}}
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{
+		Tp:    int32(tp),
+		Dp:    int32(dp),
+		Pp:    int32(pp),
+		World: int32(tp * dp * pp),
+	}}
 	for r := range tp * dp * pp {
 		s.Ranks = append(s.Ranks, &falconv1.RankView{
-			Rank: int32(r), Device: fmt.Sprintf("n%d.g%d", r/8, r%8), Health: falconv1.RankHealth_RANK_HEALTH_OK, Ms: 100,
+			Rank:   int32(r),
+			Device: fmt.Sprintf("n%d.g%d", r/8, r%8),
+			Health: falconv1.RankHealth_RANK_HEALTH_OK,
+			Ms:     100,
 		})
 	}
 	return s
@@ -54,7 +66,8 @@ func draw(p page.Page, s *page.State, w, h int, profile colorprofile.Profile) st
 
 func TestOneSlowRankNeverVanishes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		dp, pp := rapid.IntRange(1, 600).Draw(t, "dp"), rapid.IntRange(1, 8).Draw(t, "pp")
+		dp := rapid.IntRange(1, 600).Draw(t, "dp")
+		pp := rapid.IntRange(1, 8).Draw(t, "pp")
 		snap := job(4, dp, pp)
 		bad := rapid.IntRange(0, len(snap.Ranks)-1).Draw(t, "bad")
 		snap.Ranks[bad].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
@@ -144,9 +157,14 @@ func TestGridBlamesTheRightCell(t *testing.T) {
 	snap := job(2, 4, 2)
 	bad := 2*2 + 1 + 8 // tp 1, replica 2, stage 1
 	snap.Ranks[bad].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
-	snap.Incidents = []*falconv1.Incident{{State: "located", Verdict: &falconv1.Verdict{Cause: "network_congestion", Ranks: []int32{int32(bad)}}}}
+	snap.Incidents = []*falconv1.Incident{{
+		State:   "located",
+		Verdict: &falconv1.Verdict{Cause: "network_congestion", Ranks: []int32{int32(bad)}},
+	}}
 	out := strings.Split(draw(grid.New(), state(snap), 80, 19, colorprofile.ASCII), "\n")
-	if !strings.Contains(out[3], "L") || strings.Contains(out[2], "L") || !strings.Contains(out[4], "L") {
+	if !strings.Contains(out[3], "L") ||
+		strings.Contains(out[2], "L") ||
+		!strings.Contains(out[4], "L") {
 		t.Errorf("stage 1 and the column's margin must carry L:\n%s", strings.Join(out, "\n"))
 	}
 }
@@ -164,20 +182,40 @@ func TestPosteriorSteps(t *testing.T) {
 
 func TestHairlineShowsExactNumbers(t *testing.T) {
 	snap := job(1, 2, 1)
-	snap.Series = &falconv1.Series{FirstIteration: 100, BaselineMs: 100, Threshold: 0.9, Marks: []*falconv1.Mark{{Iteration: 103, Kind: "onset"}}}
+	snap.Series = &falconv1.Series{
+		FirstIteration: 100,
+		BaselineMs:     100,
+		Threshold:      0.9,
+		Marks:          []*falconv1.Mark{{Iteration: 103, Kind: "onset"}},
+	}
 	for i := range 10 {
 		snap.Series.Ms = append(snap.Series.Ms, float32(100+i))
 		snap.Series.Probability = append(snap.Series.Probability, float32(i)/10)
 		snap.Series.MapRunLength = append(snap.Series.MapRunLength, int32(i))
 	}
-	p, s := posterior.New(), state(snap)
+	p := posterior.New()
+	s := state(snap)
 	r := widget.Rect{W: 80, H: 19}
 	p.Act(key.Prev, s, r) // the mark
-	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 103 (hairline, G lets go)  103.0 ms") || !strings.Contains(out, "onset") {
+	if out := draw(
+		p,
+		s,
+		80,
+		19,
+		colorprofile.ASCII,
+	); !strings.Contains(out, "iteration 103 (hairline, G lets go)  103.0 ms") ||
+		!strings.Contains(out, "onset") {
 		t.Errorf("hairline on the mark:\n%s", out)
 	}
 	p.Act(key.Right, s, r)
-	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 104 (hairline, G lets go)  104.0 ms  +4%") || !strings.Contains(out, "P(change just now) 0.400; likeliest stretch 4") {
+	if out := draw(
+		p,
+		s,
+		80,
+		19,
+		colorprofile.ASCII,
+	); !strings.Contains(out, "iteration 104 (hairline, G lets go)  104.0 ms  +4%") ||
+		!strings.Contains(out, "P(change just now) 0.400; likeliest stretch 4") {
 		t.Errorf("hairline moved:\n%s", out)
 	}
 	p.Act(key.Last, s, r)
@@ -189,42 +227,89 @@ func TestHairlineShowsExactNumbers(t *testing.T) {
 // Broken series and rank lists from the wire must not crash a page.
 func TestPagesSurviveAnyNumbers(t *testing.T) {
 	pages := []func() page.Page{
-		func() page.Page { return overview.New() }, func() page.Page { return ranks.New() }, func() page.Page { return grid.New() },
-		func() page.Page { return posterior.New() }, func() page.Page { return ladder.New() }, func() page.Page { return events.New() },
+		func() page.Page { return overview.New() },
+		func() page.Page { return ranks.New() },
+		func() page.Page { return grid.New() },
+		func() page.Page { return posterior.New() },
+		func() page.Page { return ladder.New() },
+		func() page.Page { return events.New() },
 		func() page.Page { return validate.New() },
 	}
 	acts := []key.Action{
-		key.Up, key.Down, key.Left, key.Right, key.First, key.Last, key.PageUp, key.PageDown, key.Next, key.Prev,
-		key.ZoomIn, key.ZoomOut, key.Metric, key.Open, key.Pick, key.PickReplicas, key.PickPipeline, key.Unpick, key.TestKind,
+		key.Up, key.Down, key.Left, key.Right, key.First, key.Last, key.PageUp, key.PageDown,
+		key.Next, key.Prev,
+		key.ZoomIn, key.ZoomOut, key.Metric, key.Open, key.Pick, key.PickReplicas,
+		key.PickPipeline, key.Unpick, key.TestKind,
 		key.PickRange, key.PickSuspects, key.Order,
 	}
 	odd := rapid.SampledFrom([]float64{0, 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, 1e-300, 210})
 	small := rapid.Int32Range(-3, 40)
 	rapid.Check(t, func(t *rapid.T) {
 		snap := &falconv1.SnapshotReply{
-			Job:    &falconv1.Job{Tp: small.Draw(t, "tp"), Dp: small.Draw(t, "dp"), Pp: small.Draw(t, "pp"), World: small.Draw(t, "world"), IterationMs: odd.Draw(t, "ms")},
-			Series: &falconv1.Series{RunLengths: small.Draw(t, "lengths"), BaselineMs: odd.Draw(t, "base"), Threshold: odd.Draw(t, "threshold"), FirstIteration: int64(small.Draw(t, "first"))},
-			Ladder: &falconv1.Ladder{Rungs: []*falconv1.RungView{{Rung: "S2", Applicable: true, GainMs: odd.Draw(t, "gain")}, {}}, ImpactMs: odd.Draw(t, "impact")},
+			Job: &falconv1.Job{
+				Tp:          small.Draw(t, "tp"),
+				Dp:          small.Draw(t, "dp"),
+				Pp:          small.Draw(t, "pp"),
+				World:       small.Draw(t, "world"),
+				IterationMs: odd.Draw(t, "ms"),
+			},
+			Series: &falconv1.Series{
+				RunLengths:     small.Draw(t, "lengths"),
+				BaselineMs:     odd.Draw(t, "base"),
+				Threshold:      odd.Draw(t, "threshold"),
+				FirstIteration: int64(small.Draw(t, "first")),
+			},
+			Ladder: &falconv1.Ladder{
+				Rungs: []*falconv1.RungView{
+					{Rung: "S2", Applicable: true, GainMs: odd.Draw(t, "gain")},
+					{},
+				},
+				ImpactMs: odd.Draw(t, "impact"),
+			},
 		}
-		snap.Validation = &falconv1.Validation{Id: "VAL-0001", State: "done", Passes: small.Draw(t, "passes"), PausedMs: odd.Draw(t, "held")}
+		snap.Validation = &falconv1.Validation{
+			Id:       "VAL-0001",
+			State:    "done",
+			Passes:   small.Draw(t, "passes"),
+			PausedMs: odd.Draw(t, "held"),
+		}
 		for range rapid.IntRange(0, 30).Draw(t, "n") {
-			snap.Validation.Gemm = append(snap.Validation.Gemm, &falconv1.GemmResult{Device: "n0.g0", Ms: odd.Draw(t, "gemm"), Ratio: odd.Draw(t, "ratio")})
-			snap.Validation.Links = append(snap.Validation.Links, &falconv1.LinkResult{Ms: odd.Draw(t, "link"), Pass: small.Draw(t, "pass")})
+			snap.Validation.Gemm = append(snap.Validation.Gemm, &falconv1.GemmResult{
+				Device: "n0.g0",
+				Ms:     odd.Draw(t, "gemm"),
+				Ratio:  odd.Draw(t, "ratio"),
+			})
+			snap.Validation.Links = append(snap.Validation.Links, &falconv1.LinkResult{
+				Ms:   odd.Draw(t, "link"),
+				Pass: small.Draw(t, "pass"),
+			})
 			snap.Ranks = append(snap.Ranks, &falconv1.RankView{
-				Rank: small.Draw(t, "rank"), Health: falconv1.RankHealth(small.Draw(t, "health")), Level: small.Draw(t, "level"),
-				Slowdown: odd.Draw(t, "slow"), SelfRatio: odd.Draw(t, "self"), Ms: odd.Draw(t, "rms"),
+				Rank:      small.Draw(t, "rank"),
+				Health:    falconv1.RankHealth(small.Draw(t, "health")),
+				Level:     small.Draw(t, "level"),
+				Slowdown:  odd.Draw(t, "slow"),
+				SelfRatio: odd.Draw(t, "self"),
+				Ms:        odd.Draw(t, "rms"),
 			})
 			snap.Series.Ms = append(snap.Series.Ms, float32(odd.Draw(t, "sms")))
 			snap.Series.Probability = append(snap.Series.Probability, float32(odd.Draw(t, "p")))
 			snap.Series.MapRunLength = append(snap.Series.MapRunLength, small.Draw(t, "map"))
 			snap.Series.Posterior = append(snap.Series.Posterior, float32(odd.Draw(t, "post")))
-			snap.Events = append(snap.Events, &falconv1.EventLine{Seq: uint64(len(snap.Events)) + 1, Text: "x"})
+			snap.Events = append(snap.Events, &falconv1.EventLine{
+				Seq:  uint64(len(snap.Events)) + 1,
+				Text: "x",
+			})
 		}
 		s := state(snap)
-		w, h := rapid.IntRange(1, 130).Draw(t, "w"), rapid.IntRange(1, 50).Draw(t, "h")
+		w := rapid.IntRange(1, 130).Draw(t, "w")
+		h := rapid.IntRange(1, 50).Draw(t, "h")
 		p := pages[rapid.IntRange(0, len(pages)-1).Draw(t, "page")]()
 		for range rapid.IntRange(0, 8).Draw(t, "acts") {
-			p.Act(rapid.SampledFrom(acts).Draw(t, "act"), s, widget.Rect{W: w, H: h})
+			p.Act(
+				rapid.SampledFrom(acts).Draw(t, "act"),
+				s,
+				widget.Rect{W: w, H: h},
+			)
 			draw(p, s, w, h, colorprofile.ANSI256)
 		}
 		_ = s.FilterRanks("rank 1")
@@ -290,7 +375,8 @@ func TestAFinishedJobHasNoLostRanks(t *testing.T) {
 		snap := proto.Clone(snap).(*falconv1.SnapshotReply) // nobody changes one that is shown
 		snap.Job.State = now
 		s := state(snap)
-		if s.Tally() != want || len(s.Anomalies()) != map[string]int{"lost": 8, string(falcon.JobFinished): 0}[now] {
+		if s.Tally() != want ||
+			len(s.Anomalies()) != map[string]int{"lost": 8, string(falcon.JobFinished): 0}[now] {
 			t.Errorf("%s: tally %q, %d anomalies", now, s.Tally(), len(s.Anomalies()))
 		}
 		for _, p := range []page.Page{ranks.New(), grid.New()} {
@@ -333,12 +419,16 @@ func TestRankFilter(t *testing.T) {
 	}
 	s.Update(s.Feed)
 	out := draw(p, s, 80, 19, colorprofile.TrueColor)
-	if !strings.Contains(out, `filter "g3": 3 of 24`) || !strings.Contains(out, "  11 n1.g3  ● ok") || strings.Contains(out, "▲ slow   ") {
+	if !strings.Contains(out, `filter "g3": 3 of 24`) ||
+		!strings.Contains(out, "  11 n1.g3  ● ok") ||
+		strings.Contains(out, "▲ slow   ") {
 		t.Errorf("the filtered table must say what it hides:\n%s", out)
 	}
 	p.SetZoom(int(ranks.Detail))
 	out = draw(p, s, 80, 19, colorprofile.TrueColor)
-	if !strings.Contains(out, `filter "g3": 3 of 24`) || !strings.Contains(out, "1 slow") || strings.Contains(out, "▲20") {
+	if !strings.Contains(out, `filter "g3": 3 of 24`) ||
+		!strings.Contains(out, "1 slow") ||
+		strings.Contains(out, "▲20") {
 		t.Errorf("the filtered map must say what it hides:\n%s", out)
 	}
 	if out := draw(overview.New(), s, 80, 19, colorprofile.TrueColor); !strings.Contains(out, "▲20") {
@@ -357,20 +447,28 @@ func TestEventsScrollAndFilter(t *testing.T) {
 		if i%10 == 0 {
 			kind = "agent"
 		}
-		snap.Events = append(snap.Events, &falconv1.EventLine{Seq: uint64(i + 1), Kind: kind, Text: fmt.Sprintf("line %d.", i)})
+		snap.Events = append(snap.Events, &falconv1.EventLine{
+			Seq:  uint64(i + 1),
+			Kind: kind,
+			Text: fmt.Sprintf("line %d.", i),
+		})
 	}
-	p, s := events.New(), state(snap)
+	p := events.New()
+	s := state(snap)
 	r := widget.Rect{W: 80, H: 11}
-	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "line 49.") || strings.Contains(out, "line 39.") {
+	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "line 49.") ||
+		strings.Contains(out, "line 39.") {
 		t.Errorf("the newest ten:\n%s", out)
 	}
 	p.Act(key.First, s, r)
-	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "line 0.") || !strings.Contains(out, "40 newer below") {
+	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "line 0.") ||
+		!strings.Contains(out, "40 newer below") {
 		t.Errorf("the oldest ten:\n%s", out)
 	}
 	s.Filter = "agent"
 	p.Act(key.Last, s, r)
-	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "5 of 50") || strings.Contains(out, "line 49.") {
+	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "5 of 50") ||
+		strings.Contains(out, "line 49.") {
 		t.Errorf("filtered:\n%s", out)
 	}
 }
@@ -379,9 +477,14 @@ func TestEventsScrollAndFilter(t *testing.T) {
 func TestLongEventsAreReadInFull(t *testing.T) {
 	snap := job(1, 1, 1)
 	for i := range 12 {
-		snap.Events = append(snap.Events, &falconv1.EventLine{Seq: uint64(i + 1), Text: fmt.Sprintf("first%d. ", i) + strings.Repeat("word ", i*4) + fmt.Sprintf("last%d.", i)})
+		snap.Events = append(snap.Events, &falconv1.EventLine{
+			Seq: uint64(i + 1),
+			Text: fmt.Sprintf("first%d. ", i) + strings.Repeat("word ", i*4) + fmt.Sprintf("last%d.",
+				i),
+		})
 	}
-	p, s := events.New(), state(snap)
+	p := events.New()
+	s := state(snap)
 	r := widget.Rect{W: 80, H: 11}
 	seen := ""
 	p.Act(key.First, s, r)
@@ -394,7 +497,8 @@ func TestLongEventsAreReadInFull(t *testing.T) {
 		p.Act(key.PageDown, s, r)
 	}
 	for i := range 12 {
-		if !strings.Contains(seen, fmt.Sprintf("first%d.", i)) || !strings.Contains(seen, fmt.Sprintf("last%d.", i)) {
+		if !strings.Contains(seen, fmt.Sprintf("first%d.", i)) ||
+			!strings.Contains(seen, fmt.Sprintf("last%d.", i)) {
 			t.Errorf("event %d was never shown whole", i)
 		}
 	}
@@ -411,24 +515,34 @@ func TestLongEventsAreReadInFull(t *testing.T) {
 
 func TestLadderStepsAndExplains(t *testing.T) {
 	snap := job(1, 4, 2)
-	snap.Ladder = &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{
-		{Rung: "S1", Applicable: true, Reason: "first reason", Current: true, BreakEven: -1},
-		{Rung: "S2", Reason: "second reason", BreakEven: -1},
-	}}
-	p, s := ladder.New(), state(snap)
+	snap.Ladder = &falconv1.Ladder{
+		Incident: "INC-0001",
+		Rungs: []*falconv1.RungView{
+			{Rung: "S1", Applicable: true, Reason: "first reason", Current: true, BreakEven: -1},
+			{Rung: "S2", Reason: "second reason", BreakEven: -1},
+		},
+	}
+	p := ladder.New()
+	s := state(snap)
 	r := widget.Rect{W: 80, H: 19}
 	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "first reason") {
 		t.Errorf("starts on the rung in force:\n%s", out)
 	}
 	p.Act(key.Down, s, r)
-	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "second reason") || !strings.Contains(out, "not applicable") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "second reason") ||
+		!strings.Contains(out, "not applicable") {
 		t.Errorf("second rung:\n%s", out)
 	}
 }
 
 // A validation that waits for its moment says for what.
 func TestValidationThatWaits(t *testing.T) {
-	got := validate.Outcome(&falconv1.Validation{Id: "VAL-0002", By: "ann", State: "surveying", Reason: "waits: a profile window is in progress"})
+	got := validate.Outcome(&falconv1.Validation{
+		Id:     "VAL-0002",
+		By:     "ann",
+		State:  "surveying",
+		Reason: "waits: a profile window is in progress",
+	})
 	if !strings.HasSuffix(got, ". It waits: a profile window is in progress; X calls it off.") {
 		t.Errorf("%q", got)
 	}
@@ -438,21 +552,59 @@ func TestValidationThatWaits(t *testing.T) {
 // leave which rings, when it is due, who decides.
 func TestLadderTellsThePlacement(t *testing.T) {
 	snap := job(1, 4, 2)
-	snap.Ladder = &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{
-		{Rung: "S1", Applicable: true, BreakEven: -1},
-		{
-			Rung: "S3", Applicable: true, Reason: "moves 2 nodes", OverheadMs: 2000, GainMs: 80, BreakEven: 25, PredictedMs: 220, ClockMs: 700,
-			Approval: "person", Next: true, IfWrong: "moved back",
-			Preview: &falconv1.Preview{
-				Swaps: []*falconv1.NodeSwap{{A: "n2", B: "n3"}}, Left: []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n2-n3"}}},
-				Joined: []*falconv1.LinksOf{{Dimension: "pp", Links: []string{"n2-n3"}}}, MovedMb: 1200, CopyMs: 900, Stages: []int32{1}, Replicas: []int32{2}, Splits: []int32{9, 5, 9, 9},
+	snap.Ladder = &falconv1.Ladder{
+		Incident: "INC-0001",
+		Rungs: []*falconv1.RungView{
+			{Rung: "S1", Applicable: true, BreakEven: -1},
+			{
+				Rung:        "S3",
+				Applicable:  true,
+				Reason:      "moves 2 nodes",
+				OverheadMs:  2000,
+				GainMs:      80,
+				BreakEven:   25,
+				PredictedMs: 220,
+				ClockMs:     700,
+				Approval:    "person",
+				Next:        true,
+				IfWrong:     "moved back",
+				Preview: &falconv1.Preview{
+					Swaps: []*falconv1.NodeSwap{{A: "n2", B: "n3"}},
+					Left: []*falconv1.LinksOf{{
+						Dimension: "dp",
+						Links:     []string{"n2-n3"},
+					}},
+					Joined: []*falconv1.LinksOf{{
+						Dimension: "pp",
+						Links:     []string{"n2-n3"},
+					}},
+					MovedMb:  1200,
+					CopyMs:   900,
+					Stages:   []int32{1},
+					Replicas: []int32{2},
+					Splits:   []int32{9, 5, 9, 9},
+				},
 			},
 		},
-	}, Proposal: nil, Actions: []*falconv1.Action{{Rung: "S3", State: "kept", BeforeMs: 300, PredictedMs: 220, MeasuredMs: 222, StepMs: []float64{12, 300, 200, 310}, MovedMb: 1200}}}
-	p, s := ladder.New(), state(snap)
+		Proposal: nil,
+		Actions: []*falconv1.Action{{
+			Rung:        "S3",
+			State:       "kept",
+			BeforeMs:    300,
+			PredictedMs: 220,
+			MeasuredMs:  222,
+			StepMs:      []float64{12, 300, 200, 310},
+			MovedMb:     1200,
+		}},
+	}
+	p := ladder.New()
+	s := state(snap)
 	p.Act(key.Down, s, widget.Rect{W: 120, H: 34})
 	out := draw(p, s, 120, 34, colorprofile.ASCII)
-	for _, want := range []string{"n2 with n3", "DP no longer uses n2-n3", "PP then uses n2-n3", "1.2 GB", "Due once", "It waits for a person", "If wrong: moved back", "9 5 9 9", "pause 12", "restore 310"} {
+	for _, want := range []string{
+		"n2 with n3", "DP no longer uses n2-n3", "PP then uses n2-n3", "1.2 GB", "Due once",
+		"It waits for a person", "If wrong: moved back", "9 5 9 9", "pause 12", "restore 310",
+	} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}

@@ -20,7 +20,9 @@ type Selection struct {
 // resizeTo forgets marks of ranks that do not exist.
 func (p *Selection) resizeTo(world int) {
 	p.world = world
-	maps.DeleteFunc(p.ranks, func(r int32, _ bool) bool { return int(r) >= world })
+	maps.DeleteFunc(p.ranks, func(r int32, _ bool) bool {
+		return int(r) >= world
+	})
 }
 
 // Picked reports whether a rank is marked.
@@ -30,7 +32,9 @@ func (p *Selection) Picked(rank int32) bool { return p.ranks[rank] }
 func (p *Selection) PickCount() int { return len(p.ranks) }
 
 // Picks lists the marked ranks, ascending.
-func (p *Selection) Picks() []int32 { return slices.Sorted(maps.Keys(p.ranks)) }
+func (p *Selection) Picks() []int32 {
+	return slices.Sorted(maps.Keys(p.ranks))
+}
 
 // Pick marks a rank, or takes its mark away.
 func (p *Selection) Pick(rank int32) {
@@ -45,7 +49,9 @@ func (p *Selection) Pick(rank int32) {
 
 // PickAll marks all of these, or takes their marks away when all have one.
 func (p *Selection) PickAll(ranks []int32) {
-	all := !slices.ContainsFunc(ranks, func(r int32) bool { return !p.ranks[r] })
+	all := !slices.ContainsFunc(ranks, func(r int32) bool {
+		return !p.ranks[r]
+	})
 	for _, r := range ranks {
 		if p.ranks[r] == all {
 			p.Pick(r)
@@ -54,17 +60,22 @@ func (p *Selection) PickAll(ranks []int32) {
 }
 
 // Unpick takes every mark away.
-func (p *Selection) Unpick() { clear(p.ranks) }
+func (p *Selection) Unpick() {
+	clear(p.ranks)
+}
 
 // LookAt asks the page that shows things of a kind to show the one of this id.
-func (p *Selection) LookAt(id string) { p.look = id }
+func (p *Selection) LookAt(id string) {
+	p.look = id
+}
 
 // Looked takes what is to be looked at when it is of a kind ("REC-"), once.
 func (p *Selection) Looked(kind string) (id string, ok bool) {
 	if kind == "" || !strings.HasPrefix(p.look, kind) {
 		return "", false
 	}
-	id, p.look = p.look, ""
+	id = p.look
+	p.look = ""
 	return id, true
 }
 
@@ -72,7 +83,8 @@ func (p *Selection) Looked(kind string) (id string, ok bool) {
 func (s *State) Suspects() []int32 {
 	var out []int32
 	for _, r := range s.Anomalies() {
-		if st := s.Roster.Standing(r); st == roster.Culprit || st == roster.LinkEnd || st == roster.Slow {
+		st := s.Roster.Standing(r)
+		if st == roster.Culprit || st == roster.LinkEnd || st == roster.Slow {
 			out = append(out, r)
 		}
 	}

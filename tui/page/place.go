@@ -73,7 +73,9 @@ func (s *State) About(incident string) (about *State, ok bool) {
 	if s.Incident().GetId() == incident {
 		return s, true
 	}
-	at := slices.IndexFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool { return i.GetId() == incident })
+	at := slices.IndexFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool {
+		return i.GetId() == incident
+	})
 	if at < 0 {
 		return nil, false
 	}
@@ -100,7 +102,9 @@ func (s *State) withSnapshot(snap *falconv1.SnapshotReply) *State {
 // that the reply doesn't hold. It shares everything else with s.
 func (s *State) Showing(r *falconv1.IncidentsReply) *State {
 	snap := feed.Shallow(s.Snap())
-	snap.Incidents, snap.Ladder, snap.Others = r.GetIncidents(), nil, nil
+	snap.Incidents = r.GetIncidents()
+	snap.Ladder = nil
+	snap.Others = nil
 	if l := r.GetLadders(); len(l) > 0 && l[0] != nil {
 		snap.Ladder = feed.Shallow(l[0])
 		snap.Ladder.Proposal = nil

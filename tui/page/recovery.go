@@ -30,7 +30,11 @@ func (s *State) Asked() *falconv1.Recovery {
 // Stands is the newest recovery if it failed and the job has not trained since, or nil.
 func (s *State) Stands() *falconv1.Recovery {
 	r := s.Snap().GetRecovery()
-	if r == nil || feed.Recovering(r) || r.State == string(falcon.RecoveryResumed) || s.Snap().GetJob().GetIteration() > r.BeforeIteration || s.Over() {
+	if r == nil ||
+		feed.Recovering(r) ||
+		r.State == string(falcon.RecoveryResumed) ||
+		s.Snap().GetJob().GetIteration() > r.BeforeIteration ||
+		s.Over() {
 		return nil
 	}
 	return r
@@ -72,7 +76,8 @@ func (s *State) RecoverySummary(r *falconv1.Recovery) string {
 	case falcon.RecoveryProposed:
 		return "waits for a decision: " + r.Reason
 	case falcon.RecoveryResumed:
-		return fmt.Sprintf("resumed at %siteration %s, %s after the first sign", endClock(s, r), phrase.Iteration(r.ResumeIteration), phrase.Ms(Took(r)))
+		return fmt.Sprintf("resumed at %siteration %s, %s after the first sign",
+			endClock(s, r), phrase.Iteration(r.ResumeIteration), phrase.Ms(Took(r)))
 	case falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled:
 		return r.State + ": " + r.Reason
 	}
@@ -139,7 +144,8 @@ func (p pids) afterSnapshot(r *falconv1.Recovery) pids {
 	p.seen, p.kept = 0, 0
 	for _, x := range r.Ranks {
 		first := p.first[x.GetRank()]
-		if _, replaced := r.Replaced[x.GetRank()]; replaced || first == 0 || x.GetPid() == 0 {
+		_, replaced := r.Replaced[x.GetRank()]
+		if replaced || first == 0 || x.GetPid() == 0 {
 			continue
 		}
 		p.seen++
@@ -174,6 +180,8 @@ func newestThen[T interface{ GetId() string }](newest T, list []T) []T {
 	if newest.GetId() == "" {
 		return list
 	}
-	rest := slices.DeleteFunc(slices.Clone(list), func(x T) bool { return x.GetId() == newest.GetId() })
+	rest := slices.DeleteFunc(slices.Clone(list), func(x T) bool {
+		return x.GetId() == newest.GetId()
+	})
 	return append([]T{newest}, rest...)
 }

@@ -59,7 +59,8 @@ func situation(list []statements.Statement) []key.Action {
 	})
 	first := list[0].Kind
 	switch first {
-	case statements.Recovery, statements.Stopped, statements.Failed, statements.Gone, statements.Ended, statements.Finished:
+	case statements.Recovery, statements.Stopped, statements.Failed, statements.Gone,
+		statements.Ended, statements.Finished:
 		if asked {
 			return askedKeys
 		}

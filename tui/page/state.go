@@ -45,13 +45,20 @@ type State struct {
 
 // NewState starts with nothing known, following the worst rank.
 func NewState(f *feed.State) *State {
-	s := &State{Keys: key.Default(), Course: &Course{}, following: true, Selection: &Selection{ranks: map[int32]bool{}}}
+	s := &State{
+		Keys:      key.Default(),
+		Course:    &Course{},
+		following: true,
+		Selection: &Selection{ranks: map[int32]bool{}},
+	}
 	s.Update(f)
 	return s
 }
 
 // Key is what the operator presses on a page for an action, as texts name it.
-func (s *State) Key(p key.Scope, a key.Action) string { return s.Keys.Name(a, p, key.Global) }
+func (s *State) Key(p key.Scope, a key.Action) string {
+	return s.Keys.Name(a, p, key.Global)
+}
 
 // Update takes a new feed state over. What is derived from it per rank is
 // derived once for all who show this snapshot; only a filter costs more.
@@ -85,7 +92,8 @@ func (s *State) Rank() int32 {
 	if r := s.NamedRank(); r >= 0 {
 		return r
 	}
-	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < s.Roster.World() {
+	e := s.Snap().GetSeries()
+	if len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < s.Roster.World() {
 		return e.Rank
 	}
 	return s.Roster.Worst
@@ -95,7 +103,9 @@ func (s *State) Rank() int32 {
 func (s *State) Following() bool { return s.following }
 
 // Follow goes back to the worst rank.
-func (s *State) Follow() { s.following = true }
+func (s *State) Follow() {
+	s.following = true
+}
 
 // Select chooses a rank; one that doesn't exist is ignored.
 func (s *State) Select(r int32) bool {
@@ -121,19 +131,30 @@ func (s *State) Wanted() int32 {
 // same rank as the words beside them. Who holds the job up comes before the present incident.
 func (s *State) NamedRank() int32 {
 	if !Browses(s) {
-		if x := First(s); x.Action == nil && x.Incident == nil && len(x.Ranks) > 0 && x.Ranks[0] >= 0 && int(x.Ranks[0]) < s.Roster.World() {
+		x := First(s)
+		if x.Action == nil &&
+			x.Incident == nil &&
+			len(x.Ranks) > 0 &&
+			x.Ranks[0] >= 0 &&
+			int(x.Ranks[0]) < s.Roster.World() {
 			return x.Ranks[0]
 		}
 	}
 	inc := s.Incident()
-	if list := inc.GetVerdict().GetRanks(); (Open(inc) || Browses(s)) && len(list) > 0 && list[0] >= 0 && int(list[0]) < s.Roster.World() {
+	list := inc.GetVerdict().GetRanks()
+	if (Open(inc) || Browses(s)) &&
+		len(list) > 0 &&
+		list[0] >= 0 &&
+		int(list[0]) < s.Roster.World() {
 		return list[0]
 	}
 	return -1
 }
 
 // Step selects the next (+1) or previous (-1) rank that is not healthy.
-func (s *State) Step(direction int) { s.stepThrough(s.Anomalies(), direction) }
+func (s *State) Step(direction int) {
+	s.stepThrough(s.Anomalies(), direction)
+}
 
 func (s *State) stepThrough(list []int32, direction int) {
 	if len(list) == 0 {
@@ -179,7 +200,9 @@ func (s *State) Proposal() *falconv1.Action {
 
 // Explained reports whether an open incident has named ranks.
 func (s *State) Explained() bool {
-	return slices.ContainsFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool { return Open(i) && len(i.GetVerdict().GetRanks()) > 0 })
+	return slices.ContainsFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool {
+		return Open(i) && len(i.GetVerdict().GetRanks()) > 0
+	})
 }
 
 // Blamed is the cause that an open incident names for a rank, or "".

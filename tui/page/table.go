@@ -17,10 +17,14 @@ func Prepare(f *feed.State, ranks ...filter.Filter) {
 }
 
 // PrepareCourse makes ready what the course takes of a picture.
-func PrepareCourse(f *feed.State) { rosterOfState(f).Spreads() }
+func PrepareCourse(f *feed.State) {
+	rosterOfState(f).Spreads()
+}
 
 // Ready reports whether a filter of ranks costs little in a state of this snapshot.
-func Ready(f *feed.State, ranks filter.Filter) bool { return isKnownFilter(rosterOfState(f), ranks) }
+func Ready(f *feed.State, ranks filter.Filter) bool {
+	return isKnownFilter(rosterOfState(f), ranks)
+}
 
 // rosterOfState is made once for all consoles that share a snapshot.
 func rosterOfState(f *feed.State) *roster.Roster {

@@ -62,11 +62,16 @@ func (l *List) Search(text string) {
 		l.shown = plainMatch(l.all)
 		return
 	}
-	first, begins, also, named, rest := []Match{}, []Match{}, []Match{}, []Match{}, []Match{}
+	first := []Match{}
+	begins := []Match{}
+	also := []Match{}
+	named := []Match{}
+	rest := []Match{}
 	found := map[int]bool{}
 	for _, m := range fuzzy.FindFrom(text, names(l.all)) {
 		found[m.Index] = true
-		if e := (Match{l.all[m.Index], m.MatchedIndexes}); !strings.HasPrefix(strings.ToLower(e.Name), text) && !e.alsoCalled(text) {
+		e := (Match{l.all[m.Index], m.MatchedIndexes})
+		if !strings.HasPrefix(strings.ToLower(e.Name), text) && !e.alsoCalled(text) {
 			named = append(named, e)
 		}
 	}
@@ -87,7 +92,9 @@ func (l *List) Search(text string) {
 
 // alsoCalled reports whether another word for an entry begins with a text.
 func (e *Entry) alsoCalled(text string) bool {
-	return slices.ContainsFunc(e.Also, func(word string) bool { return strings.HasPrefix(word, text) })
+	return slices.ContainsFunc(e.Also, func(word string) bool {
+		return strings.HasPrefix(word, text)
+	})
 }
 
 // commandMatch is the command that a text begins with, once its name is complete.
@@ -123,7 +130,9 @@ func matchUpTo(n int) []int {
 }
 
 // Move moves the cursor, and stops at the ends.
-func (l *List) Move(by int) { l.cursor = max(0, min(len(l.shown)-1, l.cursor+by)) }
+func (l *List) Move(by int) {
+	l.cursor = max(0, min(len(l.shown)-1, l.cursor+by))
+}
 
 // Choose puts the cursor on a line, counted from the first that fits.
 func (l *List) Choose(i int) {

@@ -42,7 +42,8 @@ func TestSearch(t *testing.T) {
 		l.Search(text)
 		got := shown(l)
 		if text == "r" { // what merely contains the letter may come in any order
-			got, want = got[:len("ranks, recovery, rank N")], want[:len("ranks, recovery, rank N")]
+			got = got[:len("ranks, recovery, rank N")]
+			want = want[:len("ranks, recovery, rank N")]
 		}
 		if got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -82,7 +83,9 @@ func FuzzSearch(f *testing.F) {
 		if ok != (l.Len() > 0) {
 			t.Fatalf("%d fit, chosen %v", l.Len(), ok)
 		}
-		if ok && !slices.ContainsFunc(list, func(m Match) bool { return m.Name == e.Name }) {
+		if ok && !slices.ContainsFunc(list, func(m Match) bool {
+			return m.Name == e.Name
+		}) {
 			t.Fatalf("the chosen entry is not among those shown from %d", first)
 		}
 		for _, m := range list {

@@ -6,12 +6,18 @@ import "testing"
 func TestSynonyms(t *testing.T) {
 	list := []Entry{
 		{Name: "back", Text: "Go back."},
-		{Name: "lift NODE WHY", Text: "Lift a fence.", Fill: "lift ", Also: []string{"unfence", "back", "uncordon"}},
+		{
+			Name: "lift NODE WHY",
+			Text: "Lift a fence.",
+			Fill: "lift ",
+			Also: []string{"unfence", "back", "uncordon"},
+		},
 		{Name: "fence NODE WHY", Text: "Replace a node.", Fill: "fence ", Also: []string{"drain", "kill"}},
 		{Name: "overkill", Text: "Much."},
 	}
 	for text, want := range map[string]string{
-		"unfence": "lift NODE WHY", "unf": "lift NODE WHY", "back": "back, lift NODE WHY", "drain": "fence NODE WHY", "kill": "fence NODE WHY, overkill", "UNCORDON": "lift NODE WHY",
+		"unfence": "lift NODE WHY", "unf": "lift NODE WHY", "back": "back, lift NODE WHY",
+		"drain": "fence NODE WHY", "kill": "fence NODE WHY, overkill", "UNCORDON": "lift NODE WHY",
 	} {
 		l := New(list)
 		l.Search(text)

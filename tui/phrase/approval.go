@@ -17,7 +17,9 @@ func Approvers(a *falconv1.Action) string {
 			names = append(names, v.GetBy())
 		}
 	}
-	if len(names) == 0 && a.GetState() != string(falcon.ActionProposed) && a.GetState() != string(falcon.ActionVetoed) {
+	if len(names) == 0 &&
+		a.GetState() != string(falcon.ActionProposed) &&
+		a.GetState() != string(falcon.ActionVetoed) {
 		return a.GetDecidedBy()
 	}
 	return strings.Join(names, " and ")
@@ -30,5 +32,7 @@ func Waits(a *falconv1.Action) bool {
 
 // Has reports whether a person of this name has approved the action.
 func Has(a *falconv1.Action, name string) bool {
-	return slices.ContainsFunc(a.GetApprovals(), func(v *falconv1.Approval) bool { return strings.EqualFold(v.GetBy(), name) })
+	return slices.ContainsFunc(a.GetApprovals(), func(v *falconv1.Approval) bool {
+		return strings.EqualFold(v.GetBy(), name)
+	})
 }

@@ -21,7 +21,11 @@ func TestApprovers(t *testing.T) {
 		{nil, "", false},
 		{&falconv1.Action{State: "proposed"}, "", false},
 		{&falconv1.Action{State: "proposed", Approvals: by("maria")}, "maria", true},
-		{&falconv1.Action{State: "approved", DecidedBy: "li", Approvals: by("maria", "li")}, "maria and li", false},
+		{
+			&falconv1.Action{State: "approved", DecidedBy: "li", Approvals: by("maria", "li")},
+			"maria and li",
+			false,
+		},
 		{&falconv1.Action{State: "kept", DecidedBy: "policy"}, "policy", false},
 		{&falconv1.Action{State: "vetoed", DecidedBy: "li"}, "", false},
 		{&falconv1.Action{State: "vetoed", DecidedBy: "li", Approvals: by("maria", "maria")}, "maria", false},

@@ -64,7 +64,8 @@ func Since(i *falconv1.Incident, now time.Time, zone *time.Location) string {
 	if i.GetOnsetUnixNs() == 0 {
 		return ""
 	}
-	at, end := time.Unix(0, i.GetOnsetUnixNs()), now
+	at := time.Unix(0, i.GetOnsetUnixNs())
+	end := now
 	if i.GetEndUnixNs() != 0 {
 		end = time.Unix(0, i.GetEndUnixNs())
 	}

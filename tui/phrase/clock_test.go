@@ -17,13 +17,28 @@ func TestAgain(t *testing.T) {
 		newest int64
 		want   string
 	}{
-		{0, 0, 5e9, ""}, {1, 0, 5e9, ""}, {2, 0, 5e9, "2nd time"}, {3, 10e9, 135e9, "3rd time in 2 min"}, {11, 10e9, 50e9, "11th time in 40 s"}, {21, 10e9, 50e9, "21st time in 40 s"},
+		{0, 0, 5e9, ""},
+		{1, 0, 5e9, ""},
+		{2, 0, 5e9, "2nd time"},
+		{3, 10e9, 135e9, "3rd time in 2 min"},
+		{11, 10e9, 50e9, "11th time in 40 s"},
+		{21, 10e9, 50e9, "21st time in 40 s"},
 	} {
-		i := &falconv1.Incident{Id: "INC-0001", State: "located", Times: c.times, FirstOnsetUnixNs: c.first, OnsetUnixNs: c.newest}
+		i := &falconv1.Incident{
+			Id:               "INC-0001",
+			State:            "located",
+			Times:            c.times,
+			FirstOnsetUnixNs: c.first,
+			OnsetUnixNs:      c.newest,
+		}
 		if got := Again(i); got != c.want {
 			t.Errorf("%d times: %q, not %q", c.times, got, c.want)
 		}
-		for _, text := range []string{Incident(i), IncidentLogged(i), Statement(&statements.Statement{Kind: statements.Incident, Incident: i}, time.Unix(200, 0))} {
+		for _, text := range []string{
+			Incident(i),
+			IncidentLogged(i),
+			Statement(&statements.Statement{Kind: statements.Incident, Incident: i}, time.Unix(200, 0)),
+		} {
 			if strings.Contains(text, "time in") != strings.Contains(c.want, "time in") {
 				t.Errorf("%d times: %q", c.times, text)
 			}

@@ -25,9 +25,11 @@ func Decided(d *falconv1.ChangeDecision) string {
 	if d.GetBy() == "bocd" && d.GetRank() >= 0 {
 		by = fmt.Sprintf("the filter of rank %d", d.GetRank())
 	}
-	text := fmt.Sprintf("%s at %s, decided at %s by %s: ", d.GetKind(), Iteration(d.GetIteration()), Iteration(d.GetDecidedIteration()), by)
+	text := fmt.Sprintf("%s at %s, decided at %s by %s: ",
+		d.GetKind(), Iteration(d.GetIteration()), Iteration(d.GetDecidedIteration()), by)
 	if d.GetKind() == "jitter" {
-		text = fmt.Sprintf("alarm at %s, turned down at %s: ", Iteration(d.GetIteration()), Iteration(d.GetDecidedIteration()))
+		text = fmt.Sprintf("alarm at %s, turned down at %s: ",
+			Iteration(d.GetIteration()), Iteration(d.GetDecidedIteration()))
 	}
 	text += fmt.Sprintf("%s → %s", Ms(d.GetBeforeMs()), Ms(d.GetAfterMs()))
 	if n := d.GetPoints(); n > 0 {
@@ -66,13 +68,16 @@ func DecidedOn(d *falconv1.ChangeDecision, window int32) string {
 		within = fmt.Sprintf(" ≤%d steps", window)
 	}
 	text := fmt.Sprintf("P(change%s) %.3f, likeliest stretch %s; fed as (ms - %.1f)/%.2f since %s", within,
-		f.GetProbability(), Count(int64(f.GetMapRunLength())), f.GetCentreMs(), f.GetScaleMs(), Iteration(f.GetFrom()))
+		f.GetProbability(), Count(int64(f.GetMapRunLength())), f.GetCentreMs(),
+		f.GetScaleMs(), Iteration(f.GetFrom()))
 	switch r := f.GetRemoved(); len(r) {
 	case 0:
 	case 1:
-		text += fmt.Sprintf("; %s removed (%s)", Iteration(r[0].GetIteration()), Ms(r[0].GetMs()))
+		text += fmt.Sprintf("; %s removed (%s)",
+			Iteration(r[0].GetIteration()), Ms(r[0].GetMs()))
 	default:
-		text += fmt.Sprintf("; %d removed, %s to %s", len(r), Iteration(r[0].GetIteration()), Iteration(r[len(r)-1].GetIteration()))
+		text += fmt.Sprintf("; %d removed, %s to %s",
+			len(r), Iteration(r[0].GetIteration()), Iteration(r[len(r)-1].GetIteration()))
 	}
 	return text
 }

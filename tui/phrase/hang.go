@@ -9,8 +9,10 @@ import (
 
 // HangHeadline says since when a job stands still, and whom it waits for.
 func HangHeadline(h *falconv1.Hang, now time.Time) string {
-	text := fmt.Sprintf("stands still for %s: ", Seconds(now.Sub(time.Unix(0, h.GetSinceUnixNs()))))
-	return text + HangNamed(h) + fmt.Sprintf(", %d of %d ranks wait", h.GetWaiting(), h.GetWorld())
+	text := fmt.Sprintf("stands still for %s: ",
+		Seconds(now.Sub(time.Unix(0, h.GetSinceUnixNs()))))
+	return text + HangNamed(h) + fmt.Sprintf(", %d of %d ranks wait",
+		h.GetWaiting(), h.GetWorld())
 }
 
 // HangNamed says in a few words who holds the job up.

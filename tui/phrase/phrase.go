@@ -74,8 +74,11 @@ func Iteration(i int64) string {
 
 // causeLetters are the causes in one character.
 var causeLetters = map[falcon.Cause]rune{
-	falcon.CauseGPU: 'C', falcon.CauseCPU: 'H', falcon.CauseNetwork: 'L',
-	falcon.CauseFacility: 'F', falcon.CauseNotHardware: 'N',
+	falcon.CauseGPU:         'C',
+	falcon.CauseCPU:         'H',
+	falcon.CauseNetwork:     'L',
+	falcon.CauseFacility:    'F',
+	falcon.CauseNotHardware: 'N',
 }
 
 // reasons are what of the job's own work makes it slow, in words.
@@ -98,7 +101,9 @@ func Reason(r string) string {
 }
 
 // Cause is a cause in words.
-func Cause(c string) string { return falcon.Cause(c).Text() }
+func Cause(c string) string {
+	return falcon.Cause(c).Text()
+}
 
 // CauseLetter is a cause in one character: C compute, L link, H host, F
 // facility, N not hardware, ? unknown.
@@ -188,7 +193,8 @@ func Plan(previous, next []int32, w int) string {
 		return fmt.Sprintf("%d replicas", len(next))
 	}
 	most := 0
-	lo, hi := int32(math.MaxInt32), int32(0)
+	lo := int32(math.MaxInt32)
+	hi := int32(0)
 	for i := range next {
 		if absolute(next[i]-previous[i]) > absolute(next[most]-previous[most]) {
 			most = i
@@ -196,7 +202,8 @@ func Plan(previous, next []int32, w int) string {
 	}
 	for i := range next {
 		if i != most {
-			lo, hi = min(lo, next[i]), max(hi, next[i])
+			lo = min(lo, next[i])
+			hi = max(hi, next[i])
 		}
 	}
 	s := fmt.Sprintf("replica %d: %d → %d", most, previous[most], next[most])

@@ -45,7 +45,8 @@ func TestPhrases(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	prev, next := []int32{8, 8, 8, 8}, []int32{9, 9, 5, 9}
+	prev := []int32{8, 8, 8, 8}
+	next := []int32{9, 9, 5, 9}
 	for w, want := range map[int]string{
 		80: "8,8,8,8 → 9,9,5,9",
 		14: "replica 2: 8 → 5",
@@ -66,12 +67,21 @@ func TestPlan(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	v := &falconv1.Verdict{Cause: "network_congestion", Also: []string{"cpu_contention"}, Links: []string{"n1-n3"}, Ranks: []int32{1, 2, 3, 4, 5, 6}}
+	v := &falconv1.Verdict{
+		Cause: "network_congestion",
+		Also:  []string{"cpu_contention"},
+		Links: []string{"n1-n3"},
+		Ranks: []int32{1, 2, 3, 4, 5, 6},
+	}
 	want := "network congestion and CPU contention on link n1-n3 (ranks 1-6)"
 	if got := Verdict(v); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	stalled := &falconv1.Verdict{Cause: "not_hardware", Reason: "data_stall", Ranks: []int32{3}}
+	stalled := &falconv1.Verdict{
+		Cause:  "not_hardware",
+		Reason: "data_stall",
+		Ranks:  []int32{3},
+	}
 	if got, want := Verdict(stalled), "not hardware: data stall on (rank 3)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -87,9 +97,13 @@ func TestVerdict(t *testing.T) {
 
 func TestBecause(t *testing.T) {
 	for want, a := range map[string]*falconv1.Action{
-		"":                        {State: "kept"},
-		": the fault has cleared": {State: "reverted", Reason: "automatic up to S2", RevertReason: "the fault has cleared"},
-		": maintenance":           {State: "vetoed", Reason: "maintenance"},
+		"": {State: "kept"},
+		": the fault has cleared": {
+			State:        "reverted",
+			Reason:       "automatic up to S2",
+			RevertReason: "the fault has cleared",
+		},
+		": maintenance": {State: "vetoed", Reason: "maintenance"},
 	} {
 		if got := Because(a); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -67,7 +67,8 @@ func Ranks[R ~int | ~int32](ranks []R, most int) string {
 		if end > named+1 {
 			part += "-" + strconv.Itoa(int(ranks[end-1]))
 		}
-		parts, named = append(parts, part), end
+		parts = append(parts, part)
+		named = end
 	}
 	text := "ranks " + strings.Join(parts, ", ")
 	if rest := len(ranks) - named; rest > 0 {
@@ -78,7 +79,9 @@ func Ranks[R ~int | ~int32](ranks []R, most int) string {
 
 // Fault is a fault in a line, with what the process says of its end: "process ended on n1.g0
 // (rank 2): CUDA error: out of memory".
-func Fault(f *falconv1.Fault) string { return FaultName(f) + Prefixed(": ", f.GetWords()) }
+func Fault(f *falconv1.Fault) string {
+	return FaultName(f) + Prefixed(": ", f.GetWords())
+}
 
 // FaultName is a fault in a few words: "process ended on n1.g0 (rank 2)".
 func FaultName(f *falconv1.Fault) string {
@@ -130,9 +133,18 @@ func WaitsFor(w *falconv1.RecoveryWait, left time.Duration) string {
 	if len(whom) == 0 {
 		whom = []string{"nobody"}
 	}
-	text := "waits " + Seconds(left) + " more for " + strings.Join(whom, " or ") + ", then " + afterWait(w.GetThen())
+	text := "waits " +
+		Seconds(left) +
+		" more for " +
+		strings.Join(whom, " or ") +
+		", then " +
+		afterWait(w.GetThen())
 	if w.GetLaunchMs() > 0 {
-		text += " (that costs " + Span(w.GetRedoMs()) + " of training again and " + Span(w.LaunchMs) + " to start)"
+		text += " (that costs " +
+			Span(w.GetRedoMs()) +
+			" of training again and " +
+			Span(w.LaunchMs) +
+			" to start)"
 	}
 	return text
 }
@@ -165,9 +177,13 @@ func gravity(f *falconv1.Fault) int {
 // Faults names the gravest of several, and how many more there are. That others wait is a symptom
 // of what is lost, and is not counted beside it.
 func Faults(list []*falconv1.Fault) string {
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Fault) int { return gravity(a) - gravity(b) })
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b *falconv1.Fault) int {
+		return gravity(a) - gravity(b)
+	})
 	if len(list) > 0 && list[0].GetKind() != string(falcon.FaultHang) {
-		list = slices.DeleteFunc(list, func(f *falconv1.Fault) bool { return f.GetKind() == string(falcon.FaultHang) })
+		list = slices.DeleteFunc(list, func(f *falconv1.Fault) bool {
+			return f.GetKind() == string(falcon.FaultHang)
+		})
 	}
 	switch len(list) {
 	case 0:
@@ -233,7 +249,9 @@ func Progress(r *falconv1.Recovery) string {
 	for _, x := range r.GetRanks() {
 		count[x.GetStage()]++
 	}
-	of := func(n int, what string) string { return fmt.Sprintf("%d of %d ranks %s", n, len(r.Ranks), what) }
+	of := func(n int, what string) string {
+		return fmt.Sprintf("%d of %d ranks %s", n, len(r.Ranks), what)
+	}
 	switch falcon.RecoveryState(r.GetState()) {
 	case falcon.RecoverySuspend:
 		if r.GetWhole() {
@@ -241,7 +259,8 @@ func Progress(r *falconv1.Recovery) string {
 		}
 		return of(count["parked"], "parked")
 	case falcon.RecoveryReplace:
-		return fmt.Sprintf("%s to join, %d joined", Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
+		return fmt.Sprintf("%s to join, %d joined",
+			Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
 	case falcon.RecoveryTable:
 		return "the new rank table goes to the nodes"
 	case falcon.RecoveryCollect:

@@ -36,20 +36,44 @@ const (
 )
 
 var actionSentences = map[stage]sentences{
-	proposed:       {"{action} proposed{why}", "{action} proposed: {plan}predicted {predicted}; waits for a decision"},
-	halfApproved:   {"{action} approved by {who}; waits for a second approver", "{action} approved by {who}, waits for a second approver"},
-	withdrawable:   {"{action} approved by {who}; a veto withdraws it until it acts", "{action} approved by {who}, acts at {deadline} unless it is withdrawn"},
-	ordering:       {"{action} approved{by}; being ordered", "{action} approved by {who}, waits to be ordered"},
-	dispatched:     {"{action} approved by {who}; {underway}", "{action} dispatched, decided by {who}"},
-	applied:        {"{action} in force since iteration {applied}; the gain is being measured", "{action} in force from iteration {applied}, decided by {who}"},
+	proposed: {
+		"{action} proposed{why}",
+		"{action} proposed: {plan}predicted {predicted}; waits for a decision",
+	},
+	halfApproved: {
+		"{action} approved by {who}; waits for a second approver",
+		"{action} approved by {who}, waits for a second approver",
+	},
+	withdrawable: {
+		"{action} approved by {who}; a veto withdraws it until it acts",
+		"{action} approved by {who}, acts at {deadline} unless it is withdrawn",
+	},
+	ordering: {
+		"{action} approved{by}; being ordered",
+		"{action} approved by {who}, waits to be ordered",
+	},
+	dispatched: {"{action} approved by {who}; {underway}", "{action} dispatched, decided by {who}"},
+	applied: {
+		"{action} in force since iteration {applied}; the gain is being measured",
+		"{action} in force from iteration {applied}, decided by {who}",
+	},
 	kept:           {"{action} kept: {measured}", "{action} kept: {measured}"},
 	keptUnmeasured: {"{action} kept", "{action} kept"},
 	reverting:      {"{action} is being reverted{why}", "{action} reverting{why}"},
-	reverted:       {"{action} reverted at iteration {reverted}{why}", "{action} reverted from iteration {reverted}{why}"},
-	retained:       {"{action} ended, the ranks stay at their places{why}", "{action} ended, the ranks stay at their places{why}"},
-	vetoed:         {"{action} vetoed{by}{why}", "{action} vetoed{by}{why}"},
-	withdrawn:      {"{action} approved by {who}, withdrawn{by}{why}", "{action}, approved by {who}, withdrawn{by}{why}"},
-	otherStage:     {"{action} {state}{why}", "{action} {state}{why}"},
+	reverted: {
+		"{action} reverted at iteration {reverted}{why}",
+		"{action} reverted from iteration {reverted}{why}",
+	},
+	retained: {
+		"{action} ended, the ranks stay at their places{why}",
+		"{action} ended, the ranks stay at their places{why}",
+	},
+	vetoed: {"{action} vetoed{by}{why}", "{action} vetoed{by}{why}"},
+	withdrawn: {
+		"{action} approved by {who}, withdrawn{by}{why}",
+		"{action}, approved by {who}, withdrawn{by}{why}",
+	},
+	otherStage: {"{action} {state}{why}", "{action} {state}{why}"},
 }
 
 // takenSentences are how a rung that has been taken is in force.
@@ -97,7 +121,9 @@ func actionStage(a *falconv1.Action) stage {
 }
 
 // Action is the state of an action, in one line.
-func Action(a *falconv1.Action) string { return fillAction(actionSentences[actionStage(a)].now, a) }
+func Action(a *falconv1.Action) string {
+	return fillAction(actionSentences[actionStage(a)].now, a)
+}
 
 // ActionLogged is what has become of an action, for a stream.
 func ActionLogged(a *falconv1.Action) string {
@@ -114,7 +140,8 @@ func Taken(a *falconv1.Action) string {
 
 // Measured is what came of an action beside what was predicted.
 func Measured(a *falconv1.Action) string {
-	return fmt.Sprintf("%s → %s measured (%s), predicted %s", Ms(a.BeforeMs), Ms(a.MeasuredMs), Change(a.BeforeMs, a.MeasuredMs), Ms(a.PredictedMs))
+	return fmt.Sprintf("%s → %s measured (%s), predicted %s",
+		Ms(a.BeforeMs), Ms(a.MeasuredMs), Change(a.BeforeMs, a.MeasuredMs), Ms(a.PredictedMs))
 }
 
 func fillAction(text string, a *falconv1.Action) string {
@@ -124,23 +151,52 @@ func fillAction(text string, a *falconv1.Action) string {
 		plan = "micro-batches " + plan + ", "
 	}
 	return strings.NewReplacer(
-		"{action}", a.Rung+" ("+Does(a.Rung, a.Variant)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
-		"{by}", Prefixed(" by ", a.DecidedBy), "{approved}", Prefixed(", approved by ", who), "{plan}", plan,
-		"{underway}", underWay(a), "{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
-		"{applied}", Iteration(a.AppliedIteration), "{reverted}", Iteration(a.RevertedIteration),
+		"{action}",
+		a.Rung+" ("+Does(a.Rung, a.Variant)+")",
+		"{state}",
+		a.State,
+		"{who}",
+		who,
+		"{why}",
+		Because(a),
+		"{by}",
+		Prefixed(" by ", a.DecidedBy),
+		"{approved}",
+		Prefixed(", approved by ", who),
+		"{plan}",
+		plan,
+		"{underway}",
+		underWay(a),
+		"{predicted}",
+		Predicted(a),
+		"{measured}",
+		Measured(a),
+		"{deadline}",
+		time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
+		"{applied}",
+		Iteration(a.AppliedIteration),
+		"{reverted}",
+		Iteration(a.RevertedIteration),
 	).Replace(text)
 }
 
 // Predicted is the change of the iteration time that an action promises.
 func Predicted(a *falconv1.Action) string {
-	return fmt.Sprintf("%s → %s (%s)", Ms(a.BeforeMs), Ms(a.PredictedMs), Change(a.BeforeMs, a.PredictedMs))
+	return fmt.Sprintf("%s → %s (%s)",
+		Ms(a.BeforeMs), Ms(a.PredictedMs), Change(a.BeforeMs, a.PredictedMs))
 }
 
 var incidentSentences = map[falcon.IncidentState]sentences{
-	falcon.IncidentVerified: {"slowdown verified; a profile looks for the culprit", "slow since iteration {onset}, verified at {detected}: {change}"},
-	falcon.IncidentLocated:  {"{verdict}", "{verdict}{confidence}"},
-	falcon.IncidentRelieved: {"the fault has cleared", "the fault has cleared, healthy again from iteration {relieved}"},
-	falcon.IncidentClosed:   {"closed; nothing was changed", "closed"},
+	falcon.IncidentVerified: {
+		"slowdown verified; a profile looks for the culprit",
+		"slow since iteration {onset}, verified at {detected}: {change}",
+	},
+	falcon.IncidentLocated: {"{verdict}", "{verdict}{confidence}"},
+	falcon.IncidentRelieved: {
+		"the fault has cleared",
+		"the fault has cleared, healthy again from iteration {relieved}",
+	},
+	falcon.IncidentClosed: {"closed; nothing was changed", "closed"},
 }
 
 // Incident is the state of an incident on which nothing has been done.
@@ -149,7 +205,10 @@ func Incident(i *falconv1.Incident) string {
 }
 
 // departed is an incident that ended as what it names left the job.
-var departed = sentences{"{parts} left the job; the fault may last there", "{parts} left the job, healthy again from iteration {relieved}; the fault may last there"}
+var departed = sentences{
+	"{parts} left the job; the fault may last there",
+	"{parts} left the job, healthy again from iteration {relieved}; the fault may last there",
+}
 
 func incidentSentence(i *falconv1.Incident) sentences {
 	if i.GetDeparted() && falcon.IncidentState(i.GetState()) == falcon.IncidentRelieved {
@@ -168,8 +227,20 @@ func fillIncident(text string, i *falconv1.Incident) string {
 		return i.GetState()
 	}
 	return strings.NewReplacer(
-		"{onset}", Iteration(i.OnsetIteration), "{detected}", Iteration(i.DetectedIteration), "{relieved}", Iteration(i.RelievedIteration),
-		"{verdict}", Verdict(i.Verdict), "{parts}", parts(i.GetVerdict()), "{confidence}", Confidence(i.GetVerdict()), "{change}", Slowdown(i),
+		"{onset}",
+		Iteration(i.OnsetIteration),
+		"{detected}",
+		Iteration(i.DetectedIteration),
+		"{relieved}",
+		Iteration(i.RelievedIteration),
+		"{verdict}",
+		Verdict(i.Verdict),
+		"{parts}",
+		parts(i.GetVerdict()),
+		"{confidence}",
+		Confidence(i.GetVerdict()),
+		"{change}",
+		Slowdown(i),
 	).Replace(text)
 }
 
@@ -182,7 +253,8 @@ func parts(v *falconv1.Verdict) string {
 // before it, beside which the healthy one stands where that is another.
 func Slowdown(i *falconv1.Incident) string {
 	before := Before(i)
-	t := fmt.Sprintf("%s → %s (%s)", Ms(before), Ms(i.GetSlowMs()), Change(before, i.GetSlowMs()))
+	t := fmt.Sprintf("%s → %s (%s)",
+		Ms(before), Ms(i.GetSlowMs()), Change(before, i.GetSlowMs()))
 	if before != i.GetHealthyMs() {
 		t += ", healthy " + Ms(i.GetHealthyMs())
 	}

@@ -17,7 +17,8 @@ func Standbys(s *falconv1.Standbys) string {
 	case s.GetReady() == 0:
 		return fmt.Sprintf("%d of %d standbys ready", s.GetReady(), s.GetWanted())
 	}
-	text := fmt.Sprintf("%d of %d standbys ready, %d MB of the host", s.GetReady(), s.GetWanted(), s.GetResidentMb())
+	text := fmt.Sprintf("%d of %d standbys ready, %d MB of the host",
+		s.GetReady(), s.GetWanted(), s.GetResidentMb())
 	if s.GetWhy() != "" {
 		text += "; " + s.GetWhy()
 	}

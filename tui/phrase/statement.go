@@ -22,7 +22,15 @@ func Statement(s *statements.Statement, now time.Time) string {
 	case statements.Frozen:
 		return "FROZEN: nothing new is dispatched until a person unfreezes"
 	case statements.Incident:
-		return s.Incident.GetId() + " " + s.Incident.GetState() + Prefixed(" for ", lasting(s, now)) + Prefixed(", ", Again(s.Incident)) + ": " + Verdict(s.Incident.GetVerdict()) + "; " + Slowdown(s.Incident)
+		return s.Incident.GetId() +
+			" " +
+			s.Incident.GetState() +
+			Prefixed(" for ", lasting(s, now)) +
+			Prefixed(", ", Again(s.Incident)) +
+			": " +
+			Verdict(s.Incident.GetVerdict()) +
+			"; " +
+			Slowdown(s.Incident)
 	case statements.Fenced:
 		return "fenced: " + Few(s.Nodes, 4)
 	case statements.Last:
@@ -43,7 +51,8 @@ func standing(s *statements.Statement, now time.Time) string {
 			return "waiting for an iteration: none was heard of so far"
 		}
 		if s.Severity < statements.Warn && len(s.Nodes) > 0 {
-			return fmt.Sprintf("waiting for the job: %s connected, no rank has begun to communicate so far", Plural(len(s.Nodes), "agent"))
+			return fmt.Sprintf("waiting for the job: %s connected, no rank has begun to communicate so far",
+				Plural(len(s.Nodes), "agent"))
 		}
 		return "waiting for agents" + Prefixed(", ", waitingAgents(s, now))
 	case statements.Learning:
@@ -99,7 +108,13 @@ func stands(s *statements.Statement, now time.Time) string {
 		return HangHeadline(s.Hang, now)
 	}
 	if r := s.Recovery; r != nil {
-		return "nothing trains: " + r.GetId() + " " + r.GetState() + Prefixed(": ", r.GetReason()) + "; " + idle(s, now)
+		return "nothing trains: " +
+			r.GetId() +
+			" " +
+			r.GetState() +
+			Prefixed(": ", r.GetReason()) +
+			"; " +
+			idle(s, now)
 	}
 	if falcon.JobState(s.Job.GetState()) == falcon.JobLost {
 		return "nothing trains, ranks are lost: " + idle(s, now)
@@ -149,7 +164,8 @@ var endWords = map[statements.Kind]string{
 
 // ended is how a job ended, and who or what ended it.
 func ended(s *statements.Statement) string {
-	text, e := endWords[s.Kind], s.Job.GetEnd()
+	text := endWords[s.Kind]
+	e := s.Job.GetEnd()
 	switch r := s.Recovery; {
 	case s.Kind != statements.Ended && r.GetTogether() != "":
 		text = Together(r)
@@ -183,25 +199,47 @@ func recovering(s *statements.Statement, now time.Time) string {
 	w := r.GetWait()
 	switch state := falcon.RecoveryState(r.GetState()); {
 	case state == falcon.RecoveryProposed && r.GetTogether() != "":
-		text = r.GetId() + " WAITS for " + whom(s.Who) + Prefixed(", ", since(s, now)) + ": start the job again (approve), or leave it ended (deny)?"
+		text = r.GetId() +
+			" WAITS for " +
+			whom(s.Who) +
+			Prefixed(", ", since(s, now)) +
+			": start the job again (approve), or leave it ended (deny)?"
 	case state == falcon.RecoveryProposed && s.Who != statements.Nobody:
-		text = r.GetId() + " WAITS for " + whom(s.Who) + Prefixed(", ", since(s, now)) + ": " + Faults(r.GetFaults()) + Prefixed("; ", r.GetReason())
+		text = r.GetId() +
+			" WAITS for " +
+			whom(s.Who) +
+			Prefixed(", ", since(s, now)) +
+			": " +
+			Faults(r.GetFaults()) +
+			Prefixed("; ", r.GetReason())
 	case state == falcon.RecoveryProposed:
 		text += ", begins in " + Seconds(left) + ": " + Faults(r.GetFaults())
 	case s.Who != statements.Nobody && w.GetSpare():
-		text = r.GetId() + " WAITS for a spare node" + Prefixed(" or ", back(w)) + Prefixed(", ", since(s, now)) + ": " + Faults(r.GetFaults())
+		text = r.GetId() +
+			" WAITS for a spare node" +
+			Prefixed(" or ", back(w)) +
+			Prefixed(", ", since(s, now)) +
+			": " +
+			Faults(r.GetFaults())
 		if counts {
 			text += "; in " + Seconds(left) + " " + afterWait(w.GetThen())
 		}
 	case r.GetAwaitsProof():
-		text = r.GetId() + " WAITS for " + whom(s.Who) + " to state that nothing of the job runs any more" + Prefixed(", ", since(s, now)) + ": " + Faults(r.GetFaults())
+		text = r.GetId() +
+			" WAITS for " +
+			whom(s.Who) +
+			" to state that nothing of the job runs any more" +
+			Prefixed(", ", since(s, now)) +
+			": " +
+			Faults(r.GetFaults())
 	default:
 		text += ": " + Faults(r.GetFaults()) + Prefixed("; ", Progress(r))
 		if counts {
 			text += ", " + Seconds(left) + " to its deadline"
 		}
 	}
-	if lost := r.GetLostGpuHours(); lost >= 0.005 && r.GetTogether() == "" { // of a job that was stopped nothing is lost
+	// of a job that was stopped nothing is lost
+	if lost := r.GetLostGpuHours(); lost >= 0.005 && r.GetTogether() == "" {
 		text += fmt.Sprintf("; %.2f GPU-h lost", lost)
 	}
 	return text
@@ -274,7 +312,9 @@ func acting(s *statements.Statement, now time.Time) string {
 }
 
 // Ends says whose processes an action ends, or "".
-func Ends(a *falconv1.Action) string { return endsWords(statements.EndsOf(a)) }
+func Ends(a *falconv1.Action) string {
+	return endsWords(statements.EndsOf(a))
+}
 
 // endsWords say whose processes an action ends, or "".
 func endsWords(e statements.Ends) string {
@@ -327,9 +367,17 @@ func lastly(s *statements.Statement, now time.Time) string {
 		ago = " " + Lasting(s.For(now)) + " ago"
 	}
 	if r := s.Recovery; r != nil {
-		return "last: " + r.GetId() + " " + r.GetState() + ago + ": " + Faults(r.GetFaults()) + Prefixed("; ", r.GetReason())
+		return "last: " +
+			r.GetId() +
+			" " +
+			r.GetState() +
+			ago +
+			": " +
+			Faults(r.GetFaults()) +
+			Prefixed("; ", r.GetReason())
 	}
-	text := "last: " + s.Incident.GetId() + " " + s.Incident.GetState() + ago + ": " + Verdict(s.Incident.GetVerdict())
+	text := "last: " + s.Incident.GetId() + " " + s.Incident.GetState() + ago + ": " +
+		Verdict(s.Incident.GetVerdict())
 	if s.Incident.GetDeparted() {
 		text += "; " + parts(s.Incident.GetVerdict()) + " left the job"
 	}

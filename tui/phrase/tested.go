@@ -13,7 +13,12 @@ import (
 func TestedIn(v *falconv1.Validation, name string) string {
 	for _, g := range v.GetGemm() {
 		if g.GetDevice() == name {
-			return testedText(v, fmt.Sprintf("%.2f x the median", g.GetRatio()), g.GetSlow(), "as fast as the others")
+			return testedText(
+				v,
+				fmt.Sprintf("%.2f x the median", g.GetRatio()),
+				g.GetSlow(),
+				"as fast as the others",
+			)
 		}
 	}
 	var worst *falconv1.LinkResult
@@ -30,7 +35,12 @@ func TestedIn(v *falconv1.Validation, name string) string {
 	case worst.GetUnjudged() != "":
 		return fmt.Sprintf("tested by %s, not judged: %s", v.GetId(), worst.Unjudged)
 	}
-	return testedText(v, fmt.Sprintf("%.2f x the usual", worst.GetRatio()), worst.GetSlow(), "as fast as usual")
+	return testedText(
+		v,
+		fmt.Sprintf("%.2f x the usual", worst.GetRatio()),
+		worst.GetSlow(),
+		"as fast as usual",
+	)
 }
 
 func testedText(v *falconv1.Validation, ratio string, slow bool, fast string) string {
@@ -44,7 +54,9 @@ func testedText(v *falconv1.Validation, ratio string, slow bool, fast string) st
 // ones; among equals by ratio and time.
 func WorseFirst(a, b *falconv1.LinkResult) int {
 	return cmp.Or(
-		-cmp.Compare(gravityOf(a), gravityOf(b)), -cmp.Compare(a.GetRatio(), b.GetRatio()), -cmp.Compare(a.GetMs(), b.GetMs()),
+		-cmp.Compare(gravityOf(a), gravityOf(b)),
+		-cmp.Compare(a.GetRatio(), b.GetRatio()),
+		-cmp.Compare(a.GetMs(), b.GetMs()),
 	)
 }
 

@@ -23,11 +23,13 @@ func Triage(v *falconv1.Triage, now time.Time, zone *time.Location) string {
 	}
 	switch {
 	case Snoozed(v, now):
-		parts = append(parts, fmt.Sprintf("snoozed until %s by %s", Clock(time.Unix(0, v.GetSnoozedUntilUnixNs()), now, zone), v.GetSnoozedBy()))
+		parts = append(parts, fmt.Sprintf("snoozed until %s by %s",
+			Clock(time.Unix(0, v.GetSnoozedUntilUnixNs()), now, zone), v.GetSnoozedBy()))
 	case v.GetSnoozedUntilUnixNs() > now.UnixNano():
 		parts = append(parts, "its snooze has ended"+Prefixed(": the incident is ", v.GetWoke()))
 	case v.GetAckedBy() != "":
-		parts = append(parts, fmt.Sprintf("seen by %s at %s", v.GetAckedBy(), Clock(time.Unix(0, v.GetAckedUnixNs()), now, zone)))
+		parts = append(parts, fmt.Sprintf("seen by %s at %s",
+			v.GetAckedBy(), Clock(time.Unix(0, v.GetAckedUnixNs()), now, zone)))
 	}
 	if n := v.GetNotes(); len(n) > 0 {
 		last := n[len(n)-1]

@@ -17,11 +17,22 @@ func TestWaitsForNamesWhomUntilWhenAndWhatFollows(t *testing.T) {
 			"waits 90 s more for n1 to come back or a spare, then the recovery fails",
 		},
 		{
-			&falconv1.RecoveryWait{Nodes: []string{"n1", "n2"}, Spare: true, Then: "fewer", RedoMs: 120e3, LaunchMs: 60e3},
+			&falconv1.RecoveryWait{
+				Nodes:    []string{"n1", "n2"},
+				Spare:    true,
+				Then:     "fewer",
+				RedoMs:   120e3,
+				LaunchMs: 60e3,
+			},
 			"waits 90 s more for n1, n2 to come back or a spare, then the job goes on from its checkpoint with fewer replicas (that costs 2 min of training again and 60 s to start)",
 		},
 		{
-			&falconv1.RecoveryWait{Nodes: []string{"n1"}, Then: "checkpoint", RedoMs: 9500, LaunchMs: 65e3},
+			&falconv1.RecoveryWait{
+				Nodes:    []string{"n1"},
+				Then:     "checkpoint",
+				RedoMs:   9500,
+				LaunchMs: 65e3,
+			},
 			"waits 90 s more for n1 to come back, then a spare takes its place and all ranks load the checkpoint (that costs 10 s of training again and 65 s to start)",
 		},
 	} {

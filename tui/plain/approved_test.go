@@ -30,7 +30,11 @@ func TestWithdrawingByNumber(t *testing.T) {
 	x.said("it goes out 10 min later, and can be withdrawn until then", "type yes to approve")
 	e.Elsewhere(true, "li", "")
 	x.show(picture(t, e))
-	x.said("question withdrawn: INC-0001/S3/1 is approved by li, acts in", "S3 (change topology) for INC-0001, plan 77e1b0c3, is approved by li, acts in", "2) withdraw it  3) show evidence")
+	x.said(
+		"question withdrawn: INC-0001/S3/1 is approved by li, acts in",
+		"S3 (change topology) for INC-0001, plan 77e1b0c3, is approved by li, acts in",
+		"2) withdraw it  3) show evidence",
+	)
 	if r := x.types("yes"); r != nil {
 		t.Errorf("the answer to the old question sent %v", r)
 	}
@@ -41,7 +45,13 @@ func TestWithdrawingByNumber(t *testing.T) {
 	x.types("2")
 	x.said("reason for the withdrawal?")
 	r := x.types("in use")
-	want := &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S3/1", PlanHash: "77e1b0c3", JobEpoch: 1, Reason: "in use"}
+	want := &falconv1.DecideRequest{
+		Incident: "INC-0001",
+		Action:   "INC-0001/S3/1",
+		PlanHash: "77e1b0c3",
+		JobEpoch: 1,
+		Reason:   "in use",
+	}
 	if r == nil || !proto.Equal(r.Decide, want) {
 		t.Errorf("sent %v", r)
 	}
@@ -56,7 +66,8 @@ func TestSecondApproverByNumber(t *testing.T) {
 		t.Errorf("sent %v", r)
 	}
 	x = sitAt(t, picture(t, approvedBy(t, enginetest.Options{Two: true}, "maria")))
-	x.said("is approved by maria, waits for a second approver", "another person has to approve it, too: 2) veto")
+	x.said("is approved by maria, waits for a second approver",
+		"another person has to approve it, too: 2) veto")
 	for _, l := range []string{"1", "yes"} {
 		if r := x.types(l); r != nil {
 			t.Errorf("%q by the first approver sent %v", l, r)
@@ -85,9 +96,18 @@ func TestApprovalsInTheStream(t *testing.T) {
 		do   func()
 		want string
 	}{
-		{func() { e.Elsewhere(true, "li", "") }, "S3 (change topology) approved by li, waits for a second approver\n"},
-		{func() { e.Elsewhere(true, "zoe", "") }, "S3 (change topology) approved by li and zoe, acts at 14:00:25Z unless it is withdrawn\n"},
-		{func() { e.Elsewhere(false, "li", "in use") }, "S3 (change topology), approved by li and zoe, withdrawn by li: in use\n"},
+		{
+			func() { e.Elsewhere(true, "li", "") },
+			"S3 (change topology) approved by li, waits for a second approver\n",
+		},
+		{
+			func() { e.Elsewhere(true, "zoe", "") },
+			"S3 (change topology) approved by li and zoe, acts at 14:00:25Z unless it is withdrawn\n",
+		},
+		{
+			func() { e.Elsewhere(false, "li", "in use") },
+			"S3 (change topology), approved by li and zoe, withdrawn by li: in use\n",
+		},
 	} {
 		c.do()
 		want := "[iteration 52] INC-0001: " + c.want

@@ -48,9 +48,13 @@ type asker struct {
 	asked  map[string]bool // what was asked about, by key
 }
 
-func newAsker() *asker { return &asker{asked: map[string]bool{}} }
+func newAsker() *asker {
+	return &asker{asked: map[string]bool{}}
+}
 
-func (a *asker) may(need string) bool { return feed.Covers(a.role, need) }
+func (a *asker) may(need string) bool {
+	return feed.Covers(a.role, need)
+}
 
 // state takes a new state: it withdraws a stale question and asks the next.
 func (a *asker) state(s *feed.State, now time.Time) []string {
@@ -106,15 +110,19 @@ func (a *asker) next(s *feed.State, now time.Time) []string {
 
 func (q *question) head(s *page.State) []string {
 	if q.Recovery != nil {
-		return []string{fmt.Sprintf("DECISION NEEDED: recovery %s, plan %s: %s", q.Recovery.Id, q.Recovery.PlanHash, phrase.Faults(q.Recovery.Faults))}
+		return []string{fmt.Sprintf("DECISION NEEDED: recovery %s, plan %s: %s",
+			q.Recovery.Id, q.Recovery.PlanHash, phrase.Faults(q.Recovery.Faults))}
 	}
 	x := q.Action
 	standing := page.Standing(s, x)
 	if q.OnlyRefuse() {
-		return []string{fmt.Sprintf("%s (%s) for %s, plan %s, is %s", x.Rung, phrase.Does(x.Rung, x.Variant), x.Incident, x.PlanHash, standing)}
+		return []string{fmt.Sprintf("%s (%s) for %s, plan %s, is %s",
+			x.Rung, phrase.Does(x.Rung, x.Variant), x.Incident, x.PlanHash, standing)}
 	}
-	line := fmt.Sprintf("DECISION NEEDED: %s (%s) for %s, plan %s: %s → %s predicted (%s)", x.Rung, phrase.Does(x.Rung, x.Variant), x.Incident, x.PlanHash,
-		phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs), phrase.Change(x.BeforeMs, x.PredictedMs))
+	line := fmt.Sprintf("DECISION NEEDED: %s (%s) for %s, plan %s: %s → %s predicted (%s)",
+		x.Rung, phrase.Does(x.Rung, x.Variant), x.Incident, x.PlanHash,
+		phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs),
+		phrase.Change(x.BeforeMs, x.PredictedMs))
 	if p := phrase.Plan(x.Previous, x.MicroBatches, 60); p != "" {
 		line += ", micro-batches " + p
 	}
@@ -172,7 +180,8 @@ func (a *asker) line(text string, s *feed.State, now time.Time) ([]string, *requ
 
 func (a *asker) idle() string {
 	if !a.may("approver") {
-		return "nothing is asked: your role " + a.role + " may look; deciding needs approver (words: status, help, quit" + a.freezeWord() + ")"
+		return "nothing is asked: your role " + a.role +
+			" may look; deciding needs approver (words: status, help, quit" + a.freezeWord() + ")"
 	}
 	return "nothing is asked now (words: status, help, quit" + a.freezeWord() + ")"
 }
@@ -193,7 +202,10 @@ func (a *asker) word(text string, s *feed.State, now time.Time) ([]string, *requ
 	case "status":
 		return append([]string{Summary(s, now)}, a.again(now)...), nil, true
 	case "help":
-		return []string{"words: status, help, quit" + a.freezeWord() + "; a question is answered by its numbers, cancel goes back to them"}, nil, true
+		return []string{
+			"words: status, help, quit" + a.freezeWord() +
+				"; a question is answered by its numbers, cancel goes back to them",
+		}, nil, true
 	case "quit":
 		return nil, &request{quit: true}, true
 	case "cancel":
@@ -218,7 +230,9 @@ func (a *asker) again(now time.Time) []string {
 }
 
 // enter goes on to a step that has just been printed.
-func (q *question) enter(s step, now time.Time) { q.step, q.since = s, now }
+func (q *question) enter(s step, now time.Time) {
+	q.step, q.since = s, now
+}
 
 // choice takes the number of an answer.
 func (a *asker) choice(text string, s *feed.State, now time.Time) []string {
@@ -244,7 +258,8 @@ func (a *asker) choice(text string, s *feed.State, now time.Time) []string {
 }
 
 func (q *question) confirmLine(live *page.State) string {
-	then, label := "", "recovery "+q.Name()
+	then := ""
+	label := "recovery " + q.Name()
 	if a := q.Action; a != nil {
 		label = a.Rung + " for " + a.Incident
 		undo := decision.Undo(live, a.Rung)
@@ -256,9 +271,12 @@ func (q *question) confirmLine(live *page.State) string {
 		}
 	}
 	if word := q.chosen.Entry().Word; word != "" {
-		return then + label + " ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(word) + " to approve, anything else cancels"
+		return then + label +
+			" ends every process of the job after a checkpoint and starts them again; type " +
+			strconv.Quote(word) + " to approve, anything else cancels"
 	}
-	return then + "approve " + label + " with plan " + q.PlanHash() + "? type yes to approve, anything else cancels"
+	return then + "approve " + label + " with plan " + q.PlanHash() +
+		"? type yes to approve, anything else cancels"
 }
 
 // confirmed takes the words that approve.
@@ -271,7 +289,9 @@ func (a *asker) confirmed(text string, s *feed.State, now time.Time) ([]string, 
 	case word != "" && text == word:
 		q.typed.Word = text
 		q.enter(reason, now)
-		return []string{"reason for the restart? (one line; it is kept with the decision; cancel goes back)"}, nil
+		return []string{
+			"reason for the restart? (one line; it is kept with the decision; cancel goes back)",
+		}, nil
 	}
 	return append([]string{"cancelled, nothing was sent"}, a.again(now)...), nil
 }
@@ -280,7 +300,10 @@ func (a *asker) confirmed(text string, s *feed.State, now time.Time) ([]string, 
 func (a *asker) reasoned(text string, s *feed.State, now time.Time) ([]string, *request) {
 	must := a.open.chosen.Entry().Reason == decision.MustReason
 	if text == "" || must && text == "-" {
-		return []string{"say why in one line" + map[bool]string{false: ", or - for no reason"}[must] + "; cancel goes back"}, nil
+		return []string{
+			"say why in one line" + map[bool]string{false: ", or - for no reason"}[must] +
+				"; cancel goes back",
+		}, nil
 	}
 	if text != "-" {
 		a.open.typed.Reason = text
@@ -326,7 +349,8 @@ func (q *question) evidence() []string {
 		}
 	}
 	x := q.Action
-	out = append(out, fmt.Sprintf("  expected: %s → %s an iteration, switching costs %s", phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs), phrase.Ms(x.OverheadMs)))
+	out = append(out, fmt.Sprintf("  expected: %s → %s an iteration, switching costs %s",
+		phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs), phrase.Ms(x.OverheadMs)))
 	if x.Why != "" {
 		out = append(out, "  why now: "+x.Why)
 	}
@@ -343,5 +367,7 @@ func (q *question) recoveryEvidence() []string {
 			out = append(out, "  + "+e)
 		}
 	}
-	return append(out, "  approved: healthy ranks park, the lost ones are replaced, state comes from replicas or the checkpoint")
+	return append(out,
+		"  approved: healthy ranks park, the lost ones are replaced, state comes from replicas or the checkpoint",
+	)
 }

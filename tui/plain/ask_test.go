@@ -23,7 +23,11 @@ func picture(t testing.TB, e *enginetest.Engine) *feed.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &feed.State{Snap: r, Conn: feed.Live, Received: time.Unix(1, 0)}
+	return &feed.State{
+		Snap:     r,
+		Conn:     feed.Live,
+		Received: time.Unix(1, 0),
+	}
 }
 
 // sitting is an asker with a clock that the test drives.
@@ -36,7 +40,12 @@ type sitting struct {
 }
 
 func sitAt(t testing.TB, s *feed.State) *sitting {
-	x := &sitting{t: t, ask: newAsker(), s: s, now: time.Unix(1000, 0)}
+	x := &sitting{
+		t:   t,
+		ask: newAsker(),
+		s:   s,
+		now: time.Unix(1000, 0),
+	}
 	x.show(s)
 	return x
 }
@@ -75,7 +84,8 @@ func proposed(t testing.TB) *feed.State {
 
 func TestApproveTakesTwoAnswers(t *testing.T) {
 	x := sitAt(t, proposed(t))
-	x.said("DECISION NEEDED: S2 (shift micro-batches) for INC-0001, plan 9f2c41d0", "1) approve  2) veto  3) show evidence")
+	x.said("DECISION NEEDED: S2 (shift micro-batches) for INC-0001, plan 9f2c41d0",
+		"1) approve  2) veto  3) show evidence")
 	if r := x.types("3"); r != nil {
 		t.Error("evidence sends something")
 	}
@@ -85,7 +95,13 @@ func TestApproveTakesTwoAnswers(t *testing.T) {
 	}
 	x.said("approve S2 for INC-0001 with plan 9f2c41d0? type yes to approve")
 	r := x.types("yes")
-	want := &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, JobEpoch: 1}
+	want := &falconv1.DecideRequest{
+		Incident: "INC-0001",
+		Action:   "INC-0001/S2/1",
+		PlanHash: "9f2c41d0",
+		Approve:  true,
+		JobEpoch: 1,
+	}
 	if r == nil || !proto.Equal(r.Decide, want) {
 		t.Errorf("sent %v", r)
 	}
@@ -148,14 +164,20 @@ func TestStaleQuestionsAreWithdrawn(t *testing.T) {
 		f(s.Snap)
 		return s
 	}
-	act := func(r *falconv1.SnapshotReply) *falconv1.Action { return r.Ladder.Actions[len(r.Ladder.Actions)-1] }
+	act := func(r *falconv1.SnapshotReply) *falconv1.Action {
+		return r.Ladder.Actions[len(r.Ladder.Actions)-1]
+	}
 	lost := proposed(t)
 	lost.Conn = feed.Lost
 	for say, s := range map[string]*feed.State{
-		"the plan of INC-0001/S2/1 has changed": change(func(r *falconv1.SnapshotReply) { act(r).PlanHash = "0badc0de" }),
-		"no longer waits for a decision":        change(func(r *falconv1.SnapshotReply) { act(r).State = "vetoed" }),
-		"the job's epoch has changed":           change(func(r *falconv1.SnapshotReply) { r.Job.Epoch++ }),
-		"the engine is unreachable":             lost,
+		"the plan of INC-0001/S2/1 has changed": change(func(r *falconv1.SnapshotReply) {
+			act(r).PlanHash = "0badc0de"
+		}),
+		"no longer waits for a decision": change(func(r *falconv1.SnapshotReply) {
+			act(r).State = "vetoed"
+		}),
+		"the job's epoch has changed": change(func(r *falconv1.SnapshotReply) { r.Job.Epoch++ }),
+		"the engine is unreachable":   lost,
 	} {
 		x := sitAt(t, proposed(t))
 		x.types("1")
@@ -191,7 +213,8 @@ func TestClosedInputDecidesNothing(t *testing.T) {
 	x := sitAt(t, proposed(t))
 	x.types("1")
 	x.ask.closed = true
-	if out := strings.Join(x.ask.withdraw(x.s), "\n"); !strings.Contains(out, "is left to others") {
+	out := strings.Join(x.ask.withdraw(x.s), "\n")
+	if !strings.Contains(out, "is left to others") {
 		t.Errorf("said %q", out)
 	}
 	x.show(x.s)
@@ -209,7 +232,10 @@ func TestVetoTakesAReason(t *testing.T) {
 	}
 	x.types("2")
 	r := x.types("maintenance at ten\x1b[2J")
-	if r == nil || r.Decide.Approve || r.Decide.Reason != "maintenance at ten" || r.Decide.PlanHash != "9f2c41d0" {
+	if r == nil ||
+		r.Decide.Approve ||
+		r.Decide.Reason != "maintenance at ten" ||
+		r.Decide.PlanHash != "9f2c41d0" {
 		t.Errorf("sent %v", r)
 	}
 	x = sitAt(t, proposed(t))
@@ -236,7 +262,8 @@ func TestRestartTakesTypedWordsAndAReason(t *testing.T) {
 	if x.types("-") != nil {
 		t.Error("a restart without a reason")
 	}
-	if r := x.types("node n1 is condemned"); r == nil || !r.Decide.Approve || r.Decide.Reason != "node n1 is condemned" {
+	r := x.types("node n1 is condemned")
+	if r == nil || !r.Decide.Approve || r.Decide.Reason != "node n1 is condemned" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -251,7 +278,10 @@ func TestRecoveriesAreAskedFirst(t *testing.T) {
 	x.said("faults:", "it waits because")
 	x.types("1")
 	r := x.types("yes")
-	if r == nil || r.Recover == nil || r.Recover.Verb != "approve" || r.Recover.PlanHash == "" {
+	if r == nil ||
+		r.Recover == nil ||
+		r.Recover.Verb != "approve" ||
+		r.Recover.PlanHash == "" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -265,7 +295,9 @@ func TestRunApproves(t *testing.T) {
 	out := newSink()
 	cl := client(t, e)
 	ended := make(chan error, 1)
-	go func() { ended <- Run(context.Background(), cl, out, Options{In: in}) }()
+	go func() {
+		ended <- Run(context.Background(), cl, out, Options{In: in})
+	}()
 	out.until(t, "3) show evidence")
 	enter := func(s string) {
 		if _, err := io.WriteString(keys, s); err != nil {
@@ -302,7 +334,9 @@ func TestRunWithAllAnswersPiped(t *testing.T) {
 	cl := client(t, e)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(context.Background(), cl, out, Options{In: strings.NewReader(strings.Repeat("1\nyes\n", 50))})
+		ended <- Run(context.Background(), cl, out, Options{
+			In: strings.NewReader(strings.Repeat("1\nyes\n", 50)),
+		})
 	}()
 	out.until(t, "waits for a decision")
 	e.AdvanceTo(enginetest.End)
@@ -339,7 +373,11 @@ func FuzzAsker(f *testing.F) {
 					path = append(path, lines[n])
 				}
 				if r != nil && r.Decide != nil && r.Decide.Approve {
-					if n := len(path); n < 2 || path[n-2] != "1" || path[n-1] != "yes" || r.Decide.PlanHash != hashOf(x.s) {
+					n := len(path)
+					if n < 2 ||
+						path[n-2] != "1" ||
+						path[n-1] != "yes" ||
+						r.Decide.PlanHash != hashOf(x.s) {
 						t.Fatalf("approved by %v with %s", path, r.Decide.PlanHash)
 					}
 				}

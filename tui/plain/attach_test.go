@@ -14,7 +14,12 @@ func TestThePastKeepsItsIterations(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(120)
 	s := picture(t, e)
-	s.Events = []*falconv1.EventLine{{Seq: 1, Iteration: -1, Kind: "agent", Text: "a"}, {Seq: 2, Iteration: 40, Kind: "jitter", Text: "b"}}
+	s.Events = []*falconv1.EventLine{{Seq: 1, Iteration: -1, Kind: "agent", Text: "a"}, {
+		Seq:       2,
+		Iteration: 40,
+		Kind:      "jitter",
+		Text:      "b",
+	}}
 	out := strings.Join(newDiff().linesOf(s), "\n")
 	for _, want := range []string{"[start] agent: a", "[iteration 40] jitter: b"} {
 		if !strings.Contains(out, want) {
@@ -25,8 +30,14 @@ func TestThePastKeepsItsIterations(t *testing.T) {
 
 // A proposal without other micro-batches says nothing of them.
 func TestAProposalWithoutAPlanHasNoEmptyPart(t *testing.T) {
-	got := phrase.ActionLogged(&falconv1.Action{Rung: "S3", State: "proposed", BeforeMs: 236, PredictedMs: 156})
-	if strings.Contains(got, "micro-batches ,") || !strings.Contains(got, "proposed: predicted 236 ms → 156 ms") {
+	got := phrase.ActionLogged(&falconv1.Action{
+		Rung:        "S3",
+		State:       "proposed",
+		BeforeMs:    236,
+		PredictedMs: 156,
+	})
+	if strings.Contains(got, "micro-batches ,") ||
+		!strings.Contains(got, "proposed: predicted 236 ms → 156 ms") {
 		t.Errorf("%q", got)
 	}
 }
@@ -36,9 +47,13 @@ func TestAJobAtItsBaselineIsNotCalledSlow(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(enginetest.Proposed)
 	s := picture(t, e)
-	for slowdown, want := range map[float64]string{0.01: "running, +1% against the baseline", 0.06: "running, +6% against the baseline"} {
+	for slowdown, want := range map[float64]string{
+		0.01: "running, +1% against the baseline",
+		0.06: "running, +6% against the baseline",
+	} {
 		s.Snap.Job.Slowdown = slowdown
-		if got := Summary(s, s.Received); !strings.Contains(got, want) || strings.Contains(got, "slow, ") {
+		got := Summary(s, s.Received)
+		if !strings.Contains(got, want) || strings.Contains(got, "slow, ") {
 			t.Errorf("%+v: %q", slowdown, got)
 		}
 	}

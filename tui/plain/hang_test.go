@@ -10,8 +10,16 @@ import (
 // Who holds the job up is in the lines of a moment and in the summary.
 func TestHangsInLines(t *testing.T) {
 	for sure, want := range map[bool][]string{
-		true:  {"stands still for 7 s: held up by rank 2, 7 of 8 ranks wait", "Rank 2 (n1.g0, process 4711) has not called collective 31", "→ On n1: py-spy dump --pid 4711"},
-		false: {"stands still for 7 s: no rank can be named", "its calls are not known", "The agents of n1 did not answer"},
+		true: {
+			"stands still for 7 s: held up by rank 2, 7 of 8 ranks wait",
+			"Rank 2 (n1.g0, process 4711) has not called collective 31",
+			"→ On n1: py-spy dump --pid 4711",
+		},
+		false: {
+			"stands still for 7 s: no rank can be named",
+			"its calls are not known",
+			"The agents of n1 did not answer",
+		},
 	} {
 		e := enginetest.New(enginetest.Options{})
 		e.AdvanceTo(40)

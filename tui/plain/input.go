@@ -51,7 +51,11 @@ type desk struct {
 }
 
 func newDesk(ctx context.Context, f Source, in io.Reader) *desk {
-	d := &desk{ask: newAsker(), feed: f, answers: make(chan answer, 2)}
+	d := &desk{
+		ask:     newAsker(),
+		feed:    f,
+		answers: make(chan answer, 2),
+	}
 	if in == nil {
 		d.ask.closed = true
 		return d
@@ -102,10 +106,18 @@ func (d *desk) sendRequest(ctx context.Context, r *request) answer {
 		return answer{text: "mode is " + phrase.Mode(p), err: err}
 	case r.Recover != nil:
 		v, err := d.feed.Recover(ctx, r.Recover)
-		return answer{text: r.Recover.Recovery + ": " + r.Recover.Verb + " taken, it is " + v.GetState(), err: err, own: true}
+		return answer{
+			text: r.Recover.Recovery + ": " + r.Recover.Verb + " taken, it is " + v.GetState(),
+			err:  err,
+			own:  true,
+		}
 	}
 	a, err := d.feed.Decide(ctx, r.Decide)
-	return answer{text: r.Decide.Action + " is " + a.GetState() + ", decided by " + a.GetDecidedBy(), err: err, own: true}
+	return answer{
+		text: r.Decide.Action + " is " + a.GetState() + ", decided by " + a.GetDecidedBy(),
+		err:  err,
+		own:  true,
+	}
 }
 
 // answered prints what came of a request, and asks again where it failed.

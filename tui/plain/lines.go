@@ -75,7 +75,8 @@ func (d *diff) connection(s *feed.State) string {
 	d.conn = s.Conn
 	switch {
 	case s.Conn == feed.Lost:
-		return fmt.Sprintf("engine unreachable since %s, retrying: %s", s.Since.UTC().Format("15:04:05Z"), s.Err)
+		return fmt.Sprintf("engine unreachable since %s, retrying: %s",
+			s.Since.UTC().Format("15:04:05Z"), s.Err)
 	case was == feed.Lost:
 		return "engine reached again"
 	}
@@ -91,10 +92,12 @@ func (d *diff) jobLines(s *falconv1.SnapshotReply) []string {
 		if job.Emulated {
 			emulated = ", emulated silicon"
 		}
-		out = append(out, fmt.Sprintf("watching %s: %d ranks (tp %d, dp %d, pp %d)%s", job.Name, job.World, job.Tp, job.Dp, job.Pp, emulated))
+		out = append(out, fmt.Sprintf("watching %s: %d ranks (tp %d, dp %d, pp %d)%s",
+			job.Name, job.World, job.Tp, job.Dp, job.Pp, emulated))
 	}
 	at := time.Unix(0, s.GetAtUnixNs())
-	if x := statements.OfJob(statements.Picture{Snap: s, Now: at}); x.Kind != statements.Unknown && string(x.Kind) != d.job {
+	x := statements.OfJob(statements.Picture{Snap: s, Now: at})
+	if x.Kind != statements.Unknown && string(x.Kind) != d.job {
 		d.job = string(x.Kind)
 		out = append(out, phrase.Statement(&x, at))
 	}
@@ -121,7 +124,14 @@ func unseenLines(s *falconv1.SnapshotReply) []string {
 }
 
 // derived are the kinds of events that follow from the snapshot's own changes.
-var derived = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true, "policy": true}
+var derived = map[string]bool{
+	"incident": true,
+	"verdict":  true,
+	"proposal": true,
+	"decision": true,
+	"action":   true,
+	"policy":   true,
+}
 
 func (d *diff) eventLines(s *feed.State) []string {
 	var out []string
@@ -131,7 +141,8 @@ func (d *diff) eventLines(s *feed.State) []string {
 		}
 		d.seq = e.Seq
 		if !derived[e.Kind] && (d.reader == nil || d.reader.detail.says(e)) {
-			out = append(out, stamp(e.Iteration)+e.Kind+": "+e.Text) // of its own time: a stream that attaches late has them all at once
+			// of its own time: a stream that attaches late has them all at once
+			out = append(out, stamp(e.Iteration)+e.Kind+": "+e.Text)
 		}
 	}
 	return out
@@ -150,7 +161,11 @@ func (d *diff) incident(i *falconv1.Incident) string {
 }
 
 func (d *diff) actionLine(a *falconv1.Action) string {
-	now := fmt.Sprint(a.State, len(a.Approvals), a.State == string(falcon.ActionApproved) && a.DeadlineUnixNs != 0)
+	now := fmt.Sprint(
+		a.State,
+		len(a.Approvals),
+		a.State == string(falcon.ActionApproved) && a.DeadlineUnixNs != 0,
+	)
 	if d.actions[a.Id] == now {
 		return ""
 	}
@@ -232,12 +247,16 @@ func decidedLines(i *falconv1.Incident, chart *falconv1.Series) (out []string) {
 }
 
 func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
-	out := []string{fmt.Sprintf("onset     iteration %s, known at %s: %s, P(change) %.2f", phrase.Iteration(i.OnsetIteration),
+	out := []string{fmt.Sprintf("onset     iteration %s, known at %s: %s, P(change) %.2f",
+		phrase.Iteration(i.OnsetIteration),
 		phrase.Iteration(i.DetectedIteration), phrase.Slowdown(i), i.Probability)}
 	if v := i.Verdict; v.GetCause() != "" {
-		out = append(out, fmt.Sprintf("verdict   %s, severity %d", phrase.Verdict(v), v.Severity)+phrase.Confidence(v))
+		out = append(out,
+			fmt.Sprintf("verdict   %s, severity %d", phrase.Verdict(v), v.Severity)+phrase.Confidence(v),
+		)
 		for _, e := range v.Evidence {
-			out = append(out, fmt.Sprintf("evidence  %s %s: %s", phrase.Sign(e), e.Kind, e.Text))
+			out = append(out, fmt.Sprintf("evidence  %s %s: %s",
+				phrase.Sign(e), e.Kind, e.Text))
 		}
 	} else {
 		out = append(out, "verdict   none reached")
@@ -258,18 +277,21 @@ func incidentLines(i *falconv1.Incident, l *falconv1.Ladder) []string {
 		case a.State == string(falcon.ActionRetained):
 			out = append(out, "end       "+phrase.Action(a))
 		case a.RevertedIteration > 0:
-			out = append(out, fmt.Sprintf("revert    %s undone from iteration %s%s", a.Rung, phrase.Iteration(a.RevertedIteration), phrase.Because(a)))
+			out = append(out, fmt.Sprintf("revert    %s undone from iteration %s%s",
+				a.Rung, phrase.Iteration(a.RevertedIteration), phrase.Because(a)))
 		}
 	}
 	if l != nil {
-		out = append(out, fmt.Sprintf("cost      %s of training time, %.4f GPU-hours", phrase.Ms(l.ImpactMs), l.LostGpuHours))
+		out = append(out, fmt.Sprintf("cost      %s of training time, %.4f GPU-hours",
+			phrase.Ms(l.ImpactMs), l.LostGpuHours))
 	}
 	return out
 }
 
 func actionLines(a *falconv1.Action) []string {
 	parts := []string{
-		fmt.Sprintf("action    %s (%s) proposed at iteration %s", a.Rung, phrase.Does(a.Rung, a.Variant), phrase.Iteration(a.ProposedIteration)),
+		fmt.Sprintf("action    %s (%s) proposed at iteration %s",
+			a.Rung, phrase.Does(a.Rung, a.Variant), phrase.Iteration(a.ProposedIteration)),
 		a.State + phrase.Prefixed(", decided by ", a.DecidedBy),
 	}
 	if a.AppliedIteration > 0 {

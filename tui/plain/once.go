@@ -22,7 +22,13 @@ import (
 // Once writes the state now and ends: as lines, or as one JSON document with
 // the fields of the API's SnapshotReply in their proto names. With a place,
 // the lines are of that incident or recovery instead.
-func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJSON bool, at *link.Target) error {
+func Once(
+	ctx context.Context,
+	client falconv1.ConsoleClient,
+	out io.Writer,
+	asJSON bool,
+	at *link.Target,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
 	defer cancel()
 	r, err := client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: feed.WorstRank})
@@ -66,8 +72,14 @@ func statementsOf(r *falconv1.SnapshotReply) []*falconv1.Statement {
 	var out []*falconv1.Statement
 	for _, x := range statements.Of(statements.Picture{Snap: r, Now: at}) {
 		s := &falconv1.Statement{
-			Kind: string(x.Kind), Severity: x.Severity.String(), Incident: x.IncidentID(), Action: x.Action.GetId(),
-			Recovery: x.Recovery.GetId(), Ranks: x.Ranks, Who: string(x.Who), Text: phrase.Statement(&x, at),
+			Kind:     string(x.Kind),
+			Severity: x.Severity.String(),
+			Incident: x.IncidentID(),
+			Action:   x.Action.GetId(),
+			Recovery: x.Recovery.GetId(),
+			Ranks:    x.Ranks,
+			Who:      string(x.Who),
+			Text:     phrase.Statement(&x, at),
 		}
 		if !x.Since.IsZero() {
 			s.SinceUnixNs = x.Since.UnixNano()
@@ -131,4 +143,6 @@ func Present(r *falconv1.SnapshotReply) []string {
 }
 
 // sentence is the engine's sentence, without the prefix that is for programs.
-func sentence(err error) string { return strings.TrimPrefix(feed.Reason(err), "engine: not found: ") }
+func sentence(err error) string {
+	return strings.TrimPrefix(feed.Reason(err), "engine: not found: ")
+}

@@ -48,7 +48,8 @@ type Options struct {
 	In       io.Reader        // typed lines, for decisions; nil = none can be given
 	Open     *link.Target     // an incident or a recovery to print first; nil = none
 	Source   Source           // where states come from; nil = a feed of Run's own
-	Reader   bool             // for a screen reader: words for signs, sentences for tables, no summaries unasked
+	// for a screen reader: words for signs, sentences for tables, no summaries unasked
+	Reader bool
 }
 
 // Source is what the stream needs of a feed; it stays its owner's to close.
@@ -64,7 +65,8 @@ func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	o.Summary, o.Patience = cmp.Or(o.Summary, SummaryPeriod), cmp.Or(o.Patience, Patience)
+	o.Summary = cmp.Or(o.Summary, SummaryPeriod)
+	o.Patience = cmp.Or(o.Patience, Patience)
 	return o
 }
 
@@ -160,7 +162,10 @@ func writeIncidents(ctx context.Context, client falconv1.ConsoleClient, last *fe
 	defer cancel()
 	r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
 	if err != nil {
-		r = &falconv1.IncidentsReply{Incidents: last.Snap.Incidents, Ladders: []*falconv1.Ladder{last.Snap.Ladder}}
+		r = &falconv1.IncidentsReply{
+			Incidents: last.Snap.Incidents,
+			Ladders:   []*falconv1.Ladder{last.Snap.Ladder},
+		}
 	} else {
 		clean.Message(r)
 	}

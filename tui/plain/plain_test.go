@@ -18,7 +18,9 @@ import (
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 var update = flag.Bool("update", false, "rewrite the golden stream")
 
@@ -31,7 +33,9 @@ type sink struct {
 	more chan struct{}
 }
 
-func newSink() *sink { return &sink{more: make(chan struct{}, 1)} }
+func newSink() *sink {
+	return &sink{more: make(chan struct{}, 1)}
+}
 
 func (s *sink) Write(p []byte) (int, error) {
 	s.mu.Lock()
@@ -68,7 +72,10 @@ func client(t *testing.T, e *enginetest.Engine) falconv1.ConsoleClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cc.Close(); srv.Close() })
+	t.Cleanup(func() {
+		_ = cc.Close()
+		srv.Close()
+	})
 	return falconv1.NewConsoleClient(cc)
 }
 
@@ -91,7 +98,11 @@ func TestWholeStory(t *testing.T) {
 		e.AdvanceTo(at.iter)
 		out.until(t, at.text)
 	}
-	if _, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true}); err != nil {
+	if _, err := e.Decide(context.Background(), &falconv1.DecideRequest{
+		Action:   "INC-0001/S2/1",
+		PlanHash: "9f2c41d0",
+		Approve:  true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	out.until(t, "dispatched, decided by maria")
@@ -138,7 +149,8 @@ func TestStreamIsPrintable(t *testing.T) {
 	if err := Run(context.Background(), client(t, e), out, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if s := out.String(); strings.ContainsAny(s, "\x1b\u202e") || !strings.Contains(s, "INC-0001") {
+	s := out.String()
+	if strings.ContainsAny(s, "\x1b\u202e") || !strings.Contains(s, "INC-0001") {
 		t.Errorf("%q", s)
 	}
 }
@@ -149,7 +161,9 @@ func TestNoEngineEndsWithASentence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cc.Close()
-	err = Run(context.Background(), falconv1.NewConsoleClient(cc), newSink(), Options{Patience: 50 * time.Millisecond})
+	err = Run(context.Background(), falconv1.NewConsoleClient(
+		cc,
+	), newSink(), Options{Patience: 50 * time.Millisecond})
 	if !errors.Is(err, ErrNoEngine) {
 		t.Errorf("got %v", err)
 	}
@@ -175,10 +189,17 @@ func TestCancelledStreamStillTellsTheStory(t *testing.T) {
 
 type broken struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("closed pipe") }
+func (broken) Write([]byte) (int, error) {
+	return 0, errors.New("closed pipe")
+}
 
 func TestFailedWriteEndsTheStream(t *testing.T) {
-	err := Run(context.Background(), client(t, enginetest.New(enginetest.Options{})), broken{}, Options{})
+	err := Run(
+		context.Background(),
+		client(t, enginetest.New(enginetest.Options{})),
+		broken{},
+		Options{},
+	)
 	if err == nil || !strings.Contains(err.Error(), "closed pipe") {
 		t.Errorf("got %v", err)
 	}

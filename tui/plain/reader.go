@@ -79,7 +79,8 @@ func moreText(n int) string {
 // word answers a typed word of the reader's own; ok is false for any other line. An open
 // question that waits for a reason or for its typed word comes first.
 func (r *reader) word(text string, a *asker, s *feed.State, now time.Time) (lines []string, ok bool) {
-	if a.open != nil && (a.open.step == reason || a.open.step == confirm && text == a.open.chosen.Entry().Word) {
+	if a.open != nil &&
+		(a.open.step == reason || a.open.step == confirm && text == a.open.chosen.Entry().Word) {
 		return nil, false
 	}
 	name, arg, _ := strings.Cut(strings.TrimSpace(text), " ")
@@ -144,8 +145,12 @@ func (r *reader) help(a *asker) []string {
 	}
 	r.rest = nil
 	return r.announce(append(out,
-		"status: how things are, in one line", "more: the lines that were too many at once", "again: what was said last",
-		"quiet, normal, all: how much is said unasked; now it is "+detailNames[r.detail], "quit: leaves"+a.freezeHelp()))
+		"status: how things are, in one line",
+		"more: the lines that were too many at once",
+		"again: what was said last",
+		"quiet, normal, all: how much is said unasked; now it is "+detailNames[r.detail],
+		"quit: leaves"+a.freezeHelp(),
+	))
 }
 
 func (a *asker) freezeHelp() string {

@@ -34,7 +34,13 @@ type earshot struct {
 }
 
 func listen(t *testing.T) *earshot {
-	x := &earshot{t: t, reader: newReader(), ask: newAsker(), changes: newDiff(), now: time.Unix(1000, 0)}
+	x := &earshot{
+		t:       t,
+		reader:  newReader(),
+		ask:     newAsker(),
+		changes: newDiff(),
+		now:     time.Unix(1000, 0),
+	}
 	x.changes.reader = x.reader
 	x.w = &writer{out: &x.heard, spoken: true}
 	return x
@@ -74,7 +80,11 @@ func TestReaderTranscript(t *testing.T) {
 		s.Events = s.Snap.Events
 		x.show(s)
 	}
-	for _, line := range []string{"help", "why", "ranks", "rank 2", "rank 99", "rank", "ladder", "incidents", "test", "recovery", "events", "more", "more", "who", "status", "quiet", "normal", "again", "", "nonsense", "3", "1"} {
+	for _, line := range []string{
+		"help", "why", "ranks", "rank 2", "rank 99", "rank", "ladder", "incidents", "test",
+		"recovery", "events", "more", "more", "who", "status", "quiet", "normal", "again", "",
+		"nonsense", "3", "1",
+	} {
 		x.types(line)
 	}
 	if r := x.types("yes"); r == nil || !r.Decide.GetApprove() {
@@ -91,7 +101,8 @@ func TestReaderTranscript(t *testing.T) {
 		t.Fatal(err)
 	}
 	if x.heard.String() != string(want) {
-		t.Errorf("%s differs (go test ./tui/plain -update rewrites it); read out is:\n%s", path, x.heard.String())
+		t.Errorf("%s differs (go test ./tui/plain -update rewrites it); read out is:\n%s",
+			path, x.heard.String())
 	}
 	onlySpeech(t, x.heard.String())
 }
@@ -105,7 +116,10 @@ func onlySpeech(t *testing.T, s string) {
 			t.Errorf("blanks that are read as layout: %q", line)
 		}
 		for _, r := range line {
-			if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r) && (r < ' ' || r > '~') {
+			if !unicode.IsLetter(r) &&
+				!unicode.IsDigit(r) &&
+				!unicode.Is(unicode.Mn, r) &&
+				(r < ' ' || r > '~') {
 				t.Errorf("%q in %q", r, line)
 			}
 		}
@@ -216,7 +230,8 @@ func TestReaderNeverCutsAQuestion(t *testing.T) {
 	x := listen(t)
 	x.reader.detail = detailAll
 	x.show(picture(t, e))
-	if out := x.heard.String(); !strings.Contains(out, "1, approve") || !strings.Contains(out, "Decision needed") {
+	out := x.heard.String()
+	if !strings.Contains(out, "1, approve") || !strings.Contains(out, "Decision needed") {
 		t.Errorf("the question is cut:\n%s", out)
 	}
 }
@@ -279,7 +294,11 @@ func TestRunForAReader(t *testing.T) {
 	cl := client(t, e)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(context.Background(), cl, out, Options{In: in, Reader: true, Summary: time.Millisecond})
+		ended <- Run(context.Background(), cl, out, Options{
+			In:      in,
+			Reader:  true,
+			Summary: time.Millisecond,
+		})
 	}()
 	out.until(t, "3, show evidence")
 	for _, line := range []string{"who", "again", "quit"} {
@@ -292,7 +311,8 @@ func TestRunForAReader(t *testing.T) {
 	}
 	_ = keys.Close()
 	s := out.String()
-	if !strings.HasPrefix(s, "Falcon for a screen reader.") || !strings.Contains(s, "you are maria, role approver") {
+	if !strings.HasPrefix(s, "Falcon for a screen reader.") ||
+		!strings.Contains(s, "you are maria, role approver") {
 		t.Errorf("read out:\n%s", s)
 	}
 	if strings.Contains(s, "milliseconds an iteration (") {

@@ -31,10 +31,13 @@ func recovery(r *falconv1.Recovery) []string {
 		}
 	}
 	if r.GetDecidedBy() != "" {
-		out = append(out, fmt.Sprintf("decision  by %s, generation %d, attempt %d", r.DecidedBy, r.Generation, r.Attempts))
+		out = append(out, fmt.Sprintf("decision  by %s, generation %d, attempt %d",
+			r.DecidedBy, r.Generation, r.Attempts))
 	}
 	if len(r.GetReplaced()) > 0 {
-		out = append(out, fmt.Sprintf("%-8s  %s; %d survivors", phrase.Replacing(falcon.RecoveryState(r.State), r.PhasesMs), phrase.Replaced(r), len(r.Survivors)))
+		out = append(out, fmt.Sprintf("%-8s  %s; %d survivors",
+			phrase.Replacing(falcon.RecoveryState(r.State), r.PhasesMs), phrase.Replaced(r),
+			len(r.Survivors)))
 	}
 	if len(r.GetFenced()) > 0 {
 		out = append(out, "fenced    "+strings.Join(r.Fenced, ", "))
@@ -44,7 +47,8 @@ func recovery(r *falconv1.Recovery) []string {
 		if r.GetCheckpoint() {
 			from = "all from the checkpoint"
 		}
-		out = append(out, fmt.Sprintf("resume    at iteration %s, %s was the newest begun; %s", phrase.Iteration(r.ResumeIteration), phrase.Iteration(r.BeforeIteration), from))
+		out = append(out, fmt.Sprintf("resume    at iteration %s, %s was the newest begun; %s",
+			phrase.Iteration(r.ResumeIteration), phrase.Iteration(r.BeforeIteration), from))
 	}
 	var times []string
 	for _, name := range phrase.Phases {

@@ -11,9 +11,40 @@ import (
 // spelled are the signs that a screen reader leaves out or reads as something else, and the words
 // for them.
 var spelled = strings.NewReplacer(
-	" → ", " to ", "→", " to ", " -> ", " to ", "≤", " at most ", "≥", " at least ", "×", " times", " °C", " degrees Celsius", "°C", " degrees Celsius",
-	"P(change)", "probability of a change", "GPU-hours", "GPU-hours", "GPU-h", "GPU-hours",
-	" vs ", " against ", "—", "not known", "…", " and so on", "DECISION NEEDED", "Decision needed", "SLOW", "slow", "–", " to ",
+	" → ",
+	" to ",
+	"→",
+	" to ",
+	" -> ",
+	" to ",
+	"≤",
+	" at most ",
+	"≥",
+	" at least ",
+	"×",
+	" times",
+	" °C",
+	" degrees Celsius",
+	"°C",
+	" degrees Celsius",
+	"P(change)",
+	"probability of a change",
+	"GPU-hours",
+	"GPU-hours",
+	"GPU-h",
+	"GPU-hours",
+	" vs ",
+	" against ",
+	"—",
+	"not known",
+	"…",
+	" and so on",
+	"DECISION NEEDED",
+	"Decision needed",
+	"SLOW",
+	"slow",
+	"–",
+	" to ",
 )
 
 // a rule turns what the eye reads by its place or sign into words.
@@ -74,7 +105,10 @@ func Spoken(line string) string {
 // speakable leaves letters, digits and ASCII: a synthesizer says nothing of the rest, or its
 // Unicode name.
 func speakable(r rune) rune {
-	if r >= ' ' && r < 0x7f || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.Is(unicode.Mn, r) {
+	if r >= ' ' && r < 0x7f ||
+		unicode.IsLetter(r) ||
+		unicode.IsDigit(r) ||
+		unicode.Is(unicode.Mn, r) {
 		return r
 	}
 	return ' '

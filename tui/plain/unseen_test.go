@@ -10,8 +10,11 @@ import (
 // A job whose processes can't be followed is more than "waiting for agents".
 func TestProcessesThatAreNotFollowedAreNamed(t *testing.T) {
 	s := &falconv1.SnapshotReply{
-		Job:   &falconv1.Job{State: "waiting for agents"},
-		Nodes: []*falconv1.NodeView{{Node: "n1", Unseen: []string{"rank 3 is hidden", "rank 4 is hidden"}}},
+		Job: &falconv1.Job{State: "waiting for agents"},
+		Nodes: []*falconv1.NodeView{{
+			Node:   "n1",
+			Unseen: []string{"rank 3 is hidden", "rank 4 is hidden"},
+		}},
 	}
 	want := []string{"not watched on n1: rank 3 is hidden", "not watched on n1: rank 4 is hidden"}
 	d := newDiff()

@@ -48,8 +48,15 @@ func sayWhy(s *feed.State, _ string, at time.Time) []string {
 	case !page.Open(inc):
 		return said(s, at)
 	}
-	out := append(said(s, at), fmt.Sprintf("%s is %s: %s; slow since %s; %s", inc.Id, inc.State, phrase.Verdict(inc.Verdict),
-		cmp.Or(phrase.Since(inc, now, nil), "iteration "+phrase.Iteration(inc.OnsetIteration)), phrase.Slowdown(inc)))
+	out := append(said(
+		s,
+		at,
+	),
+		fmt.Sprintf("%s is %s: %s; slow since %s; %s",
+			inc.Id, inc.State, phrase.Verdict(inc.Verdict),
+			cmp.Or(phrase.Since(inc, now, nil), "iteration "+phrase.Iteration(inc.OnsetIteration)),
+			phrase.Slowdown(inc)),
+	)
 	for _, e := range inc.GetVerdict().GetEvidence() {
 		out = append(out, "  "+phrase.Sign(e)+" "+e.Kind+": "+e.Text)
 	}
@@ -64,7 +71,10 @@ func sayIncidents(s *feed.State, _ string, now time.Time) []string {
 	}
 	out := make([]string, 0, len(list))
 	for _, i := range list {
-		out = append(out, fmt.Sprintf("%s, %s, since %s: %s", i.Id, i.State, cmp.Or(phrase.Since(i, now, nil), "iteration "+phrase.Iteration(i.OnsetIteration)), phrase.Verdict(i.Verdict)))
+		out = append(out, fmt.Sprintf("%s, %s, since %s: %s",
+			i.Id, i.State,
+			cmp.Or(phrase.Since(i, now, nil), "iteration "+phrase.Iteration(i.OnsetIteration)),
+			phrase.Verdict(i.Verdict)))
 	}
 	return out
 }
@@ -88,7 +98,8 @@ func sayRank(s *feed.State, arg string, _ time.Time) []string {
 	live := page.NewState(s)
 	n, err := strconv.Atoi(arg)
 	if err != nil || n < 0 || n >= live.Roster.World() {
-		return []string{fmt.Sprintf("rank takes a number from 0 to %d", max(0, live.Roster.World()-1))}
+		return []string{fmt.Sprintf("rank takes a number from 0 to %d",
+			max(0, live.Roster.World()-1))}
 	}
 	out := []string{rankSentence(live, int32(n))}
 	for _, l := range page.AboutRank(live, int32(n), 1<<10) {
@@ -104,7 +115,8 @@ func rankSentence(s *page.State, rank int32) string {
 	if v == nil {
 		return fmt.Sprintf("rank %d: nothing is known of it", rank)
 	}
-	parts := []string{fmt.Sprintf("iteration time %s, %s against its own baseline", phrase.Ms(v.Ms), phrase.Percent(v.Slowdown))}
+	parts := []string{fmt.Sprintf("iteration time %s, %s against its own baseline",
+		phrase.Ms(v.Ms), phrase.Percent(v.Slowdown))}
 	if v.SelfRatio > 0 {
 		parts = append(parts, fmt.Sprintf("self time %.2f times its peers'", v.SelfRatio))
 	}
@@ -112,7 +124,8 @@ func rankSentence(s *page.State, rank int32) string {
 		parts = append(parts, "waits "+phrase.Ms(v.WaitMs)+" for others")
 	}
 	if v.SmClockMhz > 0 {
-		parts = append(parts, fmt.Sprintf("SM clock %d MHz, %d degrees Celsius", v.SmClockMhz, v.TemperatureC))
+		parts = append(parts, fmt.Sprintf("SM clock %d MHz, %d degrees Celsius",
+			v.SmClockMhz, v.TemperatureC))
 	}
 	if text := phrase.Busy(v); text != "" {
 		parts = append(parts, text)
@@ -120,7 +133,8 @@ func rankSentence(s *page.State, rank int32) string {
 	if v.CnpPerS > 0 {
 		parts = append(parts, fmt.Sprintf("%.0f congestion marks a second", v.CnpPerS))
 	}
-	return fmt.Sprintf("rank %d on %s is %s: %s", rank, cmp.Or(v.Device, "no known device"), word, strings.Join(parts, "; "))
+	return fmt.Sprintf("rank %d on %s is %s: %s",
+		rank, cmp.Or(v.Device, "no known device"), word, strings.Join(parts, "; "))
 }
 
 func sayLadder(s *feed.State, _ string, _ time.Time) []string {
@@ -128,7 +142,8 @@ func sayLadder(s *feed.State, _ string, _ time.Time) []string {
 	if len(l.GetRungs()) == 0 {
 		return []string{"there is no incident to act on"}
 	}
-	out := []string{fmt.Sprintf("lost to %s so far: %s of training time, %.4f GPU-hours", l.Incident, phrase.Ms(l.ImpactMs), l.LostGpuHours)}
+	out := []string{fmt.Sprintf("lost to %s so far: %s of training time, %.4f GPU-hours",
+		l.Incident, phrase.Ms(l.ImpactMs), l.LostGpuHours)}
 	for _, g := range l.Rungs {
 		out = append(out, rungSentence(g))
 	}
@@ -144,7 +159,8 @@ func rungSentence(g *falconv1.RungView) string {
 	case !g.Applicable:
 		return name + ": can't be done" + phrase.Prefixed(", ", g.Reason)
 	}
-	text := fmt.Sprintf("%s: costs %s once, gains %s an iteration, predicted %s", name, phrase.Ms(g.OverheadMs), phrase.Ms(g.GainMs), phrase.Ms(g.PredictedMs))
+	text := fmt.Sprintf("%s: costs %s once, gains %s an iteration, predicted %s",
+		name, phrase.Ms(g.OverheadMs), phrase.Ms(g.GainMs), phrase.Ms(g.PredictedMs))
 	if g.BreakEven >= 0 {
 		text += ", pays back after " + iterationsText(g.BreakEven)
 	}
@@ -185,7 +201,8 @@ func sayEvents(s *feed.State, _ string, _ time.Time) []string {
 	}
 	out := make([]string, 0, len(list))
 	for _, e := range list {
-		out = append(out, fmt.Sprintf("%s, %s: %s", time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"), e.Kind, e.Text))
+		out = append(out, fmt.Sprintf("%s, %s: %s",
+			time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"), e.Kind, e.Text))
 	}
 	return out
 }
@@ -199,7 +216,8 @@ func sayWho(s *feed.State, _ string, _ time.Time) []string {
 	if len(names) > 0 {
 		others = "also here: " + strings.Join(names, ", ")
 	}
-	return []string{fmt.Sprintf("you are %s, role %s; mode %s; %s", s.Snap.GetActor(), s.Snap.GetRole(), phrase.Mode(s.Snap.GetPolicy()), others)}
+	return []string{fmt.Sprintf("you are %s, role %s; mode %s; %s",
+		s.Snap.GetActor(), s.Snap.GetRole(), phrase.Mode(s.Snap.GetPolicy()), others)}
 }
 
 // precisionText is the width of the numbers that a device multiplied, "" where it is not known.
@@ -220,12 +238,16 @@ func testSentences(v *falconv1.Validation) []string {
 	out := []string{v.Id + ": " + report.Headline(tests)}
 	for _, g := range v.GetGemm() {
 		if g.Slow || g.Unjudged != "" || g.Err != "" {
-			out = append(out, fmt.Sprintf("rank %d on %s: matrix products%s %s, %.2f times the median, %s", g.Rank, g.Device, precisionText(g), phrase.Ms(g.Ms), g.Ratio, report.Judgement(g.Slow, g.Unjudged, g.Err)))
+			out = append(out, fmt.Sprintf("rank %d on %s: matrix products%s %s, %.2f times the median, %s",
+				g.Rank, g.Device, precisionText(g), phrase.Ms(g.Ms), g.Ratio,
+				report.Judgement(g.Slow, g.Unjudged, g.Err)))
 		}
 	}
 	for _, l := range v.GetLinks() {
 		if l.Slow || l.Unjudged != "" || l.Err != "" {
-			out = append(out, fmt.Sprintf("from %s to %s: %s, %s", l.FromDevice, l.ToDevice, phrase.Ms(l.Ms), report.Judgement(l.Slow, l.Unjudged, l.Err)))
+			out = append(out, fmt.Sprintf("from %s to %s: %s, %s",
+				l.FromDevice, l.ToDevice, phrase.Ms(l.Ms),
+				report.Judgement(l.Slow, l.Unjudged, l.Err)))
 		}
 	}
 	return out

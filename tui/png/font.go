@@ -46,7 +46,11 @@ func loadFonts() fonts {
 }
 
 func newTypeface(f *sfnt.Font) typeface {
-	face, err := opentype.NewFace(f, &opentype.FaceOptions{Size: points, DPI: 72, Hinting: font.HintingNone})
+	face, err := opentype.NewFace(f, &opentype.FaceOptions{
+		Size:    points,
+		DPI:     72,
+		Hinting: font.HintingNone,
+	})
 	if err != nil {
 		panic(err) // only for options that make no sense
 	}
@@ -62,7 +66,12 @@ func (f fonts) drawRune(img *image.RGBA, at image.Rectangle, r rune, c color.Col
 	if n, err := t.font.GlyphIndex(nil, r); err != nil || n == 0 {
 		return false
 	}
-	d := font.Drawer{Dst: img.SubImage(at).(*image.RGBA), Src: image.NewUniform(c), Face: t.face, Dot: fixed.P(at.Min.X, at.Min.Y+baseline)}
+	d := font.Drawer{
+		Dst:  img.SubImage(at).(*image.RGBA),
+		Src:  image.NewUniform(c),
+		Face: t.face,
+		Dot:  fixed.P(at.Min.X, at.Min.Y+baseline),
+	}
 	d.DrawString(string(r))
 	return true
 }

@@ -48,7 +48,11 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 	}
 	t := vt.NewEmulator(w, h)
 	defer t.Close()
-	if _, err := t.WriteString(strings.ReplaceAll(strings.TrimSuffix(screen, "\n"), "\n", "\r\n")); err != nil {
+	if _, err := t.WriteString(strings.ReplaceAll(
+		strings.TrimSuffix(screen, "\n"),
+		"\n",
+		"\r\n",
+	)); err != nil {
 		return nil, nil, err
 	}
 	if o.Background == nil {
@@ -69,12 +73,15 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 // backgroundOf is the background behind most text, for the margin to be part
 // of the screen; nil where none is set. Cells of maps are blanks or blocks.
 func backgroundOf(t *vt.Emulator, w, h int) color.Color {
-	count, best := map[color.RGBA]int{}, color.Color(nil)
+	count := map[color.RGBA]int{}
+	best := color.Color(nil)
 	for i, most := 0, 0; i < w*h; i++ {
-		if c := t.CellAt(i%w, i/w); c != nil && c.Style.Bg != nil && c.Content != " " && c.Content != "▀" {
+		c := t.CellAt(i%w, i/w)
+		if c != nil && c.Style.Bg != nil && c.Content != " " && c.Content != "▀" {
 			bg := colourOf(c.Style.Bg, color.RGBA{})
 			if count[bg]++; count[bg] > most {
-				most, best = count[bg], bg
+				most = count[bg]
+				best = bg
 			}
 		}
 	}
@@ -94,7 +101,12 @@ func palettedImage(img *image.RGBA) *image.Paletted {
 	count := map[color.RGBA]int{}
 	eachPixel(img, func(_, _ int, c color.RGBA) { count[c]++ })
 	common := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
-		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+		return cmp.Or(
+			cmp.Compare(count[b], count[a]),
+			cmp.Compare(a.R, b.R),
+			cmp.Compare(a.G, b.G),
+			cmp.Compare(a.B, b.B),
+		)
 	})
 	out := image.NewPaletted(img.Rect, nil)
 	for _, c := range common[:min(most, len(common))] {
@@ -104,7 +116,9 @@ func palettedImage(img *image.RGBA) *image.Paletted {
 	for _, c := range common {
 		index[c] = uint8(out.Palette.Index(c))
 	}
-	eachPixel(img, func(x, y int, c color.RGBA) { out.SetColorIndex(x, y, index[c]) })
+	eachPixel(img, func(x, y int, c color.RGBA) {
+		out.SetColorIndex(x, y, index[c])
+	})
 	return out
 }
 
@@ -124,7 +138,11 @@ type painter struct {
 }
 
 func newPainter(w, h int, o Options) *painter {
-	p := &painter{fg: colourOf(o.Foreground, color.RGBA{0xcc, 0xcc, 0xcc, 0xff}), bg: colourOf(o.Background, color.RGBA{A: 0xff}), fonts: loadFonts()}
+	p := &painter{
+		fg:    colourOf(o.Foreground, color.RGBA{0xcc, 0xcc, 0xcc, 0xff}),
+		bg:    colourOf(o.Background, color.RGBA{A: 0xff}),
+		fonts: loadFonts(),
+	}
 	p.img = image.NewRGBA(image.Rect(0, 0, w*CellW+2*margin, h*CellH+2*margin))
 	fillImage(p.img, p.img.Bounds(), p.bg)
 	return p
@@ -146,7 +164,8 @@ func (p *painter) drawCell(x, y int, c *uv.Cell) {
 	if c.Width == 0 {
 		return
 	}
-	fg, bg := colourOf(c.Style.Fg, p.fg), colourOf(c.Style.Bg, p.bg)
+	fg := colourOf(c.Style.Fg, p.fg)
+	bg := colourOf(c.Style.Bg, p.bg)
 	if c.Style.Attrs&uv.AttrReverse != 0 {
 		fg, bg = bg, fg
 	}
@@ -178,7 +197,9 @@ func (p *painter) drawGlyph(at image.Rectangle, c *uv.Cell, fg, bg color.RGBA) {
 
 // mixColours is a with share/255 of b.
 func mixColours(a, b color.RGBA, share uint32) color.RGBA {
-	one := func(x, y uint8) uint8 { return uint8((uint32(x)*(255-share) + uint32(y)*share) / 255) }
+	one := func(x, y uint8) uint8 {
+		return uint8((uint32(x)*(255-share) + uint32(y)*share) / 255)
+	}
 	return color.RGBA{one(a.R, b.R), one(a.G, b.G), one(a.B, b.B), 0xff}
 }
 

@@ -53,7 +53,8 @@ func TestMissingIsNamed(t *testing.T) {
 	if err != nil || !slices.Equal(missing, []string{"\u4e2d", "\U0001f600"}) {
 		t.Fatalf("%v, missing %q", err, missing)
 	}
-	if at := img.RGBAAt(margin+CellW+2, margin+CellH/2); at == (color.RGBA{A: 0xff}) {
+	at := img.RGBAAt(margin+CellW+2, margin+CellH/2)
+	if at == (color.RGBA{A: 0xff}) {
 		t.Error("no frame")
 	}
 }
@@ -83,7 +84,9 @@ func TestEncodeKeepsFewColours(t *testing.T) {
 	far := 0
 	eachPixel(img, func(x, y int, c color.RGBA) {
 		r, g, bl, _ := got.At(x, y).RGBA()
-		d := func(a uint8, b uint32) int { return max(int(a)-int(b>>8), int(b>>8)-int(a)) }
+		d := func(a uint8, b uint32) int {
+			return max(int(a)-int(b>>8), int(b>>8)-int(a))
+		}
 		far = max(far, d(c.R, r), d(c.G, g), d(c.B, bl))
 	})
 	if far > 24 {

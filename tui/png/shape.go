@@ -29,7 +29,8 @@ func eighthBlock(length, n int) int { return (length*n + 4) / 8 }
 
 // drawBlock draws U+2580 to U+259F: halves, eighths, shades and quadrants.
 func (p *painter) drawBlock(at image.Rectangle, r rune, fg, bg color.RGBA) {
-	w, h := at.Dx(), at.Dy()
+	w := at.Dx()
+	h := at.Dy()
 	switch n := int(r - 0x2580); {
 	case n == 0:
 		at.Max.Y = at.Min.Y + h/2
@@ -77,7 +78,8 @@ func (p *painter) drawBraille(at image.Rectangle, r rune, fg color.RGBA) {
 	w, h := at.Dx()/2, at.Dy()/4
 	for i, d := range brailleDots {
 		if (r-0x2800)&(1<<i) != 0 {
-			x, y := at.Min.X+d.X*w+w/2, at.Min.Y+d.Y*h+h/2
+			x := at.Min.X + d.X*w + w/2
+			y := at.Min.Y + d.Y*h + h/2
 			fillImage(p.img, image.Rect(x-1, y-1, x+1, y+1), fg)
 		}
 	}
@@ -93,11 +95,31 @@ const (
 )
 
 var arms = map[rune]int{
-	'─': left | right, '│': up | down, '┌': right | down, '┐': left | down, '└': right | up, '┘': left | up,
-	'├': up | down | right, '┤': up | down | left, '┬': left | right | down, '┴': left | right | up, '┼': left | right | up | down,
-	'╭': right | down, '╮': left | down, '╰': right | up, '╯': left | up,
-	'╴': left, '╵': up, '╶': right, '╷': down,
-	'━': left | right | heavy, '┃': up | down | heavy, '┏': right | down | heavy, '┓': left | down | heavy, '┗': right | up | heavy, '┛': left | up | heavy,
+	'─': left | right,
+	'│': up | down,
+	'┌': right | down,
+	'┐': left | down,
+	'└': right | up,
+	'┘': left | up,
+	'├': up | down | right,
+	'┤': up | down | left,
+	'┬': left | right | down,
+	'┴': left | right | up,
+	'┼': left | right | up | down,
+	'╭': right | down,
+	'╮': left | down,
+	'╰': right | up,
+	'╯': left | up,
+	'╴': left,
+	'╵': up,
+	'╶': right,
+	'╷': down,
+	'━': left | right | heavy,
+	'┃': up | down | heavy,
+	'┏': right | down | heavy,
+	'┓': left | down | heavy,
+	'┗': right | up | heavy,
+	'┛': left | up | heavy,
 }
 
 func (p *painter) drawLines(at image.Rectangle, set int, fg color.RGBA) {
@@ -169,11 +191,19 @@ var signs = map[rune][][]point{
 	'✓': {{{0, 0.55}, {0.15, 0.4}, {0.38, 0.65}, {0.85, 0}, {1, 0.12}, {0.4, 0.95}}},
 	'✗': {{{0.05, 0.15}, {0.2, 0}, {1, 0.85}, {0.85, 1}}, {{0.8, 0}, {0.95, 0.15}, {0.15, 1}, {0, 0.85}}},
 	'✖': {{{0, 0.2}, {0.2, 0}, {1, 0.8}, {0.8, 1}}, {{0.8, 0}, {1, 0.2}, {0.2, 1}, {0, 0.8}}},
-	'⏸': {{{0.1, 0.05}, {0.4, 0.05}, {0.4, 0.95}, {0.1, 0.95}}, {{0.6, 0.05}, {0.9, 0.05}, {0.9, 0.95}, {0.6, 0.95}}},
+	'⏸': {
+		{{0.1, 0.05}, {0.4, 0.05}, {0.4, 0.95}, {0.1, 0.95}},
+		{{0.6, 0.05}, {0.9, 0.05}, {0.9, 0.95}, {0.6, 0.95}},
+	},
 }
 
 // discs are their radius, and that of the hole in them.
-var discs = map[rune][2]float64{'●': {0.45, 0}, '○': {0.45, 0.33}, '◉': {0.45, 0.2}, '•': {0.25, 0}}
+var discs = map[rune][2]float64{
+	'●': {0.45, 0},
+	'○': {0.45, 0.33},
+	'◉': {0.45, 0.2},
+	'•': {0.25, 0},
+}
 
 func (p *painter) drawSign(at image.Rectangle, r rune, fg color.RGBA) bool {
 	if d, ok := discs[r]; ok {

@@ -1,8 +1,8 @@
-// Package postmortem shows the answer of falcon detect on a terminal: what happened, who, the times of iterations,
-// each piece of evidence with its line, and what to do next.
+// Package postmortem shows the answer of falcon detect on a terminal: what happened, who, the times
+// of iterations, each piece of evidence with its line, and what to do next.
 //
-// It shows a document that it is given, whose strings it cleans, and decides nothing. It reads no files and asks
-// no engine.
+// It shows a document that it is given, whose strings it cleans, and decides nothing. It reads no
+// files and asks no engine.
 package postmortem
 
 // Document is an answer as it is shown.

@@ -32,8 +32,11 @@ var wordOf = map[string]struct {
 	word string
 	role themes.Role
 }{
-	"hang": {"HANG", themes.Bad}, "failed": {"FAILED", themes.Bad}, "slow": {"SLOW", themes.Warn},
-	"healthy": {"HEALTHY", themes.Good}, "unknown": {"CAN'T BE TOLD", themes.Dim},
+	"hang":    {"HANG", themes.Bad},
+	"failed":  {"FAILED", themes.Bad},
+	"slow":    {"SLOW", themes.Warn},
+	"healthy": {"HEALTHY", themes.Good},
+	"unknown": {"CAN'T BE TOLD", themes.Dim},
 }
 
 // rows lays the document out for a width. open is the evidence whose line is shown, -1 = none.
@@ -42,7 +45,8 @@ func (d *Document) rows(w, open int) []row {
 	add := func(role themes.Role, text string, item int) {
 		out = append(out, row{text: text, role: role, item: item})
 	}
-	if summary := clean.String(d.Summary); widget.Width(wordOf[d.Kind].word+"  "+summary) > w { // the heading has it cut
+	summary := clean.String(d.Summary)
+	if widget.Width(wordOf[d.Kind].word+"  "+summary) > w { // the heading has it cut
 		for _, l := range widget.Wrap(summary, w) {
 			add(themes.Title, l, -1)
 		}
@@ -69,19 +73,27 @@ func (d *Document) rows(w, open int) []row {
 	}
 	add(themes.Header, fmt.Sprintf("READ  %d files", len(d.Inputs)), -1)
 	for _, in := range d.Inputs[:min(inputMost, len(d.Inputs))] {
-		word, role := "read      ", themes.Text
+		word := "read      "
+		role := themes.Text
 		if !in.Used {
-			word, role = "not used  ", themes.Dim
+			word = "not used  "
+			role = themes.Dim
 		}
-		add(role, widget.Cut(word+clean.String(in.Path)+": "+clean.String(in.Says), w), -1)
+		add(
+			role,
+			widget.Cut(word+clean.String(in.Path)+": "+clean.String(in.Says), w),
+			-1,
+		)
 	}
 	return out
 }
 
 func (e Evidence) rows(w, item int, open bool) []row {
-	word, role := "for", themes.Text
+	word := "for"
+	role := themes.Text
 	if e.Against {
-		word, role = "against", themes.Dim
+		word = "against"
+		role = themes.Dim
 	}
 	var out []row
 	for k, l := range widget.Wrap(clean.String(e.Text), w-indent) {
@@ -95,10 +107,18 @@ func (e Evidence) rows(w, item int, open bool) []row {
 		return out
 	}
 	for _, l := range widget.Wrap(clean.String(e.At), w-indent) {
-		out = append(out, row{text: strings.Repeat(" ", indent) + l, role: themes.Accent, item: item})
+		out = append(out, row{
+			text: strings.Repeat(" ", indent) + l,
+			role: themes.Accent,
+			item: item,
+		})
 	}
 	for _, l := range widget.Wrap(clean.String(e.Quote), w-indent-2) {
-		out = append(out, row{text: strings.Repeat(" ", indent) + "│ " + l, role: themes.Text, item: item})
+		out = append(out, row{
+			text: strings.Repeat(" ", indent) + "│ " + l,
+			role: themes.Text,
+			item: item,
+		})
 	}
 	return out
 }
@@ -107,7 +127,11 @@ func chartRowsOf(c *Chart) []row {
 	if len(c.Values) == 0 {
 		return nil
 	}
-	out := []row{{text: clean.String(c.Name) + "  " + c.span(), role: themes.Header, item: -1}}
+	out := []row{{
+		text: clean.String(c.Name) + "  " + c.span(),
+		role: themes.Header,
+		item: -1,
+	}}
 	for part := range chartRows {
 		out = append(out, row{item: -1, chart: c, part: part})
 	}
@@ -116,22 +140,27 @@ func chartRowsOf(c *Chart) []row {
 
 // span is the least and the largest value in words.
 func (c *Chart) span() string {
-	low, high := math.Inf(1), 0.0
+	low := math.Inf(1)
+	high := 0.0
 	for _, v := range c.Values {
-		low, high = min(low, v), max(high, v)
+		low = min(low, v)
+		high = max(high, v)
 	}
 	unit := c.Unit
 	if unit == "" {
 		return fmt.Sprintf("%d points, the largest %.3g times the least", len(c.Values), high/low)
 	}
-	return fmt.Sprintf("%d points, %.4g to %.4g %s, drawn from %.4g", len(c.Values), low, high, unit, c.bottom())
+	return fmt.Sprintf("%d points, %.4g to %.4g %s, drawn from %.4g",
+		len(c.Values), low, high, unit, c.bottom())
 }
 
 // bottom is the value of the chart's lower edge: iterations from zero up would be a block without a shape.
 func (c *Chart) bottom() float64 {
-	low, high := math.Inf(1), 0.0
+	low := math.Inf(1)
+	high := 0.0
 	for _, v := range c.Values {
-		low, high = min(low, v), max(high, v)
+		low = min(low, v)
+		high = max(high, v)
 	}
 	return max(0, low-(high-low)*belowLeast)
 }
@@ -161,7 +190,9 @@ func (s *Screen) draw() string {
 	c := widget.NewCanvas(s.w, s.h, s.pal, s.ascii)
 	kind := wordOf[s.doc.Kind]
 	pen := c.Pen(widget.Rect{X: 0, Y: 0, W: s.w, H: 1})
-	pen.Put(kind.role, kind.word).Space(2).Put(themes.Text, widget.Cut(clean.String(s.doc.Summary), pen.Left()))
+	pen.Put(kind.role, kind.word).
+		Space(2).
+		Put(themes.Text, widget.Cut(clean.String(s.doc.Summary), pen.Left()))
 	body := widget.Rect{X: 0, Y: 1, W: s.w, H: s.h - 2}
 	rows := s.doc.rows(s.w, s.open)
 	s.keepInSight(rows, body.H)
@@ -171,7 +202,12 @@ func (s *Screen) draw() string {
 		}
 	}
 	foot := c.Pen(widget.Rect{X: 0, Y: s.h - 1, W: s.w, H: 1})
-	for _, k := range []struct{ key, does string }{{"↑↓", "evidence"}, {"enter", "its line"}, {"space", "page"}, {"q", "quit"}} {
+	for _, k := range []struct{ key, does string }{
+		{"↑↓", "evidence"},
+		{"enter", "its line"},
+		{"space", "page"},
+		{"q", "quit"},
+	} {
 		foot.Put(themes.Key, widget.Arrows(k.key, s.ascii)).Space(1).Put(themes.Dim, k.does).Space(2)
 	}
 	if below := len(rows) - s.top - body.H; below > 0 {
@@ -197,7 +233,10 @@ func (s *Screen) drawRow(c *widget.Canvas, y int, r row) {
 		}
 		return s.pal.Style(themes.Text)
 	}
-	whole.Bars(widget.Rect{W: min(s.w, len(values)), H: chartRows}, widget.Bars{Values: values, Cursor: -1, Style: style})
+	whole.Bars(
+		widget.Rect{W: min(s.w, len(values)), H: chartRows},
+		widget.Bars{Values: values, Cursor: -1, Style: style},
+	)
 	for x := range s.w { // a chart may be seen in part
 		cell := whole.At(x, r.part)
 		c.Set(x, y, cell.R, cell.S)

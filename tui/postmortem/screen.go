@@ -26,7 +26,14 @@ type Screen struct {
 
 // New makes a screen. Nothing is drawn before the terminal's size is known.
 func New(d *Document, theme *themes.Theme, pal *themes.Palette, ascii bool) *Screen {
-	return &Screen{doc: d, theme: theme, pal: pal, ascii: ascii, at: -1, open: -1}
+	return &Screen{
+		doc:   d,
+		theme: theme,
+		pal:   pal,
+		ascii: ascii,
+		at:    -1,
+		open:  -1,
+	}
 }
 
 // Init asks for nothing.
@@ -74,7 +81,8 @@ func (s *Screen) move(by int) {
 		s.top += by
 		return
 	}
-	s.at, s.follow = max(0, min(s.at+by, len(s.doc.Evidence)-1)), true
+	s.at = max(0, min(s.at+by, len(s.doc.Evidence)-1))
+	s.follow = true
 }
 
 // toggle shows the line of the evidence under the cursor, or hides it.
@@ -106,7 +114,13 @@ var ErrTerminal = errors.New("postmortem: terminal")
 
 // Run shows the screen until its reader leaves or ctx ends.
 func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer) error {
-	p := tea.NewProgram(s, tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithInput(in), tea.WithOutput(out))
+	p := tea.NewProgram(
+		s,
+		tea.WithContext(ctx),
+		tea.WithoutSignalHandler(),
+		tea.WithInput(in),
+		tea.WithOutput(out),
+	)
 	if _, err := p.Run(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w", ErrTerminal, err)
 	}

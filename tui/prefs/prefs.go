@@ -36,21 +36,30 @@ const maxFile = 64 << 10
 
 // Prefs is what the operator wants.
 type Prefs struct {
-	Theme  string         // "" = by the terminal's background
-	ASCII  bool           // draw with ASCII characters only
-	Reader bool           // lines for a screen reader in place of the screen
-	Mouse  bool           // the console takes the mouse; M gives it back
-	Bell   bool           // ring for what needs a look
-	Notify bool           // desktop notifications by the terminal
-	Hints  bool           // the hint at the first start
-	Price  float64        // GPU-hours that a slowdown below 10 % must have cost to be reported by bell and notification
-	Keys   *key.Map       // never nil
-	Zone   *time.Location // of the times that are shown; never nil
+	Theme  string // "" = by the terminal's background
+	ASCII  bool   // draw with ASCII characters only
+	Reader bool   // lines for a screen reader in place of the screen
+	Mouse  bool   // the console takes the mouse; M gives it back
+	Bell   bool   // ring for what needs a look
+	Notify bool   // desktop notifications by the terminal
+	Hints  bool   // the hint at the first start
+	// GPU-hours that a slowdown below 10 % must have cost to be reported by bell and notification
+	Price float64
+	Keys  *key.Map       // never nil
+	Zone  *time.Location // of the times that are shown; never nil
 }
 
 // Default is what holds where no file says otherwise.
 func Default() Prefs {
-	return Prefs{Mouse: true, Bell: true, Notify: true, Hints: true, Price: 10, Keys: key.Default(), Zone: time.UTC}
+	return Prefs{
+		Mouse:  true,
+		Bell:   true,
+		Notify: true,
+		Hints:  true,
+		Price:  10,
+		Keys:   key.Default(),
+		Zone:   time.UTC,
+	}
 }
 
 // Path is where the file is looked for: $FALCON_CONSOLE_CONFIG, else
@@ -97,16 +106,17 @@ func Load(path string, named bool) (Prefs, error) {
 
 // file is the TOML document; a nil pointer was not said.
 type file struct {
-	Theme  *string        `toml:"theme"`
-	ASCII  *bool          `toml:"ascii"`
-	Reader *bool          `toml:"screen_reader"`
-	Mouse  *bool          `toml:"mouse"`
-	Bell   *bool          `toml:"bell"`
-	Notify *bool          `toml:"notify"`
-	Hints  *bool          `toml:"hints"`
-	Price  *float64       `toml:"alert_gpu_hours"`
-	Zone   *string        `toml:"time_zone"`
-	Keys   map[string]any `toml:"keys"` // the library takes a list for a table silently, so changes looks itself
+	Theme  *string  `toml:"theme"`
+	ASCII  *bool    `toml:"ascii"`
+	Reader *bool    `toml:"screen_reader"`
+	Mouse  *bool    `toml:"mouse"`
+	Bell   *bool    `toml:"bell"`
+	Notify *bool    `toml:"notify"`
+	Hints  *bool    `toml:"hints"`
+	Price  *float64 `toml:"alert_gpu_hours"`
+	Zone   *string  `toml:"time_zone"`
+	// the library takes a list for a table silently, so changes looks itself
+	Keys map[string]any `toml:"keys"`
 }
 
 // known are the settings, for who has mistyped one.
@@ -124,7 +134,10 @@ func zoneOf(name *string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(*name)
 	if err != nil {
-		return nil, fmt.Errorf(`time_zone %q is not known here; set "UTC", "local", or a zone such as "Europe/Berlin"`, clean.String(*name))
+		return nil, fmt.Errorf(
+			`time_zone %q is not known here; set "UTC", "local", or a zone such as "Europe/Berlin"`,
+			clean.String(*name),
+		)
 	}
 	return zone, nil
 }
@@ -139,12 +152,17 @@ func Parse(text []byte) (Prefs, error) {
 	if err != nil {
 		return Prefs{}, singleLine(err)
 	}
-	unknown := slices.DeleteFunc(md.Undecoded(), func(k toml.Key) bool { return k[0] == "keys" }) // changes looks there
+	// changes looks there
+	unknown := slices.DeleteFunc(md.Undecoded(), func(k toml.Key) bool {
+		return k[0] == "keys"
+	})
 	if len(unknown) > 0 {
 		return Prefs{}, fmt.Errorf("there is no setting %q; there are %s", unknown[0].String(), known)
 	}
 	if md.IsDefined("keys") && md.Type("keys") != "Hash" {
-		return Prefs{}, errors.New("keys: write it as a table, [keys], with lines SCOPE.ACTION = [\"key\", …]")
+		return Prefs{}, errors.New(
+			"keys: write it as a table, [keys], with lines SCOPE.ACTION = [\"key\", …]",
+		)
 	}
 	p := Default()
 	overrideWith(&p.Theme, f.Theme)
@@ -156,7 +174,10 @@ func Parse(text []byte) (Prefs, error) {
 	overrideWith(&p.Hints, f.Hints)
 	overrideWith(&p.Price, f.Price)
 	if !(p.Price >= 0) || math.IsInf(p.Price, 1) {
-		return Prefs{}, fmt.Errorf("alert_gpu_hours is %v; set the GPU-hours that a slowdown below 10 %% must have cost to ring, 0 = at once", p.Price)
+		return Prefs{}, fmt.Errorf(
+			"alert_gpu_hours is %v; set the GPU-hours that a slowdown below 10 %% must have cost to ring, 0 = at once",
+			p.Price,
+		)
 	}
 	if p.Zone, err = zoneOf(f.Zone); err != nil {
 		return Prefs{}, err
@@ -183,7 +204,8 @@ func keyChanges(tables map[string]any) (map[string]map[string][]string, error) {
 		for action, v := range actions {
 			keys, ok := textList(v)
 			if !ok {
-				return nil, fmt.Errorf("keys.%s.%s: write a list of keys, as in [\"f5\", \"ctrl+n\"]", scope, action)
+				return nil, fmt.Errorf("keys.%s.%s: write a list of keys, as in [\"f5\", \"ctrl+n\"]",
+					scope, action)
 			}
 			out[scope][action] = keys
 		}
@@ -218,7 +240,9 @@ func singleLine(err error) error {
 }
 
 func errorClause(s string) string {
-	lines := slices.DeleteFunc(strings.Split(s, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
+	lines := slices.DeleteFunc(strings.Split(s, "\n"), func(l string) bool {
+		return strings.TrimSpace(l) == ""
+	})
 	if len(lines) == 0 {
 		return "not TOML"
 	}

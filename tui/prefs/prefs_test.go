@@ -15,7 +15,9 @@ type name string
 func (n name) String() string { return string(n) }
 
 func TestParseTakesWhatIsSaid(t *testing.T) {
-	p, err := Parse([]byte("theme = \"mono\"\nmouse = false\nhints = false\n\n[keys]\nranks.zoom-in = [\"Z\"]\n\"everywhere\".theme = []\n"))
+	p, err := Parse([]byte(
+		"theme = \"mono\"\nmouse = false\nhints = false\n\n[keys]\nranks.zoom-in = [\"Z\"]\n\"everywhere\".theme = []\n",
+	))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,12 @@ func TestParseTakesWhatIsSaid(t *testing.T) {
 }
 
 func TestTimeZone(t *testing.T) {
-	for text, want := range map[string]string{"": "UTC", "time_zone = \"UTC\"": "UTC", "time_zone = \"local\"": "Local", "time_zone = \"Europe/Berlin\"": "Europe/Berlin"} {
+	for text, want := range map[string]string{
+		"":                              "UTC",
+		"time_zone = \"UTC\"":           "UTC",
+		"time_zone = \"local\"":         "Local",
+		"time_zone = \"Europe/Berlin\"": "Europe/Berlin",
+	} {
 		if p, err := Parse([]byte(text)); err != nil || p.Zone.String() != want {
 			t.Errorf("%q: %v, %v", text, p.Zone, err)
 		}
@@ -56,7 +63,9 @@ func TestParseRefusesInOneSentence(t *testing.T) {
 		"a = \"" + strings.Repeat("x", 70<<10): "larger than",
 	} {
 		_, err := Parse([]byte(text))
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if err == nil ||
+			!strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
@@ -70,7 +79,11 @@ func TestPath(t *testing.T) {
 	}{
 		{map[string]string{Env: "x.toml", "HOME": "/h"}, "x.toml", true},
 		{map[string]string{"XDG_CONFIG_HOME": "/c", "HOME": "/h"}, "/c/falcon/console.toml", false},
-		{map[string]string{"XDG_CONFIG_HOME": "relative", "HOME": "/h"}, "/h/.config/falcon/console.toml", false},
+		{
+			map[string]string{"XDG_CONFIG_HOME": "relative", "HOME": "/h"},
+			"/h/.config/falcon/console.toml",
+			false,
+		},
 		{map[string]string{}, "", false},
 	} {
 		path, named := Path(func(k string) string { return c.env[k] })
@@ -82,7 +95,8 @@ func TestPath(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	missing, broken := filepath.Join(dir, "none.toml"), filepath.Join(dir, "broken.toml")
+	missing := filepath.Join(dir, "none.toml")
+	broken := filepath.Join(dir, "broken.toml")
 	if p, err := Load(missing, false); err != nil || !p.Mouse || p.Keys == nil {
 		t.Errorf("without a file: %+v, %v", p, err)
 	}

@@ -12,7 +12,8 @@ import (
 // Incidents is the incidents that the present state holds, id "" of
 // all, each with the newest ladder that the recording has of it by then.
 func (p *Player) Incidents(_ context.Context, id string) (*falconv1.IncidentsReply, error) {
-	frame, out := p.Status().Frame, &falconv1.IncidentsReply{}
+	frame := p.Status().Frame
+	out := &falconv1.IncidentsReply{}
 	for _, i := range p.state.Load().Snap.GetIncidents() {
 		if id != "" && i.Id != id {
 			continue
@@ -21,7 +22,8 @@ func (p *Player) Incidents(_ context.Context, id string) (*falconv1.IncidentsRep
 		if err != nil {
 			return nil, err
 		}
-		out.Incidents, out.Ladders = append(out.Incidents, i), append(out.Ladders, l)
+		out.Incidents = append(out.Incidents, i)
+		out.Ladders = append(out.Ladders, l)
 	}
 	if id != "" && len(out.Incidents) == 0 {
 		return nil, fmt.Errorf("%w: the recording knows no %s at this point", feed.ErrRefused, id)

@@ -53,14 +53,26 @@ var chances = func() []span {
 	for from := leastChance; from < 0.5e-6; from *= 10 {
 		add(from, from/2)
 	}
-	for _, s := range [][2]float64{{1e-6, 5e-8}, {1e-5, 5e-7}, {1e-4, 5e-6}, {1e-3, 5e-5}, {0.01, 0.00025}, {0.1, 0.0005}, {0.999, 0.000005}} {
+	for _, s := range [][2]float64{
+		{1e-6, 5e-8},
+		{1e-5, 5e-7},
+		{1e-4, 5e-6},
+		{1e-3, 5e-5},
+		{0.01, 0.00025},
+		{0.1, 0.0005},
+		{0.999, 0.000005},
+	} {
 		add(s[0], s[1])
 	}
 	return out
 }()
 
 // chanceLevel is the step of a probability.
-func chanceLevel(p float32) int64 { return stepOf(chances, min(float64(p), 1)) }
+func chanceLevel(p float32) int64 {
+	return stepOf(chances, min(float64(p), 1))
+}
 
 // chanceOf is level's inverse: the middle of a step.
-func chanceOf(n int64) float32 { return float32(min(middleOf(chances, max(n, 0)), 1)) }
+func chanceOf(n int64) float32 {
+	return float32(min(middleOf(chances, max(n, 0)), 1))
+}

@@ -20,7 +20,13 @@ var ErrFrame = errors.New("record: bad frame")
 // apart are the fields of a snapshot that frames hold in other ways, or that
 // mean nothing once it has been received.
 var apart = map[protoreflect.Name]bool{
-	"ranks": true, "columns": true, "nodes": true, "nics": true, "series": true, "events": true, "unchanged": true,
+	"ranks":     true,
+	"columns":   true,
+	"nodes":     true,
+	"nics":      true,
+	"series":    true,
+	"events":    true,
+	"unchanged": true,
 }
 
 // scene is what the frames so far add up to.
@@ -36,15 +42,24 @@ type scene struct {
 }
 
 func newScene() *scene {
-	return &scene{snap: &falconv1.SnapshotReply{}, table: &columns.Table{}, heard: heard{}}
+	return &scene{
+		snap:  &falconv1.SnapshotReply{},
+		table: &columns.Table{},
+		heard: heard{},
+	}
 }
 
 // recordState makes s the scene, and returns what that changes.
 func (c *scene) recordState(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	f := &falconv1.RecordFrame{
-		AtUnixNs: at.UnixNano(), Conn: int32(s.Conn), SinceUnixNs: unixNs(s.Since), Err: s.Err,
-		ReceivedUnixNs: unixNs(s.Received), Slow: s.Slow, RecoveriesErr: s.RecoveriesErr,
-		Series: c.diffSeries(s.Snap.GetSeries()),
+		AtUnixNs:       at.UnixNano(),
+		Conn:           int32(s.Conn),
+		SinceUnixNs:    unixNs(s.Since),
+		Err:            s.Err,
+		ReceivedUnixNs: unixNs(s.Received),
+		Slow:           s.Slow,
+		RecoveriesErr:  s.RecoveriesErr,
+		Series:         c.diffSeries(s.Snap.GetSeries()),
 	}
 	if c.snap != s.Snap {
 		f.Snap, f.Cleared = diffSnap(c.snap, s.Snap)
@@ -55,15 +70,23 @@ func (c *scene) recordState(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	f.Events, f.EventsAnew = diffEvents(c.events, s.Events)
 	f.Session = s.Session
 	if !sameMessages(c.who, s.Operators) {
-		f.Operators, f.OperatorsAnew = s.Operators, true
+		f.Operators = s.Operators
+		f.OperatorsAnew = true
 	}
 	if !sameMessages(c.tests, s.Validations) {
-		f.Validations, f.ValidationsAnew = s.Validations, true
+		f.Validations = s.Validations
+		f.ValidationsAnew = true
 	}
 	if s.Recoveries != c.list {
-		f.Recoveries, f.NoRecoveries = s.Recoveries, s.Recoveries == nil
+		f.Recoveries = s.Recoveries
+		f.NoRecoveries = s.Recoveries == nil
 	}
-	c.snap, c.series, c.events, c.list, c.who, c.tests = s.Snap, s.Snap.GetSeries(), s.Events, s.Recoveries, s.Operators, s.Validations
+	c.snap = s.Snap
+	c.series = s.Snap.GetSeries()
+	c.events = s.Events
+	c.list = s.Recoveries
+	c.who = s.Operators
+	c.tests = s.Validations
 	return f
 }
 
@@ -100,14 +123,16 @@ func (c *scene) applyRanks(d *falconv1.RankColumns) error {
 // diffRows lists the rows that are not as they were; nil and nil where all are.
 func diffRows[M proto.Message](was, now []M) ([]M, *falconv1.RecordRows) {
 	var changed []M
-	out, gap := &falconv1.RecordRows{Rows: int32(len(now))}, uint32(0)
+	out := &falconv1.RecordRows{Rows: int32(len(now))}
+	gap := uint32(0)
 	for i, row := range now {
 		if i < len(was) && (any(was[i]) == any(row) || proto.Equal(was[i], row)) {
 			gap++
 			continue
 		}
 		changed = append(changed, row)
-		out.Gaps, gap = append(out.Gaps, gap), 0
+		out.Gaps = append(out.Gaps, gap)
+		gap = 0
 	}
 	if len(changed) == 0 && len(was) == len(now) {
 		return nil, nil
@@ -127,7 +152,8 @@ func applyRows[M interface {
 		return was, nil
 	}
 	if d.Rows < 0 || d.Rows > rowsMost || len(changed) != len(d.Gaps) {
-		return nil, fmt.Errorf("%w: %d rows and %d gaps of a list of %d", ErrFrame, len(changed), len(d.Gaps), d.Rows)
+		return nil, fmt.Errorf("%w: %d rows and %d gaps of a list of %d",
+			ErrFrame, len(changed), len(d.Gaps), d.Rows)
 	}
 	out := make([]M, d.Rows)
 	copy(out, was)
@@ -182,7 +208,9 @@ func sameMessages[M interface {
 	comparable
 	proto.Message
 }](a, b []M) bool {
-	return slices.EqualFunc(a, b, func(x, y M) bool { return x == y || proto.Equal(x, y) })
+	return slices.EqualFunc(a, b, func(x, y M) bool {
+		return x == y || proto.Equal(x, y)
+	})
 }
 
 func unixNs(t time.Time) int64 {
@@ -268,9 +296,20 @@ func (c *scene) applyFrame(f *falconv1.RecordFrame) (*feed.State, error) {
 	}
 	c.snap = snap
 	return &feed.State{
-		Snap: c.snap, Events: c.events, Conn: feed.Conn(f.Conn), Since: atUnixNs(f.SinceUnixNs), Err: f.Err,
-		Received: atUnixNs(f.ReceivedUnixNs), Slow: f.Slow, Recoveries: c.list, RecoveriesErr: f.RecoveriesErr,
-		Session: f.Session, Operators: c.who, Validations: c.tests, Columns: c.table, Memo: &feed.Memo{},
+		Snap:          c.snap,
+		Events:        c.events,
+		Conn:          feed.Conn(f.Conn),
+		Since:         atUnixNs(f.SinceUnixNs),
+		Err:           f.Err,
+		Received:      atUnixNs(f.ReceivedUnixNs),
+		Slow:          f.Slow,
+		Recoveries:    c.list,
+		RecoveriesErr: f.RecoveriesErr,
+		Session:       f.Session,
+		Operators:     c.who,
+		Validations:   c.tests,
+		Columns:       c.table,
+		Memo:          &feed.Memo{},
 	}, nil
 }
 
@@ -281,7 +320,10 @@ func (c *scene) applySnap(f *falconv1.RecordFrame) (*falconv1.SnapshotReply, err
 		return nil, err
 	}
 	out := &falconv1.SnapshotReply{
-		Nodes: nodes, Nics: nics, Series: c.series, Events: c.events[max(0, len(c.events)-snapEvents):],
+		Nodes:  nodes,
+		Nics:   nics,
+		Series: c.series,
+		Events: c.events[max(0, len(c.events)-snapEvents):],
 	}
 	was, now, to := c.snap.ProtoReflect(), f.Snap.ProtoReflect(), out.ProtoReflect()
 	eachPlainField(func(d protoreflect.FieldDescriptor) {

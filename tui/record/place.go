@@ -50,12 +50,18 @@ func ParsePlace(text string) (Place, error) {
 		}
 	}
 	if t, err := time.Parse("15:04:05", strings.TrimSuffix(text, "Z")); err == nil {
-		return Place{kind: placeTime, clock: time.Duration(t.Hour()*3600+t.Minute()*60+t.Second()) * time.Second}, nil
+		return Place{
+			kind:  placeTime,
+			clock: time.Duration(t.Hour()*3600+t.Minute()*60+t.Second()) * time.Second,
+		}, nil
 	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
 		return Place{kind: placeIteration, n: n}, nil
 	}
-	return Place{}, fmt.Errorf("%w: %q; give an iteration, a time of day such as 14:02:11, event:N, incident:N, start or end", ErrPlace, text)
+	return Place{}, fmt.Errorf(
+		"%w: %q; give an iteration, a time of day such as 14:02:11, event:N, incident:N, start or end",
+		ErrPlace, text,
+	)
 }
 
 // Find is the frame of a place.
@@ -71,7 +77,9 @@ func (r *Recording) Find(p Place) (int, error) {
 		if at.Before(r.Moments[0].At.Truncate(time.Second)) {
 			at = at.Add(24 * time.Hour)
 		}
-		return r.firstFrame(p, func(m Moment) bool { return !m.At.Before(at) })
+		return r.firstFrame(p, func(m Moment) bool {
+			return !m.At.Before(at)
+		})
 	case placeEvent:
 		return r.nthFrame(p, func(m Moment) bool { return m.Event })
 	case placeIncident:
@@ -81,7 +89,9 @@ func (r *Recording) Find(p Place) (int, error) {
 }
 
 func (r *Recording) firstFrame(p Place, ok func(Moment) bool) (int, error) {
-	i := sort.Search(len(r.Moments), func(i int) bool { return ok(r.Moments[i]) })
+	i := sort.Search(len(r.Moments), func(i int) bool {
+		return ok(r.Moments[i])
+	})
 	if i == len(r.Moments) {
 		return 0, r.placeMissing(p)
 	}
@@ -102,9 +112,11 @@ func (r *Recording) nthFrame(p Place, ok func(Moment) bool) (int, error) {
 }
 
 func (r *Recording) placeMissing(p Place) error {
-	first, last := r.Moments[0], r.Moments[len(r.Moments)-1]
+	first := r.Moments[0]
+	last := r.Moments[len(r.Moments)-1]
 	return fmt.Errorf("%w: it has no such %s; it holds iterations %d to %d, %s to %s UTC", ErrPlace, p.kind,
-		max(0, first.Iteration), last.Iteration, first.At.UTC().Format("15:04:05"), last.At.UTC().Format("15:04:05"))
+		max(0, first.Iteration), last.Iteration, first.At.UTC().Format("15:04:05"),
+		last.At.UTC().Format("15:04:05"))
 }
 
 // frameAfter is the frame that a command leads to from frame i.

@@ -45,25 +45,39 @@ const (
 func Toggle() Command { return Command{kind: doToggle} }
 
 // Faster takes the next speed up (+1) or down (−1).
-func Faster(by int) Command { return Command{kind: doFaster, n: by} }
+func Faster(by int) Command {
+	return Command{kind: doFaster, n: by}
+}
 
 // StepFrame goes to the next (+1) or previous (−1) picture and pauses, as all steps do.
-func StepFrame(by int) Command { return Command{kind: doFrame, n: by} }
+func StepFrame(by int) Command {
+	return Command{kind: doFrame, n: by}
+}
 
 // StepIteration goes to the next picture of another iteration.
-func StepIteration(by int) Command { return Command{kind: doIteration, n: by} }
+func StepIteration(by int) Command {
+	return Command{kind: doIteration, n: by}
+}
 
 // StepEvent goes to the next picture that brought an event.
-func StepEvent(by int) Command { return Command{kind: doEvent, n: by} }
+func StepEvent(by int) Command {
+	return Command{kind: doEvent, n: by}
+}
 
 // StepIncident goes to where the next incident or recovery began.
-func StepIncident(by int) Command { return Command{kind: doIncident, n: by} }
+func StepIncident(by int) Command {
+	return Command{kind: doIncident, n: by}
+}
 
 // End goes to the end (+1) or the start (−1).
-func End(by int) Command { return Command{kind: doEnds, n: by} }
+func End(by int) Command {
+	return Command{kind: doEnds, n: by}
+}
 
 // Seek goes to a place; the player goes on as it was.
-func Seek(to Place) Command { return Command{kind: doSeek, to: to} }
+func Seek(to Place) Command {
+	return Command{kind: doSeek, to: to}
+}
 
 // Status is the state of a player.
 type Status struct {
@@ -115,13 +129,23 @@ func NewPlayer(r *Recording, o PlayerOptions) (*Player, error) {
 		o.Speed = 1
 	}
 	p := &Player{
-		r: r, now: o.Now, cursor: r.cursor(), changed: make(chan struct{}, 1), done: make(chan struct{}),
-		quit: make(chan struct{}), do: make(chan Command, commandQueue),
+		r:       r,
+		now:     o.Now,
+		cursor:  r.cursor(),
+		changed: make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		quit:    make(chan struct{}),
+		do:      make(chan Command, commandQueue),
 	}
 	p.want.Store(&feed.Want{Rank: feed.WorstRank, Columns: wide.Columns})
 	last := len(r.Moments) - 1
 	p.status = Status{
-		First: r.Moments[0].At, Last: r.Moments[last].At, Frames: last + 1, Speed: o.Speed, Playing: !o.Paused, Cut: r.Cut,
+		First:   r.Moments[0].At,
+		Last:    r.Moments[last].At,
+		Frames:  last + 1,
+		Speed:   o.Speed,
+		Playing: !o.Paused,
+		Cut:     r.Cut,
 	}
 	at, err := r.Find(o.From)
 	if err != nil {
@@ -182,7 +206,9 @@ func (p *Player) Now() time.Time {
 }
 
 // Latest is the present picture, cut to what the console asked for.
-func (p *Player) Latest() *feed.State { return fitState(p.state.Load(), *p.want.Load()) }
+func (p *Player) Latest() *feed.State {
+	return fitState(p.state.Load(), *p.want.Load())
+}
 
 // Changed is signalled after Latest or Status has changed; signals coalesce.
 func (p *Player) Changed() <-chan struct{} { return p.changed }
@@ -276,7 +302,9 @@ func (p *Player) showFrame(i int) error {
 	}
 	m := p.r.Moments[i]
 	p.mu.Lock()
-	p.status.At, p.status.Frame, p.status.Dropped = m.At, i, m.Dropped
+	p.status.At = m.At
+	p.status.Frame = i
+	p.status.Dropped = m.Dropped
 	p.status.Over = i == len(p.r.Moments)-1
 	p.since = p.now()
 	p.mu.Unlock()

@@ -74,7 +74,12 @@ func Read(from io.Reader) (*Recording, error) {
 	case string(head) != magic:
 		return nil, ErrVersion
 	}
-	zip, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxDecoded))
+	zip, err := zstd.NewReader(
+		from,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(maxWindow),
+		zstd.WithDecoderMaxMemory(maxDecoded),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +168,11 @@ type indexer struct {
 }
 
 func (x *indexer) moment(f *falconv1.RecordFrame) Moment {
-	m := Moment{At: atUnixNs(f.AtUnixNs), Dropped: f.Dropped, whole: f.Whole}
+	m := Moment{
+		At:      atUnixNs(f.AtUnixNs),
+		Dropped: f.Dropped,
+		whole:   f.Whole,
+	}
 	if j := f.Snap.GetJob(); j != nil {
 		x.iteration = j.Iteration
 	}
@@ -173,7 +182,8 @@ func (x *indexer) moment(f *falconv1.RecordFrame) Moment {
 	}
 	for _, e := range f.Events {
 		if e.Seq > x.seq {
-			x.seq, m.Event = e.Seq, true
+			x.seq = e.Seq
+			m.Event = true
 		}
 	}
 	for _, i := range f.Snap.GetIncidents() {
@@ -205,7 +215,9 @@ type cursor struct {
 	state *feed.State
 }
 
-func (r *Recording) cursor() *cursor { return &cursor{r: r, at: -1, scene: newScene()} }
+func (r *Recording) cursor() *cursor {
+	return &cursor{r: r, at: -1, scene: newScene()}
+}
 
 // moveTo moves to a frame. It stays where it is before a frame that is invalid.
 func (c *cursor) moveTo(i int) (*feed.State, error) {

@@ -20,7 +20,9 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 var start = time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 
@@ -36,7 +38,12 @@ type job struct {
 func newJob(ranks int) *job {
 	j := &job{rng: rand.New(rand.NewPCG(1, 2))}
 	for r := range ranks {
-		j.ranks = append(j.ranks, &falconv1.RankView{Rank: int32(r), Device: fmt.Sprintf("n%d.g%d", r/8, r%8), Health: falconv1.RankHealth_RANK_HEALTH_OK, SmClockMhz: 1980})
+		j.ranks = append(j.ranks, &falconv1.RankView{
+			Rank:       int32(r),
+			Device:     fmt.Sprintf("n%d.g%d", r/8, r%8),
+			Health:     falconv1.RankHealth_RANK_HEALTH_OK,
+			SmClockMhz: 1980,
+		})
 	}
 	return j
 }
@@ -54,32 +61,67 @@ func (j *job) next(at time.Time) *feed.State {
 	}
 	j.ranks = ranks
 	if j.iter%10 == 0 {
-		j.lines = append(append([]*falconv1.EventLine(nil), j.lines...), &falconv1.EventLine{Seq: uint64(j.iter), Kind: "agent", Text: "n1 attached", Iteration: j.iter})
+		j.lines = append(append([]*falconv1.EventLine(nil), j.lines...), &falconv1.EventLine{
+			Seq:       uint64(j.iter),
+			Kind:      "agent",
+			Text:      "n1 attached",
+			Iteration: j.iter,
+		})
 	}
 	table := columns.Of(len(ranks), ranks)
 	s := &falconv1.SnapshotReply{
-		Version: uint64(j.iter), EngineId: "e", AtUnixNs: at.UnixNano(), Series: j.series(),
-		Job: &falconv1.Job{Name: "gpt", World: int32(len(ranks)), Dp: int32(len(ranks)), Iteration: j.iter, IterationMs: 2000 + j.rng.Float64(), State: "steady"},
+		Version:  uint64(j.iter),
+		EngineId: "e",
+		AtUnixNs: at.UnixNano(),
+		Series:   j.series(),
+		Job: &falconv1.Job{
+			Name:        "gpt",
+			World:       int32(len(ranks)),
+			Dp:          int32(len(ranks)),
+			Iteration:   j.iter,
+			IterationMs: 2000 + j.rng.Float64(),
+			State:       "steady",
+		},
 	}
 	for n := range (len(ranks) + 7) / 8 {
-		s.Nodes = append(s.Nodes, &falconv1.NodeView{Node: fmt.Sprintf("n%d", n), Connected: true, AgeMs: int64(j.rng.IntN(1000))})
+		s.Nodes = append(s.Nodes, &falconv1.NodeView{
+			Node:      fmt.Sprintf("n%d", n),
+			Connected: true,
+			AgeMs:     int64(j.rng.IntN(1000)),
+		})
 	}
 	if j.iter >= 30 {
 		s.Incidents = []*falconv1.Incident{{Id: "INC-0001", State: "verified"}}
 		s.Ladder = &falconv1.Ladder{Incident: "INC-0001", ImpactMs: float64(j.iter)}
 	}
-	out := &feed.State{Snap: s, Columns: table, Events: j.lines, Conn: feed.Live, Since: start, Received: at}
+	out := &feed.State{
+		Snap:     s,
+		Columns:  table,
+		Events:   j.lines,
+		Conn:     feed.Live,
+		Since:    start,
+		Received: at,
+	}
 	for n := j.iter / 20; n > 0; n-- {
-		out.Validations = append(out.Validations, &falconv1.Validation{Id: fmt.Sprintf("VAL-%04d", n), State: "done"})
+		out.Validations = append(out.Validations, &falconv1.Validation{
+			Id:    fmt.Sprintf("VAL-%04d", n),
+			State: "done",
+		})
 	}
 	return out
 }
 
 func (j *job) series() *falconv1.Series {
 	const columns, rows = 60, 32
-	s := &falconv1.Series{FirstIteration: max(0, j.iter-columns+1), RunLengths: rows, Threshold: 0.9}
+	s := &falconv1.Series{
+		FirstIteration: max(0, j.iter-columns+1),
+		RunLengths:     rows,
+		Threshold:      0.9,
+	}
 	for i := s.FirstIteration; i <= j.iter; i++ {
-		s.Ms, s.Probability, s.MapRunLength = append(s.Ms, float32(2000+i%7)), append(s.Probability, 0.01), append(s.MapRunLength, int32(i))
+		s.Ms = append(s.Ms, float32(2000+i%7))
+		s.Probability = append(s.Probability, 0.01)
+		s.MapRunLength = append(s.MapRunLength, int32(i))
 		for r := range rows {
 			s.Posterior = append(s.Posterior, float32(r)/float32(i+1))
 		}
@@ -114,18 +156,26 @@ func recorded(t testing.TB, path string, o Options, j *job, n int) ([]*feed.Stat
 // alike compares all but the chances exactly.
 func alike(t *testing.T, got, want *feed.State) {
 	t.Helper()
-	a, b := feed.Shallow(got.Snap), feed.Shallow(want.Snap)
-	a.Ranks, b.Ranks, a.Events, b.Events = nil, nil, nil, nil
+	a := feed.Shallow(got.Snap)
+	b := feed.Shallow(want.Snap)
+	a.Ranks = nil
+	b.Ranks = nil
+	a.Events = nil
+	b.Events = nil
 	if b.Series != nil {
 		all := levelsOf(b.Series)
 		b.Series = feed.Shallow(b.Series)
-		b.Series.Probability, b.Series.MapRunLength, b.Series.Posterior = nil, nil, nil
+		b.Series.Probability = nil
+		b.Series.MapRunLength = nil
+		b.Series.Posterior = nil
 		setLevels(b.Series, all)
 	}
 	if !proto.Equal(a, b) {
 		t.Fatalf("played\n%v\nlive\n%v", a, b)
 	}
-	if len(got.Events) != len(want.Events) || got.Conn != want.Conn || !got.Received.Equal(want.Received) {
+	if len(got.Events) != len(want.Events) ||
+		got.Conn != want.Conn ||
+		!got.Received.Equal(want.Received) {
 		t.Fatalf("played %+v, live %+v", got, want)
 	}
 	if !sameMessages(got.Validations, want.Validations) {
@@ -138,9 +188,19 @@ func alike(t *testing.T, got, want *feed.State) {
 
 func TestPlaysWhatWasRecordedInAnyOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
-	live, sum := recorded(t, path, Options{Version: "v", From: "test"}, newJob(64), 400)
+	live, sum := recorded(
+		t,
+		path,
+		Options{Version: "v", From: "test"},
+		newJob(64),
+		400,
+	)
 	r, err := Open(path)
-	if err != nil || r.Cut != "" || len(r.Moments) != 400 || sum.Frames != 400 || r.From != "test" {
+	if err != nil ||
+		r.Cut != "" ||
+		len(r.Moments) != 400 ||
+		sum.Frames != 400 ||
+		r.From != "test" {
 		t.Fatalf("%v, %d moments, cut %q", err, len(r.Moments), r.Cut)
 	}
 	if info, _ := os.Stat(path); info.Mode() != 0o600 {
@@ -225,10 +285,12 @@ func TestResumeAfterACut(t *testing.T) {
 func TestStopsAtItsLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	_, sum := recorded(t, path, Options{Limit: 20_000}, newJob(512), 900)
-	if info, _ := os.Stat(path); !sum.Full || info.Size() > 400_000 || sum.Frames >= 900 {
+	info, _ := os.Stat(path)
+	if !sum.Full || info.Size() > 400_000 || sum.Frames >= 900 {
 		t.Errorf("%v, %d bytes", sum, info.Size())
 	}
-	if r, err := Open(path); err != nil || r.Cut != "" || len(r.Moments) != sum.Frames {
+	r, err := Open(path)
+	if err != nil || r.Cut != "" || len(r.Moments) != sum.Frames {
 		t.Errorf("%v, %v", err, sum)
 	}
 }
@@ -236,7 +298,12 @@ func TestStopsAtItsLimit(t *testing.T) {
 // Take never waits: what doesn't fit is counted, and the gap is marked.
 func TestDropsAreMarked(t *testing.T) {
 	j := newJob(4)
-	w := &Writer{opts: Options{Now: time.Now}, queue: make(chan picture, 1), closing: make(chan struct{}), scene: newScene()}
+	w := &Writer{
+		opts:    Options{Now: time.Now},
+		queue:   make(chan picture, 1),
+		closing: make(chan struct{}),
+		scene:   newScene(),
+	}
 	for range 5 {
 		w.Take(j.next(start))
 	}
@@ -244,7 +311,8 @@ func TestDropsAreMarked(t *testing.T) {
 		t.Fatalf("%d dropped", w.dropped.Load())
 	}
 	var out bytes.Buffer
-	w.count, w.opts.Limit = &counter{w: &out}, DefaultLimit
+	w.count = &counter{w: &out}
+	w.opts.Limit = DefaultLimit
 	if err := w.openStream(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +348,10 @@ func TestPlayerRunsByItsOwnClock(t *testing.T) {
 				t.Errorf("%s: picture %d, want %d", after, s.Frame, frame)
 			}
 		}
-		do := func(c Command) { p.Do(c); synctest.Wait() }
+		do := func(c Command) {
+			p.Do(c)
+			synctest.Wait()
+		}
 		time.Sleep(2600 * time.Millisecond)
 		at(10, "2.6 s at four times")
 		if got := p.Now().Sub(start); got != 11*time.Second+400*time.Millisecond {
@@ -321,7 +392,10 @@ func TestPlaces(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	recorded(t, path, Options{}, newJob(4), 60)
 	r, _ := Open(path)
-	for text, want := range map[string]int{"": 0, "start": 0, "end": 59, "30": 29, "14:00:05": 4, "14:00:05Z": 4, "event:2": 19, "incident": 29} {
+	for text, want := range map[string]int{
+		"": 0, "start": 0, "end": 59, "30": 29, "14:00:05": 4, "14:00:05Z": 4, "event:2": 19,
+		"incident": 29,
+	} {
 		p, err := ParsePlace(text)
 		if err != nil {
 			t.Fatal(err)
@@ -343,7 +417,9 @@ func TestPlaces(t *testing.T) {
 
 // A list is made of the rows that changed, in whatever way it did.
 func TestRowsThatChanged(t *testing.T) {
-	node := func(name string, age int64) *falconv1.NodeView { return &falconv1.NodeView{Node: name, AgeMs: age} }
+	node := func(name string, age int64) *falconv1.NodeView {
+		return &falconv1.NodeView{Node: name, AgeMs: age}
+	}
 	var was, played []*falconv1.NodeView
 	for _, now := range [][]*falconv1.NodeView{
 		{node("n0", 1), node("n1", 1)},
@@ -364,8 +440,11 @@ func TestRowsThatChanged(t *testing.T) {
 		t.Errorf("nothing has changed and %v is kept", changed)
 	}
 	for name, d := range map[string]*falconv1.RecordRows{
-		"too many": {Rows: rowsMost + 1}, "fewer than none": {Rows: -1}, "beyond the end": {Rows: 1, Gaps: []uint32{1}},
-		"a gap without a row": {Rows: 2, Gaps: []uint32{0, 0}}, "a hole": {Rows: 9, Gaps: []uint32{5}},
+		"too many":            {Rows: rowsMost + 1},
+		"fewer than none":     {Rows: -1},
+		"beyond the end":      {Rows: 1, Gaps: []uint32{1}},
+		"a gap without a row": {Rows: 2, Gaps: []uint32{0, 0}},
+		"a hole":              {Rows: 9, Gaps: []uint32{5}},
 	} {
 		if got, err := applyRows(was, was[:1], d); !errors.Is(err, ErrFrame) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -375,8 +454,14 @@ func TestRowsThatChanged(t *testing.T) {
 
 // What another version recorded is refused as such.
 func TestRecordingsOfOtherVersions(t *testing.T) {
-	for text, want := range map[string]error{"falcon recording 2\n": ErrVersion, "falcon recorders 3\n": ErrFormat, "": ErrFormat, magic: ErrEmpty} {
-		if _, err := Read(bytes.NewReader([]byte(text))); !errors.Is(err, want) {
+	for text, want := range map[string]error{
+		"falcon recording 2\n": ErrVersion,
+		"falcon recorders 3\n": ErrFormat,
+		"":                     ErrFormat,
+		magic:                  ErrEmpty,
+	} {
+		_, err := Read(bytes.NewReader([]byte(text)))
+		if !errors.Is(err, want) {
 			t.Errorf("%q: %v, want %v", text, err, want)
 		}
 	}
@@ -412,7 +497,10 @@ func FuzzFrames(f *testing.F) {
 		c := newScene()
 		for _, raw := range [][]byte{a, b} {
 			fr := &falconv1.RecordFrame{}
-			if proto.Unmarshal(raw, fr) != nil || fr.Snap.GetColumns().GetWorld() > 1000 || fr.Nodes.GetRows() > 1000 || fr.Nics.GetRows() > 1000 {
+			if proto.Unmarshal(raw, fr) != nil ||
+				fr.Snap.GetColumns().GetWorld() > 1000 ||
+				fr.Nodes.GetRows() > 1000 ||
+				fr.Nics.GetRows() > 1000 {
 				return
 			}
 			if s, err := c.applyFrame(fr); err == nil {

@@ -41,8 +41,15 @@ func packSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
 	}
 	kept := overlap(was, now)
 	rest := feed.Shallow(now)
-	rest.Ms, rest.Probability, rest.MapRunLength, rest.Posterior = now.Ms[kept:], nil, nil, nil
-	out := &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changesOf(knownLevels(was, kept), levelsOf(now))}
+	rest.Ms = now.Ms[kept:]
+	rest.Probability = nil
+	rest.MapRunLength = nil
+	rest.Posterior = nil
+	out := &falconv1.RecordSeries{
+		Kept:    int32(kept),
+		Series:  rest,
+		Chances: changesOf(knownLevels(was, kept), levelsOf(now)),
+	}
 	if sameDecisions(was.GetDecisions(), now.GetDecisions()) {
 		out.DecisionsKept, rest.Decisions = true, nil
 	}
@@ -51,7 +58,10 @@ func packSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
 
 // sameDecisions reports whether two series have the same decisions, and any.
 func sameDecisions(a, b []*falconv1.ChangeDecision) bool {
-	return len(b) > 0 && slices.EqualFunc(a, b, func(x, y *falconv1.ChangeDecision) bool { return proto.Equal(x, y) })
+	return len(b) > 0 &&
+		slices.EqualFunc(a, b, func(x, y *falconv1.ChangeDecision) bool {
+			return proto.Equal(x, y)
+		})
 }
 
 // overlap is how many of the newest columns of was are the oldest of now.
@@ -61,7 +71,10 @@ func overlap(was, now *falconv1.Series) int {
 	}
 	drop := int(now.FirstIteration - was.FirstIteration)
 	n := min(len(was.Ms)-drop, len(now.Ms))
-	if drop < 0 || n <= 0 || drop+n != len(was.Ms) || !slices.Equal(was.Ms[drop:], now.Ms[:n]) {
+	if drop < 0 ||
+		n <= 0 ||
+		drop+n != len(was.Ms) ||
+		!slices.Equal(was.Ms[drop:], now.Ms[:n]) {
 		return 0
 	}
 	return n
@@ -106,7 +119,8 @@ func setLevels(s *falconv1.Series, all []int64) {
 
 // changesOf turns was into now; what was does not have is 0.
 func changesOf(was, now []int64) *falconv1.RecordChances {
-	out, skip := &falconv1.RecordChances{}, uint32(0)
+	out := &falconv1.RecordChances{}
+	skip := uint32(0)
 	for i, n := range now {
 		if i < len(was) {
 			n -= was[i]
@@ -115,7 +129,9 @@ func changesOf(was, now []int64) *falconv1.RecordChances {
 			skip++
 			continue
 		}
-		out.Skip, out.Delta, skip = append(out.Skip, skip), append(out.Delta, n), 0
+		out.Skip = append(out.Skip, skip)
+		out.Delta = append(out.Delta, n)
+		skip = 0
 	}
 	return out
 }
@@ -123,8 +139,12 @@ func changesOf(was, now []int64) *falconv1.RecordChances {
 // isWhole reports whether all parts of a series have the same number of columns.
 func isWhole(s *falconv1.Series) bool {
 	n := len(s.Ms)
-	return len(s.Probability) == n && len(s.MapRunLength) == n && s.RunLengths >= 0 && s.RunLengths <= maxLengths &&
-		n <= maxColumns && len(s.Posterior) == n*int(s.RunLengths)
+	return len(s.Probability) == n &&
+		len(s.MapRunLength) == n &&
+		s.RunLengths >= 0 &&
+		s.RunLengths <= maxLengths &&
+		n <= maxColumns &&
+		len(s.Posterior) == n*int(s.RunLengths)
 }
 
 // columnRange is a series with its columns [from, to) alone.
@@ -150,20 +170,28 @@ func unpackSeries(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Ser
 		out.Decisions = was.GetDecisions()
 	}
 	if kept != 0 {
-		if was == nil || !isWhole(was) || kept < 0 || kept > len(was.Ms) || was.RunLengths != out.RunLengths {
-			return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have", ErrFrame, kept)
+		if was == nil ||
+			!isWhole(was) ||
+			kept < 0 ||
+			kept > len(was.Ms) ||
+			was.RunLengths != out.RunLengths {
+			return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have",
+				ErrFrame, kept)
 		}
 		out.Ms = slices.Concat(was.Ms[len(was.Ms)-kept:], out.Ms)
 	}
 	if len(out.Ms) > maxColumns || out.RunLengths < 0 || out.RunLengths > maxLengths {
-		return nil, fmt.Errorf("%w: a series of %d columns and %d rows", ErrFrame, len(out.Ms), out.RunLengths)
+		return nil, fmt.Errorf("%w: a series of %d columns and %d rows",
+			ErrFrame, len(out.Ms), out.RunLengths)
 	}
 	all := make([]int64, len(out.Ms)*perColumn(out.RunLengths))
 	copy(all, knownLevels(was, kept))
 	if err := applyChanges(all, d.Chances); err != nil {
 		return nil, err
 	}
-	out.Probability, out.MapRunLength, out.Posterior = nil, nil, nil
+	out.Probability = nil
+	out.MapRunLength = nil
+	out.Posterior = nil
 	setLevels(out, all)
 	return out, nil
 }

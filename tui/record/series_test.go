@@ -41,7 +41,8 @@ func TestChancesPrintAsTheyWere(t *testing.T) {
 		}
 	}
 	for _, p := range []float32{0, 1, 1e-30, -1, float32(math.NaN()), float32(math.Inf(1))} {
-		if got := chanceOf(chanceLevel(p)); got < 0 || got > 1 || p == 0 && got != 0 || p == 1 && got != 1 {
+		got := chanceOf(chanceLevel(p))
+		if got < 0 || got > 1 || p == 0 && got != 0 || p == 1 && got != 1 {
 			t.Errorf("%g is played as %g", p, got)
 		}
 	}
@@ -59,7 +60,11 @@ func redrawn(n int) []*falconv1.Series {
 	var out []*falconv1.Series
 	const rows = 64
 	for i := range n {
-		s := &falconv1.Series{Rank: int32(i / 3 % 2), FirstIteration: int64(max(0, i-200)), RunLengths: rows}
+		s := &falconv1.Series{
+			Rank:           int32(i / 3 % 2),
+			FirstIteration: int64(max(0, i-200)),
+			RunLengths:     rows,
+		}
 		drift := 1 + 0.01*math.Sin(float64(i))
 		for c := int(s.FirstIteration); c <= i; c++ {
 			s.Ms = append(s.Ms, float32(100+c*7919%13+int(s.Rank)))
@@ -75,7 +80,10 @@ func redrawn(n int) []*falconv1.Series {
 }
 
 func TestSeriesOfChangingRanksAreChanges(t *testing.T) {
-	w, r, size, full := newScene(), newScene(), 0, 0
+	w := newScene()
+	r := newScene()
+	size := 0
+	full := 0
 	for i, s := range redrawn(300) {
 		d := w.diffSeries(s)
 		w.series = s
@@ -84,7 +92,9 @@ func TestSeriesOfChangingRanksAreChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := r.series
-		if got.Rank != s.Rank || got.FirstIteration != s.FirstIteration || fmt.Sprint(got.Ms, got.MapRunLength) != fmt.Sprint(s.Ms, s.MapRunLength) {
+		if got.Rank != s.Rank ||
+			got.FirstIteration != s.FirstIteration ||
+			fmt.Sprint(got.Ms, got.MapRunLength) != fmt.Sprint(s.Ms, s.MapRunLength) {
 			t.Fatalf("picture %d: the series is another", i)
 		}
 		if fmt.Sprint(levelsOf(got)) != fmt.Sprint(levelsOf(s)) {
@@ -98,16 +108,24 @@ func TestSeriesOfChangingRanksAreChanges(t *testing.T) {
 
 // What isn't a matrix, as broken engines send it, is kept as it is.
 func TestSeriesWithHoles(t *testing.T) {
-	w, r := newScene(), newScene()
+	w := newScene()
+	r := newScene()
 	for i, s := range []*falconv1.Series{
-		{Ms: []float32{1, 2}}, {Ms: []float32{1, 2, 3}, Probability: []float32{0.5}, RunLengths: 3}, {Rank: 4}, nil, {RunLengths: -1}, redrawn(1)[0], nil,
+		{Ms: []float32{1, 2}},
+		{Ms: []float32{1, 2, 3}, Probability: []float32{0.5}, RunLengths: 3},
+		{Rank: 4},
+		nil,
+		{RunLengths: -1},
+		redrawn(1)[0],
+		nil,
 	} {
 		d := w.diffSeries(s)
 		w.series = s
 		if err := r.applySeries(d); err != nil {
 			t.Fatal(err)
 		}
-		if s == nil && r.series != nil || s != nil && fmt.Sprint(r.series.Ms) != fmt.Sprint(s.Ms) {
+		if s == nil && r.series != nil ||
+			s != nil && fmt.Sprint(r.series.Ms) != fmt.Sprint(s.Ms) {
 			t.Errorf("series %d is played as %v", i, r.series)
 		}
 	}
@@ -145,8 +163,17 @@ func TestDecisionsOfAReplay(t *testing.T) {
 	for i, s := range series {
 		for k := range i / 10 {
 			s.Decisions = append(s.Decisions, &falconv1.ChangeDecision{
-				By: "bocd", Kind: "onset", Rank: -1, Iteration: int64(k), BeforeMs: 1 / float64(3+k), AfterMs: 1e9 / 7,
-				Filter: &falconv1.FilterState{Probability: 0.1 + 0.2, RunLengths: []int32{3, 1, 0}, Chances: []float64{1. / 3, 2. / 7, 1e-300}},
+				By:        "bocd",
+				Kind:      "onset",
+				Rank:      -1,
+				Iteration: int64(k),
+				BeforeMs:  1 / float64(3+k),
+				AfterMs:   1e9 / 7,
+				Filter: &falconv1.FilterState{
+					Probability: 0.1 + 0.2,
+					RunLengths:  []int32{3, 1, 0},
+					Chances:     []float64{1. / 3, 2. / 7, 1e-300},
+				},
 			})
 		}
 		d := packSeries(was, s)
@@ -154,7 +181,11 @@ func TestDecisionsOfAReplay(t *testing.T) {
 			repeated++
 		}
 		got, err := unpackSeries(read, d)
-		if err != nil || !proto.Equal(&falconv1.Series{Decisions: got.Decisions}, &falconv1.Series{Decisions: s.Decisions}) {
+		if err != nil ||
+			!proto.Equal(
+				&falconv1.Series{Decisions: got.Decisions},
+				&falconv1.Series{Decisions: s.Decisions},
+			) {
 			t.Fatalf("picture %d: %v, %v", i, got.GetDecisions(), err)
 		}
 		was, read = s, got
@@ -162,7 +193,12 @@ func TestDecisionsOfAReplay(t *testing.T) {
 	if repeated > 0 {
 		t.Errorf("%d frames repeat decisions", repeated)
 	}
-	if out, err := unpackSeries(nil, &falconv1.RecordSeries{DecisionsKept: true, Series: &falconv1.Series{}, Chances: &falconv1.RecordChances{}}); err != nil || out.Decisions != nil {
+	if out, err := unpackSeries(nil, &falconv1.RecordSeries{
+		DecisionsKept: true,
+		Series:        &falconv1.Series{},
+		Chances:       &falconv1.RecordChances{},
+	}); err != nil ||
+		out.Decisions != nil {
 		t.Errorf("%v, %v", out, err)
 	}
 }

@@ -9,7 +9,13 @@ import (
 
 // wide is the least that is asked for while recording, so that a recording can
 // show more than its operator looked at.
-var wide = feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128, Recoveries: true, Tests: true}
+var wide = feed.Want{
+	Rank:       feed.WorstRank,
+	Columns:    240,
+	RunLengths: 128,
+	Recoveries: true,
+	Tests:      true,
+}
 
 // Tap hands a feed's pictures on to a console and to a Writer. It asks for
 // more than the console does, and shows it what it asked for.
@@ -25,7 +31,12 @@ type Tap struct {
 
 // NewTap starts to record a source; the caller closes source and writer.
 func NewTap(src feed.Source, w *Writer) *Tap {
-	t := &Tap{Source: src, writer: w, changed: make(chan struct{}, 1), quit: make(chan struct{})}
+	t := &Tap{
+		Source:  src,
+		writer:  w,
+		changed: make(chan struct{}, 1),
+		quit:    make(chan struct{}),
+	}
 	t.Ask(feed.Want{Rank: feed.WorstRank, Columns: wide.Columns})
 	t.wg.Add(1)
 	go t.forwardLoop()
@@ -62,7 +73,9 @@ func (t *Tap) forwardLoop() {
 func (t *Tap) Stopped() string { return t.writer.Stopped() }
 
 // Latest is the newest picture, cut to what the console asked for.
-func (t *Tap) Latest() *feed.State { return fitState(t.Source.Latest(), *t.want.Load()) }
+func (t *Tap) Latest() *feed.State {
+	return fitState(t.Source.Latest(), *t.want.Load())
+}
 
 // Changed is signalled after Latest has changed; signals coalesce.
 func (t *Tap) Changed() <-chan struct{} { return t.changed }
@@ -70,6 +83,9 @@ func (t *Tap) Changed() <-chan struct{} { return t.changed }
 // Ask says what the console needs; it never blocks.
 func (t *Tap) Ask(w feed.Want) {
 	t.want.Store(&w)
-	w.Columns, w.RunLengths, w.Recoveries, w.Tests = max(w.Columns, wide.Columns), max(w.RunLengths, wide.RunLengths), true, true
+	w.Columns = max(w.Columns, wide.Columns)
+	w.RunLengths = max(w.RunLengths, wide.RunLengths)
+	w.Recoveries = true
+	w.Tests = true
 	t.Source.Ask(w)
 }

@@ -107,8 +107,14 @@ func Create(path string, o Options) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{
-		path: path, opts: o, file: file, count: &counter{w: file}, scene: newScene(),
-		queue: make(chan picture, queueLength), closing: make(chan struct{}), done: make(chan struct{}),
+		path:    path,
+		opts:    o,
+		file:    file,
+		count:   &counter{w: file},
+		scene:   newScene(),
+		queue:   make(chan picture, queueLength),
+		closing: make(chan struct{}),
+		done:    make(chan struct{}),
 	}
 	w.sum.Path = path
 	if err := w.openStream(before); err != nil {
@@ -130,7 +136,8 @@ func createFile(path string, resume bool) (*os.File, [][]byte, error) {
 	}
 	old, err := Open(path)
 	if errors.Is(err, ErrEmpty) {
-		old, err = &Recording{}, nil
+		old = &Recording{}
+		err = nil
 	}
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +159,12 @@ func (w *Writer) openStream(before [][]byte) error {
 	if _, err := io.WriteString(w.count, magic); err != nil {
 		return err
 	}
-	zip, err := zstd.NewWriter(w.count, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithEncoderLevel(zstd.SpeedDefault))
+	zip, err := zstd.NewWriter(
+		w.count,
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(window),
+		zstd.WithEncoderLevel(zstd.SpeedDefault),
+	)
 	if err != nil {
 		return err
 	}
@@ -162,9 +174,13 @@ func (w *Writer) openStream(before [][]byte) error {
 			return err
 		}
 	}
-	_, err = protodelim.MarshalTo(zip, &falconv1.RecordEntry{Body: &falconv1.RecordEntry_Header{Header: &falconv1.RecordHeader{
-		AtUnixNs: w.opts.Now().UnixNano(), Version: w.opts.Version, From: w.opts.From,
-	}}})
+	_, err = protodelim.MarshalTo(zip, &falconv1.RecordEntry{
+		Body: &falconv1.RecordEntry_Header{Header: &falconv1.RecordHeader{
+			AtUnixNs: w.opts.Now().UnixNano(),
+			Version:  w.opts.Version,
+			From:     w.opts.From,
+		}},
+	})
 	return errors.Join(err, zip.Flush())
 }
 
@@ -258,9 +274,12 @@ func (w *Writer) writeState(p picture) {
 	n, whole, err := w.putFrame(p)
 	w.keepError(err)
 	if whole {
-		w.size, w.since, w.n = n, 0, 0
+		w.size = n
+		w.since = 0
+		w.n = 0
 	}
-	w.since, w.n = w.since+n, w.n+1
+	w.since += n
+	w.n++
 	w.sum.addFrame(p.at)
 	if w.opts.flushEach {
 		w.flushStream()
@@ -307,7 +326,8 @@ func (s *Sum) addFrame(at time.Time) {
 
 // String is one line for the operator.
 func (s Sum) String() string {
-	line := fmt.Sprintf("recorded %s: %d pictures over %s, %s", s.Path, s.Frames, s.Last.Sub(s.First).Round(time.Second), bytesText(s.Bytes))
+	line := fmt.Sprintf("recorded %s: %d pictures over %s, %s",
+		s.Path, s.Frames, s.Last.Sub(s.First).Round(time.Second), bytesText(s.Bytes))
 	if s.Dropped > 0 {
 		line += fmt.Sprintf("; %d were lost as the disk was too slow", s.Dropped)
 	}

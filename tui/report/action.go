@@ -13,9 +13,13 @@ import (
 )
 
 // ActionOf is an action as commands and reports write it.
-func ActionOf(p *falconv1.Action) Action { return actionOf(convert.ActionFromProto(received(p))) }
+func ActionOf(p *falconv1.Action) Action {
+	return actionOf(convert.ActionFromProto(received(p)))
+}
 
-func actionOf(a falcon.Action) Action { return Action{Action: a, Outcome: string(a.State)} }
+func actionOf(a falcon.Action) Action {
+	return Action{Action: a, Outcome: string(a.State)}
+}
 
 // Change says what an action does to the job.
 func (a Action) Change() string {
@@ -54,7 +58,8 @@ func (a Action) Measured() string {
 // Details are the lines below an action: decision, prediction and outcome.
 func (a Action) Details() []string {
 	var out []string
-	if n := len(a.Approvals); n > 1 || n == 1 && (a.State == falcon.ActionVetoed || a.DecidedBy != a.Approvals[0].By) {
+	n := len(a.Approvals)
+	if n > 1 || n == 1 && (a.State == falcon.ActionVetoed || a.DecidedBy != a.Approvals[0].By) {
 		for _, v := range a.Approvals {
 			out = append(out, approvalText(v))
 		}
@@ -65,19 +70,22 @@ func (a Action) Details() []string {
 		if a.State == falcon.ActionVetoed && len(a.Approvals) > 0 {
 			verb = "withdrawn"
 		}
-		line := fmt.Sprintf("%s by %s from %s at %s UTC for job epoch %d", verb, OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
+		line := fmt.Sprintf("%s by %s from %s at %s UTC for job epoch %d",
+			verb, OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
 		out = append(out, line+phrase.Prefixed(": ", a.Reason))
 	}
 	if p := a.Preview; p != nil {
 		out = append(out, previewLines(p)...)
 	}
 	if s := a.Swap; s != nil {
-		steps, total := make([]string, len(s.StepMs)), 0.0
+		steps := make([]string, len(s.StepMs))
+		total := 0.0
 		for i, ms := range s.StepMs {
 			steps[i] = fmt.Sprintf("%s %.1f ms", falcon.SwapSteps[i], ms)
 			total += ms
 		}
-		out = append(out, fmt.Sprintf("carried out in %.1f ms on the slowest rank (%s), %.1f MB moved", total, strings.Join(steps, ", "), s.MovedMB))
+		out = append(out, fmt.Sprintf("carried out in %.1f ms on the slowest rank (%s), %.1f MB moved",
+			total, strings.Join(steps, ", "), s.MovedMB))
 	}
 	if a.Generation > 0 {
 		out = append(out, fmt.Sprintf("launch %d, from iteration %d", a.Generation, a.Resume))
@@ -90,14 +98,18 @@ func (a Action) Details() []string {
 		out = append(out, "ranks: "+strings.Join(devices, ", "))
 	}
 	if a.MeasuredMs > 0 && a.PredictedMs > 0 {
-		out = append(out, fmt.Sprintf("predicted %.1f ms, measured %.1f ms: the prediction was off by %.1f %%", a.PredictedMs, a.MeasuredMs, 100*math.Abs(a.ErrorShare)))
+		out = append(out, fmt.Sprintf(
+			"predicted %.1f ms, measured %.1f ms: the prediction was off by %.1f %%",
+			a.PredictedMs, a.MeasuredMs, 100*math.Abs(a.ErrorShare),
+		))
 	}
 	return out
 }
 
 func approvalText(v falcon.Approval) string {
 	at := time.Unix(0, v.UnixNs).UTC().Format(time.DateTime)
-	return fmt.Sprintf("approved by %s from %s at %s UTC", OrNobody(v.By), OrNobody(v.From), at) + phrase.Prefixed(": ", v.Reason)
+	return fmt.Sprintf("approved by %s from %s at %s UTC", OrNobody(v.By), OrNobody(v.From), at) +
+		phrase.Prefixed(": ", v.Reason)
 }
 
 func previewLines(p *falcon.Preview) []string {
@@ -108,7 +120,8 @@ func previewLines(p *falcon.Preview) []string {
 	}{{"leave", p.Left}, {"join", p.Joined}} {
 		for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimWorld} {
 			if links := side.links[d]; len(links) > 0 {
-				out = append(out, fmt.Sprintf("links that %s %s: %s", side.what, d, strings.Join(linkNames(links), ", ")))
+				out = append(out, fmt.Sprintf("links that %s %s: %s",
+					side.what, d, strings.Join(linkNames(links), ", ")))
 			}
 		}
 	}

@@ -22,7 +22,8 @@ var eighths = []rune(" ▁▂▃▄▅▆▇█")
 // the slowest of them.
 func (c *Chart) Text() string {
 	per := (len(c.Ms) + chartW - 1) / chartW
-	ms, p := slowestOf(c.Ms, per), slowestOf(c.Probability, per)
+	ms := slowestOf(c.Ms, per)
+	p := slowestOf(c.Probability, per)
 	top := max(slices.Max(ms), 1)
 	var b strings.Builder
 	for row := chartH - 1; row >= 0; row-- {
@@ -43,9 +44,13 @@ func (c *Chart) Text() string {
 	for _, v := range p {
 		b.WriteRune(blockOf(float64(v)))
 	}
-	fmt.Fprintf(&b, "\n%9s └ iteration %d to %d, %d a column; O onset, A applied, R reverted, X relief, E new job epoch; change where P is over %.2f\n", "", c.FirstIteration, c.FirstIteration+int64(len(c.Ms))-1, per, c.Threshold)
+	fmt.Fprintf(&b,
+		"\n%9s └ iteration %d to %d, %d a column; O onset, A applied, R reverted, X relief, E new job epoch; change where P is over %.2f\n",
+		"", c.FirstIteration, c.FirstIteration+int64(len(c.Ms))-1, per, c.Threshold)
 	if c.CutFrom != nil {
-		fmt.Fprintf(&b, "%9s   begins %d iterations after the onset at iteration %d: older ones are no longer held\n", "", c.FirstIteration-*c.CutFrom, *c.CutFrom)
+		fmt.Fprintf(&b,
+			"%9s   begins %d iterations after the onset at iteration %d: older ones are no longer held\n",
+			"", c.FirstIteration-*c.CutFrom, *c.CutFrom)
 	}
 	return b.String()
 }
@@ -64,12 +69,19 @@ func slowestOf(v []float32, per int) []float32 {
 	return out
 }
 
-var letters = map[string]byte{"onset": 'O', "applied": 'A', "reverted": 'R', "relief": 'X', "epoch": 'E'}
+var letters = map[string]byte{
+	"onset":    'O',
+	"applied":  'A',
+	"reverted": 'R',
+	"relief":   'X',
+	"epoch":    'E',
+}
 
 func (c *Chart) marksRow(per, columns int) string {
 	row := []byte(strings.Repeat(" ", columns))
 	for _, m := range c.Marks {
-		if at := int((m.Iteration - c.FirstIteration) / int64(max(1, per))); m.Iteration >= c.FirstIteration && at < columns && letters[m.Kind] != 0 {
+		at := int((m.Iteration - c.FirstIteration) / int64(max(1, per)))
+		if m.Iteration >= c.FirstIteration && at < columns && letters[m.Kind] != 0 {
 			row[at] = letters[m.Kind]
 		}
 	}
@@ -86,13 +98,20 @@ type Stretch struct {
 // Stretches are the medians between the marks: the recovery curve in numbers.
 func (c *Chart) Stretches() []Stretch {
 	marks := slices.Clone(c.Marks)
-	slices.SortStableFunc(marks, func(a, b Mark) int { return int(a.Iteration - b.Iteration) })
+	slices.SortStableFunc(marks, func(a, b Mark) int {
+		return int(a.Iteration - b.Iteration)
+	})
 	end := c.FirstIteration + int64(len(c.Ms))
 	from, after := c.FirstIteration, c.lastBefore(marks)
 	var out []Stretch
 	put := func(to int64) {
 		if to > from {
-			out = append(out, Stretch{from, to - 1, after, medianOf(c.Ms[from-c.FirstIteration : to-c.FirstIteration])})
+			out = append(out, Stretch{
+				from,
+				to - 1,
+				after,
+				medianOf(c.Ms[from-c.FirstIteration : to-c.FirstIteration]),
+			})
 		}
 	}
 	for _, m := range marks {
@@ -113,7 +132,9 @@ func (c *Chart) lastBefore(marks []Mark) string {
 		after = "onset"
 	}
 	for _, m := range marks {
-		if m.Iteration < c.FirstIteration && letters[m.Kind] != 0 && (c.CutFrom == nil || m.Iteration >= *c.CutFrom) {
+		if m.Iteration < c.FirstIteration &&
+			letters[m.Kind] != 0 &&
+			(c.CutFrom == nil || m.Iteration >= *c.CutFrom) {
 			after = m.Kind
 		}
 	}

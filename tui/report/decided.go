@@ -59,10 +59,22 @@ func alarmsOf(c *falconv1.Series) []Alarm {
 			continue
 		}
 		a := Alarm{
-			By: d.GetBy(), Kind: d.GetKind(), Rank: d.GetRank(), Iteration: d.GetIteration(), DecidedAt: d.GetDecidedIteration(),
-			BeforeMs: d.GetBeforeMs(), AfterMs: d.GetAfterMs(), Points: d.GetPoints(), Drift: d.GetDrift(), Opened: d.GetOpened(),
-			Onset: d.GetOnset(), Window: d.GetWindow(), Ranks: d.GetRanks(), Confirmed: d.GetConfirming(),
-			text: phrase.Decided(d), on: phrase.DecidedOn(d, c.GetWindow()),
+			By:        d.GetBy(),
+			Kind:      d.GetKind(),
+			Rank:      d.GetRank(),
+			Iteration: d.GetIteration(),
+			DecidedAt: d.GetDecidedIteration(),
+			BeforeMs:  d.GetBeforeMs(),
+			AfterMs:   d.GetAfterMs(),
+			Points:    d.GetPoints(),
+			Drift:     d.GetDrift(),
+			Opened:    d.GetOpened(),
+			Onset:     d.GetOnset(),
+			Window:    d.GetWindow(),
+			Ranks:     d.GetRanks(),
+			Confirmed: d.GetConfirming(),
+			text:      phrase.Decided(d),
+			on:        phrase.DecidedOn(d, c.GetWindow()),
 		}
 		if f := d.GetFilter(); f != nil {
 			a.Filter = filterOf(f)
@@ -74,9 +86,16 @@ func alarmsOf(c *falconv1.Series) []Alarm {
 
 func filterOf(f *falconv1.FilterState) *FilterState {
 	out := &FilterState{
-		Probability: f.GetProbability(), MapRunLength: f.GetMapRunLength(), MapProbability: f.GetMapProbability(),
-		CentreMs: f.GetCentreMs(), ScaleMs: f.GetScaleMs(), From: f.GetFrom(), Seen: f.GetSeen(),
-		RunLengths: f.GetRunLengths(), Chances: f.GetChances(), Removed: []Removed{},
+		Probability:    f.GetProbability(),
+		MapRunLength:   f.GetMapRunLength(),
+		MapProbability: f.GetMapProbability(),
+		CentreMs:       f.GetCentreMs(),
+		ScaleMs:        f.GetScaleMs(),
+		From:           f.GetFrom(),
+		Seen:           f.GetSeen(),
+		RunLengths:     f.GetRunLengths(),
+		Chances:        f.GetChances(),
+		Removed:        []Removed{},
 	}
 	for _, r := range f.GetRemoved() {
 		out.Removed = append(out.Removed, Removed{r.GetIteration(), r.GetMs(), r.GetAsMs()})

@@ -10,7 +10,13 @@ import (
 
 // A report says with how many replicas a job went on.
 func TestShrunkRecovery(t *testing.T) {
-	v := RecoveryOf(&falconv1.Recovery{Id: "REC-0001", State: "resumed", Whole: true, ResumeIteration: 9, Shrink: &falconv1.Shrink{Of: 4, Kept: []int32{0, 2, 3}}})
+	v := RecoveryOf(&falconv1.Recovery{
+		Id:              "REC-0001",
+		State:           "resumed",
+		Whole:           true,
+		ResumeIteration: 9,
+		Shrink:          &falconv1.Shrink{Of: 4, Kept: []int32{0, 2, 3}},
+	})
 	js, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +34,10 @@ func TestShrunkRecovery(t *testing.T) {
 func TestRungsTakenWithinTheHour(t *testing.T) {
 	s := Of(&falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{{Id: "INC-0001"}},
-		Ladders:   []*falconv1.Ladder{{Rungs: []*falconv1.RungView{{Rung: "S2", TakenHour: 2}}}},
+		Ladders: []*falconv1.Ladder{{Rungs: []*falconv1.RungView{{
+			Rung:      "S2",
+			TakenHour: 2,
+		}}}},
 	})[0]
 	js, err := s.JSON()
 	if err != nil || !strings.Contains(string(js), `"taken_hour": 2`) {

@@ -18,7 +18,8 @@ const namedMost = 3
 func Headline(v falcon.Validation) string {
 	switch v.Outcome() {
 	case falcon.TestsFailed:
-		return fmt.Sprintf("%s was %s: %s", v.ID, v.State, cmp.Or(v.Reason, "the engine gave no reason"))
+		return fmt.Sprintf("%s was %s: %s",
+			v.ID, v.State, cmp.Or(v.Reason, "the engine gave no reason"))
 	case falcon.TestsSlow:
 		return joinSome(slowParts(v)) + leftOver(v)
 	case falcon.TestsNotJudged:
@@ -54,7 +55,8 @@ func counts(n int, one string, m int, other string) string {
 
 func joinSome(parts []string) string {
 	if n := len(parts); n > namedMost {
-		parts = append(slices.Clone(parts[:namedMost]), fmt.Sprintf("%d more are slow", n-namedMost))
+		parts = append(slices.Clone(parts[:namedMost]), fmt.Sprintf("%d more are slow",
+			n-namedMost))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -68,7 +70,8 @@ func slowParts(v falcon.Validation) []string {
 	}
 	for _, g := range v.GEMM {
 		if g.Slow {
-			out = append(out, fmt.Sprintf("%s is SLOW: %s, %.1f x the %s of the others", g.Device, phrase.Ms(g.Ms), g.Ratio, phrase.Ms(g.MedianMs)))
+			out = append(out, fmt.Sprintf("%s is SLOW: %s, %.1f x the %s of the others",
+				g.Device, phrase.Ms(g.Ms), g.Ratio, phrase.Ms(g.MedianMs)))
 		}
 	}
 	return out
@@ -88,9 +91,11 @@ func notJudgedText(v falcon.Validation) string {
 		return "NOT JUDGED: nothing was measured"
 	}
 	if links := askedLinks(v); len(v.GEMM) == 0 && len(links) == 1 {
-		return fmt.Sprintf("%s is NOT JUDGED: %s; it takes %s", links[0].Name, left[0].Why, TimeText(links[0].Worst))
+		return fmt.Sprintf("%s is NOT JUDGED: %s; it takes %s",
+			links[0].Name, left[0].Why, TimeText(links[0].Worst))
 	}
-	text := fmt.Sprintf("%d of %d results are NOT JUDGED (%s: %s)", len(left), asked(v), left[0].Name, left[0].Why)
+	text := fmt.Sprintf("%d of %d results are NOT JUDGED (%s: %s)",
+		len(left), asked(v), left[0].Name, left[0].Why)
 	if len(left) < asked(v) {
 		return text + "; nothing else is slow"
 	}
@@ -145,7 +150,11 @@ func Links(v falcon.Validation) []Link {
 // compareLinks puts the graver result first; of a path that was asked for before one
 // that was tested to compare with.
 func compareLinks(a, b falcon.LinkResult) int {
-	return cmp.Or(gravity(b)-gravity(a), cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(b.Ms, a.Ms))
+	return cmp.Or(
+		gravity(b)-gravity(a),
+		cmp.Compare(b.Ratio, a.Ratio),
+		cmp.Compare(b.Ms, a.Ms),
+	)
 }
 
 func gravity(l falcon.LinkResult) int {
@@ -172,7 +181,8 @@ func TimeText(l falcon.LinkResult) string {
 	case l.BaseMs <= 0 || l.Unjudged == falcon.NothingToCompare || l.Unjudged == falcon.TooShort:
 		return text
 	case l.Basis == "own":
-		return fmt.Sprintf("%s; %.1f x the %s of %s", text, l.Ratio, phrase.Ms(l.BaseMs), cmp.Or(l.BaseFrom, "an earlier test"))
+		return fmt.Sprintf("%s; %.1f x the %s of %s",
+			text, l.Ratio, phrase.Ms(l.BaseMs), cmp.Or(l.BaseFrom, "an earlier test"))
 	}
 	return fmt.Sprintf("%s; %.1f x the %s of its class", text, l.Ratio, phrase.Ms(l.BaseMs))
 }

@@ -9,21 +9,22 @@ import (
 // History characterizes the incidents that are over, over the engine's jobs and days.
 // Times are UTC; every string has been cleaned.
 type History struct {
-	At            string         `json:"at"`
-	Since         string         `json:"since,omitempty"` // empty = all that is kept
-	HalfLifeHours float64        `json:"half_life_hours"` // of scores
-	Incidents     int            `json:"incidents"`
-	Folded        int            `json:"folded"` // counted in causes and culprits alone
-	Causes        []CauseCount   `json:"causes"`
-	FailStops     []FailStop     `json:"fail_stops"` // of the newest 128 recoveries
-	Paths         []PathRow      `json:"paths"`      // of the link tests of the newest 128 validations, steadiest first
-	Table         []JobCauses    `json:"table"`
-	DurationsS    Spread         `json:"durations_s"`
-	Slowdowns     Spread         `json:"slowdowns"` // shares
-	Jobs          []PastJob      `json:"jobs"`      // newest first
-	Culprits      []Culprit      `json:"culprits"`  // highest score first
-	Past          []PastIncident `json:"past"`      // newest first
-	LeftOut       int            `json:"left_out"`  // kept and not in past
+	At            string       `json:"at"`
+	Since         string       `json:"since,omitempty"` // empty = all that is kept
+	HalfLifeHours float64      `json:"half_life_hours"` // of scores
+	Incidents     int          `json:"incidents"`
+	Folded        int          `json:"folded"` // counted in causes and culprits alone
+	Causes        []CauseCount `json:"causes"`
+	FailStops     []FailStop   `json:"fail_stops"` // of the newest 128 recoveries
+	// of the link tests of the newest 128 validations, steadiest first
+	Paths      []PathRow      `json:"paths"`
+	Table      []JobCauses    `json:"table"`
+	DurationsS Spread         `json:"durations_s"`
+	Slowdowns  Spread         `json:"slowdowns"` // shares
+	Jobs       []PastJob      `json:"jobs"`      // newest first
+	Culprits   []Culprit      `json:"culprits"`  // highest score first
+	Past       []PastIncident `json:"past"`      // newest first
+	LeftOut    int            `json:"left_out"`  // kept and not in past
 }
 
 // CauseCount is what one cause has come to.
@@ -37,13 +38,14 @@ type CauseCount struct {
 
 // PathRow is how steady one class of paths is: table 2 of the FALCON paper.
 type PathRow struct {
-	Class    string  `json:"class"`
-	Bytes    int64   `json:"bytes"`
-	Paths    int     `json:"paths"`
-	Tests    int     `json:"tests"`
-	MeanMs   float64 `json:"mean_ms"`
-	CoV      float64 `json:"cov"`       // of all its times; 0 with fewer than two tests
-	Worst    string  `json:"worst"`     // the path whose own times vary most; empty = none was tested four times
+	Class  string  `json:"class"`
+	Bytes  int64   `json:"bytes"`
+	Paths  int     `json:"paths"`
+	Tests  int     `json:"tests"`
+	MeanMs float64 `json:"mean_ms"`
+	CoV    float64 `json:"cov"` // of all its times; 0 with fewer than two tests
+	// the path whose own times vary most; empty = none was tested four times
+	Worst    string  `json:"worst"`
 	WorstCoV float64 `json:"worst_cov"` // of its times
 }
 
@@ -155,24 +157,58 @@ func (v PastIncident) Slowdown() float64 {
 func HistoryOf(answer *falconv1.HistoryReply) History {
 	r := received(answer)
 	h := History{
-		At: stampOf(r.GetAtUnixNs()), HalfLifeHours: time.Duration(r.GetHalfLifeNs()).Hours(), Incidents: int(r.GetIncidents()), Folded: int(r.GetFolded()),
-		Causes: []CauseCount{}, FailStops: []FailStop{}, Paths: []PathRow{}, Table: []JobCauses{}, Jobs: []PastJob{}, Culprits: []Culprit{}, Past: []PastIncident{},
-		DurationsS: spreadOf(r.GetDurationsS()), Slowdowns: spreadOf(r.GetSlowdowns()),
-		LeftOut: max(0, int(r.GetIncidents()-r.GetFolded())-len(r.GetPast())),
+		At:            stampOf(r.GetAtUnixNs()),
+		HalfLifeHours: time.Duration(r.GetHalfLifeNs()).Hours(),
+		Incidents:     int(r.GetIncidents()),
+		Folded:        int(r.GetFolded()),
+		Causes:        []CauseCount{},
+		FailStops:     []FailStop{},
+		Paths:         []PathRow{},
+		Table:         []JobCauses{},
+		Jobs:          []PastJob{},
+		Culprits:      []Culprit{},
+		Past:          []PastIncident{},
+		DurationsS:    spreadOf(r.GetDurationsS()),
+		Slowdowns:     spreadOf(r.GetSlowdowns()),
+		LeftOut:       max(0, int(r.GetIncidents()-r.GetFolded())-len(r.GetPast())),
 	}
 	if r.GetSinceUnixNs() > 0 {
 		h.Since = stampOf(r.GetSinceUnixNs())
 	}
 	for _, c := range r.GetCauses() {
-		h.Causes = append(h.Causes, CauseCount{c.GetCause(), int(c.GetIncidents()), c.GetShare(), c.GetMeanMs() / 1e3, c.GetLostMs() / 1e3})
+		h.Causes = append(h.Causes, CauseCount{
+			c.GetCause(),
+			int(c.GetIncidents()),
+			c.GetShare(),
+			c.GetMeanMs() / 1e3,
+			c.GetLostMs() / 1e3,
+		})
 	}
 	for _, f := range r.GetFailStops() {
 		h.FailStops = append(h.FailStops, FailStop{
-			f.GetKind(), int(f.GetFaults()), f.GetShare(), int(f.GetRanks()), int(f.GetNodes()), f.GetMost(), int(f.GetTimes()), int(f.GetOver()), int(f.GetTrains()), f.GetDownMs() / 1e3,
+			f.GetKind(),
+			int(f.GetFaults()),
+			f.GetShare(),
+			int(f.GetRanks()),
+			int(f.GetNodes()),
+			f.GetMost(),
+			int(f.GetTimes()),
+			int(f.GetOver()),
+			int(f.GetTrains()),
+			f.GetDownMs() / 1e3,
 		})
 	}
 	for _, p := range r.GetPaths() {
-		h.Paths = append(h.Paths, PathRow{p.GetClass(), p.GetBytes(), int(p.GetPaths()), int(p.GetTests()), p.GetMeanMs(), p.GetCov(), p.GetWorst(), p.GetWorstCov()})
+		h.Paths = append(h.Paths, PathRow{
+			p.GetClass(),
+			p.GetBytes(),
+			int(p.GetPaths()),
+			int(p.GetTests()),
+			p.GetMeanMs(),
+			p.GetCov(),
+			p.GetWorst(),
+			p.GetWorstCov(),
+		})
 	}
 	for _, t := range r.GetTable() {
 		h.Table = append(h.Table, jobCausesOf(t))
@@ -189,14 +225,22 @@ func HistoryOf(answer *falconv1.HistoryReply) History {
 	return h
 }
 
-func stampOf(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
+func stampOf(ns int64) string {
+	return time.Unix(0, ns).UTC().Format(time.RFC3339)
+}
 
 func spreadOf(s *falconv1.Spread) Spread {
 	return Spread{int(s.GetN()), s.GetMean(), append([]float64{}, s.GetQuantiles()...)}
 }
 
 func jobCausesOf(t *falconv1.JobCauses) JobCauses {
-	out := JobCauses{Kind: t.GetKind(), Jobs: int(t.GetTotal()), Slowed: int(t.GetSlowed()), Slowdown: t.GetSlowdown(), Categories: []CategoryJobs{}}
+	out := JobCauses{
+		Kind:       t.GetKind(),
+		Jobs:       int(t.GetTotal()),
+		Slowed:     int(t.GetSlowed()),
+		Slowdown:   t.GetSlowdown(),
+		Categories: []CategoryJobs{},
+	}
 	for _, c := range t.GetCategories() {
 		out.Categories = append(out.Categories, CategoryJobs{c.GetCategory(), int(c.GetJobs())})
 	}
@@ -205,31 +249,63 @@ func jobCausesOf(t *falconv1.JobCauses) JobCauses {
 
 func pastJobOf(j *falconv1.PastJob) PastJob {
 	return PastJob{
-		Number: j.GetNumber(), Name: j.GetName(), Kind: j.GetKind(), Ranks: int(j.GetWorld()), First: stampOf(j.GetFirstUnixNs()), Last: stampOf(j.GetLastUnixNs()),
-		Over: j.GetOver(), Iterations: j.GetIterations(), WatchedS: j.GetWatchedMs() / 1e3, LostS: j.GetLostMs() / 1e3, Incidents: int(j.GetIncidents()),
-		Category: j.GetCategory(), Slowdown: j.GetSlowdown(),
+		Number:     j.GetNumber(),
+		Name:       j.GetName(),
+		Kind:       j.GetKind(),
+		Ranks:      int(j.GetWorld()),
+		First:      stampOf(j.GetFirstUnixNs()),
+		Last:       stampOf(j.GetLastUnixNs()),
+		Over:       j.GetOver(),
+		Iterations: j.GetIterations(),
+		WatchedS:   j.GetWatchedMs() / 1e3,
+		LostS:      j.GetLostMs() / 1e3,
+		Incidents:  int(j.GetIncidents()),
+		Category:   j.GetCategory(),
+		Slowdown:   j.GetSlowdown(),
 	}
 }
 
 func culpritOf(c *falconv1.Culprit) Culprit {
 	out := Culprit{
-		Kind: "gpu", Name: c.GetDevice(), Times: int(c.GetTimes()), Jobs: int(c.GetJobs()), Score: c.GetScore(), FirstSeen: stampOf(c.GetFirstUnixNs()),
-		LastSeen: stampOf(c.GetLastUnixNs()), Incident: c.GetLast(), Lasts: c.GetLasts(), Causes: append([]string{}, c.GetCauses()...),
+		Kind:      "gpu",
+		Name:      c.GetDevice(),
+		Times:     int(c.GetTimes()),
+		Jobs:      int(c.GetJobs()),
+		Score:     c.GetScore(),
+		FirstSeen: stampOf(c.GetFirstUnixNs()),
+		LastSeen:  stampOf(c.GetLastUnixNs()),
+		Incident:  c.GetLast(),
+		Lasts:     c.GetLasts(),
+		Causes:    append([]string{}, c.GetCauses()...),
 	}
 	switch {
 	case c.GetLink() != "":
-		out.Kind, out.Name = "link", c.GetLink()
+		out.Kind = "link"
+		out.Name = c.GetLink()
 	case c.GetNic() != "":
-		out.Kind, out.Name = "nic", c.GetNic()
+		out.Kind = "nic"
+		out.Name = c.GetNic()
 	}
 	return out
 }
 
 func pastIncidentOf(v *falconv1.PastIncident) PastIncident {
 	return PastIncident{
-		ID: v.GetIncident(), Job: v.GetJob(), Epoch: v.GetEpoch(), Onset: stampOf(v.GetOnsetUnixNs()), End: stampOf(v.GetEndUnixNs()),
-		DurationS: float64(v.GetEndUnixNs()-v.GetOnsetUnixNs()) / 1e9, HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(), LostS: v.GetLostMs() / 1e3,
-		Counted: v.GetCounted(), Cause: v.GetCause(), Also: v.GetAlso(), Devices: append([]string{}, v.GetDevices()...),
-		Links: append([]string{}, v.GetLinks()...), NICs: append([]string{}, v.GetNics()...), Unnamed: int(v.GetUnnamed()),
+		ID:        v.GetIncident(),
+		Job:       v.GetJob(),
+		Epoch:     v.GetEpoch(),
+		Onset:     stampOf(v.GetOnsetUnixNs()),
+		End:       stampOf(v.GetEndUnixNs()),
+		DurationS: float64(v.GetEndUnixNs()-v.GetOnsetUnixNs()) / 1e9,
+		HealthyMs: v.GetHealthyMs(),
+		SlowMs:    v.GetSlowMs(),
+		LostS:     v.GetLostMs() / 1e3,
+		Counted:   v.GetCounted(),
+		Cause:     v.GetCause(),
+		Also:      v.GetAlso(),
+		Devices:   append([]string{}, v.GetDevices()...),
+		Links:     append([]string{}, v.GetLinks()...),
+		NICs:      append([]string{}, v.GetNics()...),
+		Unnamed:   int(v.GetUnnamed()),
 	}
 }

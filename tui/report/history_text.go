@@ -39,7 +39,9 @@ func SpanText(seconds float64) string {
 }
 
 // ShareText is a share in percent.
-func ShareText(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+func ShareText(share float64) string {
+	return fmt.Sprintf("%.1f %%", 100*share)
+}
 
 // WhereText names the culprits of a past incident.
 func (v PastIncident) WhereText() string {
@@ -63,13 +65,31 @@ type Section struct {
 
 // Sections are the history's tables, in the order in which they are read.
 func (h History) Sections() []Section {
-	return []Section{h.causes(), h.failStops(), h.paths(), h.table(), h.distributions(), h.culprits(), h.past(), h.jobs()}
+	return []Section{
+		h.causes(),
+		h.failStops(),
+		h.paths(),
+		h.table(),
+		h.distributions(),
+		h.culprits(),
+		h.past(),
+		h.jobs(),
+	}
 }
 
 func (h History) causes() Section {
-	s := Section{Title: "Root causes", Head: []string{"Cause", "Incidents", "Share", "Mean duration", "Lost"}}
+	s := Section{
+		Title: "Root causes",
+		Head:  []string{"Cause", "Incidents", "Share", "Mean duration", "Lost"},
+	}
 	for _, c := range h.Causes {
-		s.Rows = append(s.Rows, []string{c.Cause, fmt.Sprint(c.Incidents), ShareText(c.Share), SpanText(c.MeanS), SpanText(c.LostS)})
+		s.Rows = append(s.Rows, []string{
+			c.Cause,
+			fmt.Sprint(c.Incidents),
+			ShareText(c.Share),
+			SpanText(c.MeanS),
+			SpanText(c.LostS),
+		})
 	}
 	return s
 }
@@ -101,7 +121,11 @@ func (f FailStop) DownText() string {
 
 func (h History) failStops() Section {
 	s := Section{
-		Title: "Fail-stop faults", Head: []string{"What", "Faults", "Share", "Ranks lost", "Nodes", "Most often on", "Trained again", "Mean time without training"},
+		Title: "Fail-stop faults",
+		Head: []string{
+			"What", "Faults", "Share", "Ranks lost", "Nodes", "Most often on", "Trained again",
+			"Mean time without training",
+		},
 		Note: "of the newest 128 recoveries, without what was asked for; the time is from the first sign until the job trained again",
 	}
 	for _, f := range h.FailStops {
@@ -109,15 +133,25 @@ func (h History) failStops() Section {
 		if f.MostTimes > 1 {
 			most = fmt.Sprintf("%s (%d)", f.Most, f.MostTimes)
 		}
-		s.Rows = append(s.Rows, []string{FaultText(f.Kind), fmt.Sprint(f.Faults), ShareText(f.Share), fmt.Sprint(f.Ranks), fmt.Sprint(f.Nodes), most, fmt.Sprintf("%d of %d", f.Trains, f.Over), f.DownText()})
+		s.Rows = append(s.Rows, []string{
+			FaultText(f.Kind),
+			fmt.Sprint(f.Faults),
+			ShareText(f.Share),
+			fmt.Sprint(f.Ranks),
+			fmt.Sprint(f.Nodes),
+			most,
+			fmt.Sprintf("%d of %d", f.Trains, f.Over),
+			f.DownText(),
+		})
 	}
 	return s
 }
 
 func (h History) paths() Section {
 	s := Section{
-		Title: "Paths", Head: []string{"Class", "Message", "Paths", "Tests", "Mean", "CoV", "Least steady path"},
-		Note: "link tests of the newest 128 validations, as table 2 of the FALCON paper: standard deviation of the times over their mean, healthy or not; a path needs four tests to be named",
+		Title: "Paths",
+		Head:  []string{"Class", "Message", "Paths", "Tests", "Mean", "CoV", "Least steady path"},
+		Note:  "link tests of the newest 128 validations, as table 2 of the FALCON paper: standard deviation of the times over their mean, healthy or not; a path needs four tests to be named",
 	}
 	for _, p := range h.Paths {
 		cov, worst := "-", "-"
@@ -127,15 +161,28 @@ func (h History) paths() Section {
 		if p.Worst != "" {
 			worst = fmt.Sprintf("%s (%.2f)", p.Worst, p.WorstCoV)
 		}
-		s.Rows = append(s.Rows, []string{p.Class, fmt.Sprintf("%.1f MB", float64(p.Bytes)/1e6), fmt.Sprint(p.Paths), fmt.Sprint(p.Tests), fmt.Sprintf("%.2f ms", p.MeanMs), cov, worst})
+		s.Rows = append(s.Rows, []string{
+			p.Class,
+			fmt.Sprintf("%.1f MB", float64(p.Bytes)/1e6),
+			fmt.Sprint(p.Paths),
+			fmt.Sprint(p.Tests),
+			fmt.Sprintf("%.2f ms", p.MeanMs),
+			cov,
+			worst,
+		})
 	}
 	return s
 }
 
 // table has the paper's rows, with one column for each kind of job.
 func (h History) table() Section {
-	s := Section{Title: "Jobs by root cause", Head: []string{"Category"}, Note: "as table 1 of the FALCON paper; the slowdown of the job completion time is the mean of the jobs that lost time"}
-	total, slowed := []string{"Total jobs"}, []string{"Mean JCT slowdown"}
+	s := Section{
+		Title: "Jobs by root cause",
+		Head:  []string{"Category"},
+		Note:  "as table 1 of the FALCON paper; the slowdown of the job completion time is the mean of the jobs that lost time",
+	}
+	total := []string{"Total jobs"}
+	slowed := []string{"Mean JCT slowdown"}
 	for i, t := range h.Table {
 		s.Head = append(s.Head, KindText(t.Kind))
 		for n, c := range t.Categories {
@@ -160,7 +207,11 @@ func (h History) table() Section {
 }
 
 func (h History) distributions() Section {
-	s := Section{Title: "Distributions", Head: []string{"", "Incidents", "10 %", "25 %", "50 %", "75 %", "90 %", "Longest", "Mean"}, Note: "empirical quantiles of the incidents that are kept one by one"}
+	s := Section{
+		Title: "Distributions",
+		Head:  []string{"", "Incidents", "10 %", "25 %", "50 %", "75 %", "90 %", "Longest", "Mean"},
+		Note:  "empirical quantiles of the incidents that are kept one by one",
+	}
 	row := func(name string, of Spread, text func(float64) string) {
 		if of.N == 0 {
 			return
@@ -178,28 +229,54 @@ func (h History) distributions() Section {
 
 func (h History) culprits() Section {
 	s := Section{
-		Title: "Culprits", Head: []string{"Name", "Kind", "Score", "Times", "Jobs", "Newest", "Onset", "Causes"},
-		Note: fmt.Sprintf("each incident counts 1, halved every %.4g h since its onset; parts are known by their place", h.HalfLifeHours),
+		Title: "Culprits",
+		Head:  []string{"Name", "Kind", "Score", "Times", "Jobs", "Newest", "Onset", "Causes"},
+		Note: fmt.Sprintf(
+			"each incident counts 1, halved every %.4g h since its onset; parts are known by their place",
+			h.HalfLifeHours,
+		),
 	}
 	for _, c := range h.Culprits {
 		newest := c.Incident
 		if c.Lasts {
 			newest += " (lasts)"
 		}
-		s.Rows = append(s.Rows, []string{c.Name, c.Kind, fmt.Sprintf("%.2f", c.Score), fmt.Sprint(c.Times), fmt.Sprint(c.Jobs), newest, c.LastSeen, strings.Join(c.Causes, ",")})
+		s.Rows = append(s.Rows, []string{
+			c.Name,
+			c.Kind,
+			fmt.Sprintf("%.2f", c.Score),
+			fmt.Sprint(c.Times),
+			fmt.Sprint(c.Jobs),
+			newest,
+			c.LastSeen,
+			strings.Join(c.Causes, ","),
+		})
 	}
 	return s
 }
 
 func (h History) past() Section {
-	s := Section{Title: "Incidents", Head: []string{"Id", "Onset", "Duration", "Slowdown", "Lost", "Cause", "Where", "Job"}}
+	s := Section{
+		Title: "Incidents",
+		Head:  []string{"Id", "Onset", "Duration", "Slowdown", "Lost", "Cause", "Where", "Job"},
+	}
 	estimated := false
 	for _, v := range h.Past {
 		lost := SpanText(v.LostS)
 		if !v.Counted {
-			lost, estimated = "~"+lost, true
+			lost = "~" + lost
+			estimated = true
 		}
-		s.Rows = append(s.Rows, []string{v.ID, v.Onset, SpanText(v.DurationS), ShareText(v.Slowdown()), lost, v.Cause, v.WhereText(), fmt.Sprint(v.Job)})
+		s.Rows = append(s.Rows, []string{
+			v.ID,
+			v.Onset,
+			SpanText(v.DurationS),
+			ShareText(v.Slowdown()),
+			lost,
+			v.Cause,
+			v.WhereText(),
+			fmt.Sprint(v.Job),
+		})
 	}
 	if h.LeftOut > 0 {
 		s.Note = fmt.Sprintf("%d older ones are left out", h.LeftOut)
@@ -214,10 +291,25 @@ func (h History) past() Section {
 }
 
 func (h History) jobs() Section {
-	s := Section{Title: "Jobs", Head: []string{"Number", "Name", "For", "Ranks", "First", "Watched", "Lost", "JCT slowdown", "Incidents", "Category"}}
+	s := Section{
+		Title: "Jobs",
+		Head: []string{
+			"Number", "Name", "For", "Ranks", "First", "Watched", "Lost", "JCT slowdown",
+			"Incidents", "Category",
+		},
+	}
 	for _, j := range h.Jobs {
 		s.Rows = append(s.Rows, []string{
-			fmt.Sprint(j.Number), j.Name, KindText(j.Kind), fmt.Sprint(j.Ranks), j.First, SpanText(j.WatchedS), SpanText(j.LostS), ShareText(j.Slowdown), fmt.Sprint(j.Incidents), j.Category,
+			fmt.Sprint(j.Number),
+			j.Name,
+			KindText(j.Kind),
+			fmt.Sprint(j.Ranks),
+			j.First,
+			SpanText(j.WatchedS),
+			SpanText(j.LostS),
+			ShareText(j.Slowdown),
+			fmt.Sprint(j.Incidents),
+			j.Category,
 		})
 	}
 	return s
@@ -270,7 +362,8 @@ func (h History) Markdown() string {
 			b.WriteString("None.\n")
 			continue
 		}
-		fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(s.Head, " | "), strings.Repeat("---|", len(s.Head)))
+		fmt.Fprintf(&b, "| %s |\n|%s\n",
+			strings.Join(s.Head, " | "), strings.Repeat("---|", len(s.Head)))
 		for _, row := range s.Rows {
 			cells := make([]string, len(row))
 			for i, c := range row {

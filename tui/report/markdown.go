@@ -34,7 +34,8 @@ func (s Incident) Markdown() string {
 func (s Incident) writeHead(b *strings.Builder) {
 	fmt.Fprintf(b, "# %s: %s\n\n", s.ID, s.Headline())
 	if len(s.Emulated) > 0 {
-		fmt.Fprintf(b, "**Emulated:** %s. The training, the detection and the decisions are real.\n\n", markdown(strings.Join(s.Emulated, "; ")))
+		fmt.Fprintf(b, "**Emulated:** %s. The training, the detection and the decisions are real.\n\n",
+			markdown(strings.Join(s.Emulated, "; ")))
 	}
 	b.WriteString("| | |\n|---|---|\n")
 	if j := s.Job; j != nil {
@@ -42,13 +43,17 @@ func (s Incident) writeHead(b *strings.Builder) {
 		if j.Mesh != "" {
 			layout += "; " + markdown(j.Mesh)
 		}
-		fmt.Fprintf(b, "| Job | %s, %d ranks (%s), epoch %d |\n", markdown(j.Name), j.Ranks, layout, j.Epoch)
+		fmt.Fprintf(b, "| Job | %s, %d ranks (%s), epoch %d |\n",
+			markdown(j.Name), j.Ranks, layout, j.Epoch)
 	}
-	fmt.Fprintf(b, "| State | %s |\n| Onset | %s |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.Onset(), s.DetectedIteration, IterationText(s.RelievedIteration))
+	fmt.Fprintf(b, "| State | %s |\n| Onset | %s |\n| Detected | iteration %d |\n| Relieved | %s |\n",
+		s.State, s.Onset(), s.DetectedIteration, IterationText(s.RelievedIteration))
 	if s.Before() != s.HealthyMs {
 		fmt.Fprintf(b, "| Before the onset | %.1f ms |\n", s.Before())
 	}
-	fmt.Fprintf(b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n", s.HealthyMs, s.SlowMs, s.Slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
+	fmt.Fprintf(b,
+		"| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n",
+		s.HealthyMs, s.SlowMs, s.Slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
 	if s.ExportedAt != "" {
 		fmt.Fprintf(b, "| Exported | %s |\n", s.ExportedAt)
 	}
@@ -83,7 +88,9 @@ func (s Incident) writeDecisions(b *strings.Builder) {
 	if len(s.Decisions) == 0 {
 		return
 	}
-	b.WriteString("\n## Decisions\n\n| When | What | Who | From | Plan | Reason | Predicted | Measured |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"\n## Decisions\n\n| When | What | Who | From | Plan | Reason | Predicted | Measured |\n|---|---|---|---|---|---|---|---|\n",
+	)
 	for _, d := range s.Decisions {
 		who := d.By
 		if d.Role != "" {
@@ -93,7 +100,9 @@ func (s Incident) writeDecisions(b *strings.Builder) {
 		if d.MeasuredMs > 0 {
 			measured = fmt.Sprintf("%.1f ms", d.MeasuredMs)
 		}
-		fmt.Fprintf(b, "| %s | %s %s | %s | %s | `%s` | %s | %.1f ms | %s |\n", d.At, markdown(d.Verb), d.Rung, markdown(who), markdown(d.From), d.PlanHash, markdown(d.Reason), d.PredictedMs, measured)
+		fmt.Fprintf(b, "| %s | %s %s | %s | %s | `%s` | %s | %.1f ms | %s |\n",
+			d.At, markdown(d.Verb), d.Rung, markdown(who), markdown(d.From), d.PlanHash,
+			markdown(d.Reason), d.PredictedMs, measured)
 	}
 }
 
@@ -101,7 +110,9 @@ func (s Incident) writeActions(b *strings.Builder) {
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {
 		fmt.Fprintf(b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, %s. %s%s\n",
-			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(reasonText(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why), markdown(Undone(a.Action)))
+			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy),
+			markdown(reasonText(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why),
+			markdown(Undone(a.Action)))
 		for _, line := range a.Details() {
 			fmt.Fprintf(b, "  - %s\n", markdown(line))
 		}
@@ -111,11 +122,14 @@ func (s Incident) writeActions(b *strings.Builder) {
 func (s Incident) writeCurve(b *strings.Builder) {
 	b.WriteString("\n## Iteration time\n\n")
 	if s.Chart == nil {
-		b.WriteString("The engine no longer holds the iterations around this incident: of those before the newest ones the journal keeps means, as far back as the chart goes.\n")
+		b.WriteString(
+			"The engine no longer holds the iterations around this incident: of those before the newest ones the journal keeps means, as far back as the chart goes.\n",
+		)
 		return
 	}
 	b.WriteString(s.notShown())
-	fmt.Fprintf(b, "Rank %d. Medians between the marks:\n\n| Iterations | After | Median |\n|---|---|---|\n", s.Chart.Rank)
+	fmt.Fprintf(b, "Rank %d. Medians between the marks:\n\n| Iterations | After | Median |\n|---|---|---|\n",
+		s.Chart.Rank)
 	for _, x := range s.Chart.Stretches() {
 		fmt.Fprintf(b, "| %d to %d | %s | %.1f ms |\n", x.From, x.To, x.After, x.MedianMs)
 	}
@@ -131,10 +145,15 @@ func (s Incident) notShown() string {
 		return ""
 	}
 	text := fmt.Sprintf("**The incident is longer than this chart.** It began at iteration %d; the engine holds the newest iterations only, as far as they follow one another, so the chart begins at iteration %d. "+
-		"The journal holds of the %d iterations before: healthy %.1f ms, slow %.1f ms from iteration %d", s.OnsetIteration, c.FirstIteration, c.FirstIteration-s.OnsetIteration, s.HealthyMs, s.SlowMs, s.OnsetIteration)
+		"The journal holds of the %d iterations before: healthy %.1f ms, slow %.1f ms from iteration %d",
+		s.OnsetIteration, c.FirstIteration, c.FirstIteration-s.OnsetIteration, s.HealthyMs,
+		s.SlowMs, s.OnsetIteration)
 	for _, a := range s.Actions {
-		if a.AppliedIteration >= s.OnsetIteration && a.AppliedIteration < c.FirstIteration && a.MeasuredMs > 0 {
-			text += fmt.Sprintf("; %s in force from iteration %d, %.1f ms measured", a.Rung, a.AppliedIteration, a.MeasuredMs)
+		if a.AppliedIteration >= s.OnsetIteration &&
+			a.AppliedIteration < c.FirstIteration &&
+			a.MeasuredMs > 0 {
+			text += fmt.Sprintf("; %s in force from iteration %d, %.1f ms measured",
+				a.Rung, a.AppliedIteration, a.MeasuredMs)
 		}
 	}
 	return text + ".\n\n"
@@ -143,17 +162,25 @@ func (s Incident) notShown() string {
 func (s Incident) writeTimeline(b *strings.Builder) {
 	b.WriteString("\n## Timeline\n\n")
 	if len(s.Timeline) == 0 {
-		b.WriteString("The engine no longer holds lines about this incident; the journal does: `falcon journal show`.\n")
+		b.WriteString(
+			"The engine no longer holds lines about this incident; the journal does: `falcon journal show`.\n",
+		)
 		return
 	}
-	b.WriteString("Each line is a record of the journal; `falcon journal verify` checks the chain.\n\n| When | Iteration | Kind | What | Record | Hash |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"Each line is a record of the journal; `falcon journal verify` checks the chain.\n\n| When | Iteration | Kind | What | Record | Hash |\n|---|---|---|---|---|---|\n",
+	)
 	for _, l := range s.Timeline {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %d | `%s` |\n", l.At, phrase.Iteration(l.Iteration), markdown(l.Kind), markdown(l.Text), l.Record, shortHash(l.Hash))
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %d | `%s` |\n",
+			l.At, phrase.Iteration(l.Iteration), markdown(l.Kind), markdown(l.Text), l.Record,
+			shortHash(l.Hash))
 	}
 }
 
 // shortHash is the beginning of a hash; the JSON holds it whole.
-func shortHash(hash string) string { return hash[:min(len(hash), 16)] }
+func shortHash(hash string) string {
+	return hash[:min(len(hash), 16)]
+}
 
 func reasonText(reason string) string {
 	if reason == "" {
@@ -186,5 +213,18 @@ func OrNobody(name string) string {
 
 // markdown keeps remote text from becoming markup.
 func markdown(s string) string {
-	return strings.NewReplacer("<", "&lt;", "|", "\\|", "*", "\\*", "`", "'", "[", "\\[", "_", "\\_").Replace(s)
+	return strings.NewReplacer(
+		"<",
+		"&lt;",
+		"|",
+		"\\|",
+		"*",
+		"\\*",
+		"`",
+		"'",
+		"[",
+		"\\[",
+		"_",
+		"\\_",
+	).Replace(s)
 }

@@ -35,18 +35,34 @@ type PeekPart struct {
 // PeekOf makes the document of an answer, cleaned.
 func PeekOf(what string, r *falconv1.PeekReply) Peek {
 	clean.Message(r)
-	out := Peek{What: what, Node: r.GetNode(), Rank: r.GetRank(), State: r.GetState(), At: utcText(r.GetAtUnixNs()), Parts: []PeekPart{}}
+	out := Peek{
+		What:  what,
+		Node:  r.GetNode(),
+		Rank:  r.GetRank(),
+		State: r.GetState(),
+		At:    utcText(r.GetAtUnixNs()),
+		Parts: []PeekPart{},
+	}
 	for _, p := range r.GetParts() {
-		one := PeekPart{Source: p.GetSource(), Path: p.GetPath(), Note: p.GetNote(), Bytes: p.GetBytes(), Lines: p.GetLines()}
+		one := PeekPart{
+			Source: p.GetSource(),
+			Path:   p.GetPath(),
+			Note:   p.GetNote(),
+			Bytes:  p.GetBytes(),
+			Lines:  p.GetLines(),
+		}
 		if ns := p.GetChangedUnixNs(); ns > 0 {
-			one.Changed, one.changed = utcText(ns), time.Unix(0, ns)
+			one.Changed = utcText(ns)
+			one.changed = time.Unix(0, ns)
 		}
 		out.Parts = append(out.Parts, one)
 	}
 	return out
 }
 
-func utcText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
+func utcText(ns int64) string {
+	return time.Unix(0, ns).UTC().Format(time.RFC3339)
+}
 
 // Title says whose lines these are.
 func (p Peek) Title() string {

@@ -52,10 +52,13 @@ func lostText(r falcon.Recovery) string {
 	var parts []string
 	for _, f := range r.Faults {
 		if f.Kind == falcon.FaultNode {
-			parts = append(parts, fmt.Sprintf("node %s lost (%s)", f.Node, phrase.Ranks(f.Ranks, ranksMost)))
+			parts = append(parts, fmt.Sprintf("node %s lost (%s)",
+				f.Node, phrase.Ranks(f.Ranks, ranksMost)))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s (%s)", phrase.FaultKind(string(f.Kind)), cmp.Or(string(f.Device), string(f.Node)), phrase.Ranks(f.Ranks, ranksMost)))
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)",
+			phrase.FaultKind(string(f.Kind)), cmp.Or(string(f.Device), string(f.Node)),
+			phrase.Ranks(f.Ranks, ranksMost)))
 	}
 	if len(parts) == 0 {
 		return "no fault reported"
@@ -70,9 +73,15 @@ func recoveryLines(r falcon.Recovery) []string {
 			out = append(out, "evidence: "+e)
 		}
 	}
-	out = append(out, "decided by "+OrNobody(r.DecidedBy)+phrase.Prefixed(" from ", r.DecidedFrom)+phrase.Prefixed(", plan ", r.PlanHash))
+	out = append(out,
+		"decided by "+
+			OrNobody(r.DecidedBy)+
+			phrase.Prefixed(" from ", r.DecidedFrom)+
+			phrase.Prefixed(", plan ", r.PlanHash),
+	)
 	for _, rank := range slices.Sorted(maps.Keys(r.Replaced)) {
-		out = append(out, fmt.Sprintf("%s: rank %d on %s", phrase.Replacing(r.State, r.PhaseMs), rank, r.Replaced[rank]))
+		out = append(out, fmt.Sprintf("%s: rank %d on %s",
+			phrase.Replacing(r.State, r.PhaseMs), rank, r.Replaced[rank]))
 	}
 	if len(r.Fenced) > 0 {
 		out = append(out, "fenced: "+strings.Join(stringsOf(r.Fenced), ", "))
@@ -81,10 +90,12 @@ func recoveryLines(r falcon.Recovery) []string {
 	case r.Whole:
 		out = append(out, "a whole restart: no process was kept")
 	case len(r.Survivors) > 0:
-		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), phrase.Ranks(r.Survivors, ranksMost)))
+		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)",
+			len(r.Survivors), phrase.Ranks(r.Survivors, ranksMost)))
 	}
 	if x := r.Shrink; x != nil {
-		out = append(out, fmt.Sprintf("goes on with %d of %d replicas: %s", len(x.Kept), x.Of, joinNumbers(x.Kept)))
+		out = append(out, fmt.Sprintf("goes on with %d of %d replicas: %s",
+			len(x.Kept), x.Of, joinNumbers(x.Kept)))
 	}
 	return append(out, resumeLines(r)...)
 }
@@ -100,7 +111,8 @@ func stateText(r falcon.Recovery) string {
 	}
 	switch {
 	case r.StartedNs != 0 && r.EndedNs != 0:
-		text += fmt.Sprintf("; began %s, took %.1f s", timestamp(r.StartedNs), time.Duration(r.EndedNs-r.StartedNs).Seconds())
+		text += fmt.Sprintf("; began %s, took %.1f s",
+			timestamp(r.StartedNs), time.Duration(r.EndedNs-r.StartedNs).Seconds())
 	case r.StartedNs != 0 && r.State.Over():
 		text += "; began " + timestamp(r.StartedNs)
 	case r.StartedNs != 0:
@@ -116,19 +128,22 @@ func resumeLines(r falcon.Recovery) []string {
 	if r.Resume < 0 {
 		return []string{"no iteration to resume at was chosen"}
 	}
-	out := []string{fmt.Sprintf("resumed at iteration %d; %d was the newest begun before the fault", r.Resume, r.Before)}
+	out := []string{fmt.Sprintf("resumed at iteration %d; %d was the newest begun before the fault",
+		r.Resume, r.Before)}
 	if r.Checkpoint {
 		out = append(out, "all ranks went back to storage")
 	}
 	for i, m := range r.Moves {
 		if i == movesMost {
-			return append(out, fmt.Sprintf("%d more ranks restored; the JSON names them", len(r.Moves)-movesMost))
+			return append(out, fmt.Sprintf("%d more ranks restored; the JSON names them",
+				len(r.Moves)-movesMost))
 		}
 		source := fmt.Sprintf("rank %d", m.From)
 		if m.From == falcon.FromCheckpoint {
 			source = "storage"
 		}
-		out = append(out, fmt.Sprintf("rank %d restored from %s%s", m.Rank, source, inBrackets(m.Why)))
+		out = append(out, fmt.Sprintf("rank %d restored from %s%s",
+			m.Rank, source, inBrackets(m.Why)))
 	}
 	return out
 }

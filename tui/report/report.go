@@ -24,14 +24,16 @@ import (
 // incidents in the lab's report. Every string in it has been cleaned.
 type Incident struct {
 	falcon.Incident
-	FromStart         bool     `json:"from_start"`                    // also where it is false
-	RelievedIteration *int64   `json:"relieved_iteration"`            // null while it lasts
-	OnsetUnixNs       int64    `json:"onset_unix_ns"`                 // estimated; 0 = not known
-	EndUnixNs         int64    `json:"end_unix_ns"`                   // when its relief was seen; 0 while it lasts
-	FirstOnsetUnixNs  int64    `json:"first_onset_unix_ns,omitempty"` // of the first occurrence, where there were several
-	Ladder            Ladder   `json:"ladder"`
-	Actions           []Action `json:"actions"`
-	Cost              Cost     `json:"cost"`
+	FromStart         bool   `json:"from_start"`         // also where it is false
+	RelievedIteration *int64 `json:"relieved_iteration"` // null while it lasts
+	OnsetUnixNs       int64  `json:"onset_unix_ns"`      // estimated; 0 = not known
+	// when its relief was seen; 0 while it lasts
+	EndUnixNs int64 `json:"end_unix_ns"`
+	// of the first occurrence, where there were several
+	FirstOnsetUnixNs int64    `json:"first_onset_unix_ns,omitempty"`
+	Ladder           Ladder   `json:"ladder"`
+	Actions          []Action `json:"actions"`
+	Cost             Cost     `json:"cost"`
 	// Validations are the tests made for it, newest first.
 	Validations []falcon.Validation `json:"validations"`
 	// Triage is who looks after it; nil where no one has said anything.
@@ -83,7 +85,10 @@ func Of(answer *falconv1.IncidentsReply) []Incident {
 		}
 		s := &out[i]
 		*s = incidentOf(convert.IncidentFromProto(v), convert.LadderFromProto(l))
-		s.OnsetUnixNs, s.EndUnixNs, s.FirstOnsetUnixNs, s.since = v.GetOnsetUnixNs(), v.GetEndUnixNs(), v.GetFirstOnsetUnixNs(), phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
+		s.OnsetUnixNs, s.EndUnixNs, s.FirstOnsetUnixNs, s.since = v.GetOnsetUnixNs(),
+			v.GetEndUnixNs(),
+			v.GetFirstOnsetUnixNs(),
+			phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
 		for _, t := range r.GetValidations() {
 			if t.GetIncident() == v.GetId() {
 				s.Validations = append(s.Validations, convert.ValidationFromProto(t))
@@ -105,8 +110,16 @@ func Of(answer *falconv1.IncidentsReply) []Incident {
 
 func incidentOf(v falcon.Incident, l falcon.Ladder) Incident {
 	s := Incident{
-		Incident: v, FromStart: v.FromStart, Validations: []falcon.Validation{}, Cost: Cost{l.LostGPUh},
-		Ladder:  Ladder{l.ImpactMs, append([]falcon.RungView{}, l.Rungs...), l.LossPerMinuteGPUh, l.Model},
+		Incident:    v,
+		FromStart:   v.FromStart,
+		Validations: []falcon.Validation{},
+		Cost:        Cost{l.LostGPUh},
+		Ladder: Ladder{
+			l.ImpactMs,
+			append([]falcon.RungView{}, l.Rungs...),
+			l.LossPerMinuteGPUh,
+			l.Model,
+		},
 		Actions: make([]Action, len(l.Actions)),
 	}
 	s.Verdict.Evidence = append([]falcon.Evidence{}, v.Verdict.Evidence...)
@@ -120,7 +133,9 @@ func incidentOf(v falcon.Incident, l falcon.Ladder) Incident {
 }
 
 // Since is when it began, UTC, and for how long it lasted or lasts; "-" where that is not known.
-func (s Incident) Since() string { return cmp.Or(s.since, "-") }
+func (s Incident) Since() string {
+	return cmp.Or(s.since, "-")
+}
 
 // Onset is where it began: its iteration, and by the clock where that is known.
 func (s Incident) Onset() string {
@@ -146,7 +161,8 @@ func (s Incident) Slowdown() string {
 
 // Where names devices and links.
 func (s Incident) Where() string {
-	if places := append(stringsOf(s.Verdict.Devices), linkNames(s.Verdict.Links)...); len(places) > 0 {
+	places := append(stringsOf(s.Verdict.Devices), linkNames(s.Verdict.Links)...)
+	if len(places) > 0 {
 		return strings.Join(places, ",")
 	}
 	return "-"
@@ -165,7 +181,8 @@ func (s Incident) Headline() string {
 	if s.Verdict.Cause == "" {
 		return "slow, culprit not yet known"
 	}
-	return fmt.Sprintf("%s at %s, confidence %.2f", s.Verdict.Cause, s.Where(), s.Verdict.Confidence)
+	return fmt.Sprintf("%s at %s, confidence %.2f",
+		s.Verdict.Cause, s.Where(), s.Verdict.Confidence)
 }
 
 // IterationText says when, or "not yet".

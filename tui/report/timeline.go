@@ -72,15 +72,33 @@ type Mark struct {
 // complete adds what a reply about one incident says beyond the incident.
 func (s *Incident) complete(r *falconv1.IncidentsReply) {
 	if j := r.GetJob(); j != nil {
-		s.Job = &Job{j.GetName(), j.GetTp(), j.GetDp(), j.GetPp(), j.GetWorld(), j.GetEpoch(), j.GetExact(), j.GetEmulated(), j.GetMesh()}
+		s.Job = &Job{
+			j.GetName(),
+			j.GetTp(),
+			j.GetDp(),
+			j.GetPp(),
+			j.GetWorld(),
+			j.GetEpoch(),
+			j.GetExact(),
+			j.GetEmulated(),
+			j.GetMesh(),
+		}
 		if j.GetEmulated() {
 			s.Emulated = []string{"GPU pace, link pace and the counters of the nodes"}
 		}
 	}
-	s.ExportedAt, s.Engine = timestamp(r.GetAtUnixNs()), r.GetEngineId()
+	s.ExportedAt = timestamp(r.GetAtUnixNs())
+	s.Engine = r.GetEngineId()
 	audits := map[string]*falconv1.EventLine{}
 	for _, e := range r.GetEvents() {
-		s.Timeline = append(s.Timeline, Line{e.GetRecord(), e.GetHash(), timestamp(e.GetAtUnixNs()), e.GetIteration(), e.GetKind(), e.GetText()})
+		s.Timeline = append(s.Timeline, Line{
+			e.GetRecord(),
+			e.GetHash(),
+			timestamp(e.GetAtUnixNs()),
+			e.GetIteration(),
+			e.GetKind(),
+			e.GetText(),
+		})
 		if about := e.GetAudit().GetAbout(); about != "" {
 			audits[about] = e
 		}
@@ -110,7 +128,10 @@ func approvalsOf(a Action, events []*falconv1.EventLine) []Decision {
 	var out []Decision
 	for i, v := range a.Approvals {
 		d := decisionOf(a, approvalLine(a, v, i, events))
-		d.By, d.From, d.At, d.Reason = v.By, v.From, timestamp(v.UnixNs), v.Reason
+		d.By = v.By
+		d.From = v.From
+		d.At = timestamp(v.UnixNs)
+		d.Reason = v.Reason
 		if a.State == falcon.ActionVetoed && !strings.HasPrefix(d.Verb, "approve") {
 			d.Verb = "approve"
 		}
@@ -136,9 +157,19 @@ func approvalLine(a Action, v falcon.Approval, n int, events []*falconv1.EventLi
 
 func decisionOf(a Action, audit *falconv1.EventLine) Decision {
 	return Decision{
-		Action: a.ID, Rung: string(a.Rung), Verb: verbOf(a, audit), By: a.DecidedBy, Role: audit.GetAudit().GetRole(), From: a.DecidedFrom,
-		At: timestamp(a.DecidedUnixNs), PlanHash: a.PlanHash, Reason: a.Reason,
-		PredictedMs: a.PredictedMs, MeasuredMs: a.MeasuredMs, Outcome: a.Outcome, Hash: audit.GetHash(),
+		Action:      a.ID,
+		Rung:        string(a.Rung),
+		Verb:        verbOf(a, audit),
+		By:          a.DecidedBy,
+		Role:        audit.GetAudit().GetRole(),
+		From:        a.DecidedFrom,
+		At:          timestamp(a.DecidedUnixNs),
+		PlanHash:    a.PlanHash,
+		Reason:      a.Reason,
+		PredictedMs: a.PredictedMs,
+		MeasuredMs:  a.MeasuredMs,
+		Outcome:     a.Outcome,
+		Hash:        audit.GetHash(),
 	}
 }
 
@@ -155,8 +186,11 @@ func chartOf(c *falconv1.Series) *Chart {
 		return nil
 	}
 	out := &Chart{
-		Rank: c.GetRank(), FirstIteration: c.GetFirstIteration(), Threshold: c.GetThreshold(),
-		Ms: c.GetMs(), Probability: make([]float32, len(c.GetMs())),
+		Rank:           c.GetRank(),
+		FirstIteration: c.GetFirstIteration(),
+		Threshold:      c.GetThreshold(),
+		Ms:             c.GetMs(),
+		Probability:    make([]float32, len(c.GetMs())),
 	}
 	copy(out.Probability, c.GetProbability())
 	for _, m := range c.GetMarks() {

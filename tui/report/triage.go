@@ -46,8 +46,14 @@ func TriageOf(list []*falconv1.Triage, atUnixNs int64) []*Triage {
 	for i, v := range list {
 		clean.Message(v)
 		out[i] = &Triage{
-			Incident: v.GetIncident(), Owner: v.GetOwner(), AckedBy: v.GetAckedBy(), AckedUnixNs: v.GetAckedUnixNs(),
-			SnoozedBy: v.GetSnoozedBy(), SnoozedUntilUnixNs: v.GetSnoozedUntilUnixNs(), Snoozed: phrase.Snoozed(v, now), text: phrase.Triage(v, now, nil),
+			Incident:           v.GetIncident(),
+			Owner:              v.GetOwner(),
+			AckedBy:            v.GetAckedBy(),
+			AckedUnixNs:        v.GetAckedUnixNs(),
+			SnoozedBy:          v.GetSnoozedBy(),
+			SnoozedUntilUnixNs: v.GetSnoozedUntilUnixNs(),
+			Snoozed:            phrase.Snoozed(v, now),
+			text:               phrase.Triage(v, now, nil),
 		}
 		for _, n := range v.GetNotes() {
 			out[i].Notes = append(out[i].Notes, TriageNote{n.GetBy(), n.GetUnixNs(), n.GetText()})
@@ -63,7 +69,8 @@ func (s Incident) writeTriage(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\n## Looked after\n\n%s\n", markdown(s.Triage.Text()))
 	for _, n := range s.Triage.Notes {
-		fmt.Fprintf(b, "\n- %s UTC, %s: %s", time.Unix(0, n.UnixNs).UTC().Format(time.DateTime), markdown(n.By), markdown(n.Text))
+		fmt.Fprintf(b, "\n- %s UTC, %s: %s",
+			time.Unix(0, n.UnixNs).UTC().Format(time.DateTime), markdown(n.By), markdown(n.Text))
 	}
 	if len(s.Triage.Notes) > 0 {
 		b.WriteString("\n")

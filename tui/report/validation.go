@@ -19,7 +19,8 @@ func ValidationOf(p *falconv1.Validation) falcon.Validation {
 func Head(v falcon.Validation) string {
 	s := fmt.Sprintf("%s %s", v.ID, v.State) + phrase.Prefixed(": ", v.Reason)
 	if v.PausedMs > 0 {
-		s += fmt.Sprintf("; held at iteration %d for %.0f ms, quiet %.0f ms after the order", v.Iteration, v.PausedMs, v.QuietMs)
+		s += fmt.Sprintf("; held at iteration %d for %.0f ms, quiet %.0f ms after the order",
+			v.Iteration, v.PausedMs, v.QuietMs)
 	}
 	if v.Passes > 0 {
 		s += fmt.Sprintf("; %d of %d passes", v.PassesDone, v.Passes)
@@ -48,7 +49,8 @@ func Slow(v falcon.Validation) string {
 	}
 	if s == "" && v.State == falcon.ValidationDone {
 		if n := len(v.NotJudged()); n > 0 {
-			return fmt.Sprintf("; %d GPUs and %d directions of links, none known to be slow, %d not judged", len(v.GEMM), len(v.Links), n)
+			return fmt.Sprintf("; %d GPUs and %d directions of links, none known to be slow, %d not judged",
+				len(v.GEMM), len(v.Links), n)
 		}
 		return fmt.Sprintf("; %d GPUs and %d directions of links, none slow", len(v.GEMM), len(v.Links))
 	}

@@ -9,7 +9,15 @@ import (
 
 // byStanding is the code of a standing by any metric; None leaves it to the metric.
 var byStanding = [Standings]Code{
-	Culprit: CulpritCode, LinkEnd: CulpritCode, Lost: LostCode, Stale: StaleCode, Parked: StaleCode, Unknown: StaleCode, Fenced: Excluded, Ended: Level0, Exited: Level0,
+	Culprit: CulpritCode,
+	LinkEnd: CulpritCode,
+	Lost:    LostCode,
+	Stale:   StaleCode,
+	Parked:  StaleCode,
+	Unknown: StaleCode,
+	Fenced:  Excluded,
+	Ended:   Level0,
+	Exited:  Level0,
 }
 
 // ofLevel is the code of each level.
@@ -53,10 +61,14 @@ func (t *Roster) columnCodes(m Metric) func(rank int) Code {
 	switch m {
 	case Self:
 		ratios := t.table.Units(columns.SelfRatio)
-		return func(rank int) Code { return selfCode(float64(valueAt(ratios, rank)) / columns.SelfRatio.Per()) }
+		return func(rank int) Code {
+			return selfCode(float64(valueAt(ratios, rank)) / columns.SelfRatio.Per())
+		}
 	case Slowdown:
 		levels, ms := t.table.Units(columns.Level), t.table.Units(columns.Ms)
-		return func(rank int) Code { return slowdownCode(valueAt(levels, rank), valueAt(ms, rank) > 0) }
+		return func(rank int) Code {
+			return slowdownCode(valueAt(levels, rank), valueAt(ms, rank) > 0)
+		}
 	default:
 		steps := t.table.Units(stepColumns[m])
 		return func(rank int) Code { return stepCode(valueAt(steps, rank)) }
@@ -65,7 +77,10 @@ func (t *Roster) columnCodes(m Metric) func(rank int) Code {
 
 // stepColumns hold the levels that the engine shows by a metric.
 var stepColumns = [metrics]columns.Column{
-	Wait: columns.WaitStep, Temperature: columns.TemperatureStep, Clock: columns.ClockStep, CNP: columns.CnpStep,
+	Wait:        columns.WaitStep,
+	Temperature: columns.TemperatureStep,
+	Clock:       columns.ClockStep,
+	CNP:         columns.CnpStep,
 }
 
 // measuredCode is what a rank that takes part shows.

@@ -33,7 +33,8 @@ var newestHosts atomic.Pointer[Hosts]
 // Hosts finds which ranks share a node.
 func (t *Roster) Hosts() *Hosts {
 	t.hosts.once.Do(func() {
-		if old := newestHosts.Load(); old != nil && equalNames(t.table.Devices(), old.devices) {
+		old := newestHosts.Load()
+		if old != nil && equalNames(t.table.Devices(), old.devices) {
 			t.hosts.of = old
 			return
 		}
@@ -50,7 +51,12 @@ func equalNames(a, b []string) bool {
 
 func (t *Roster) makeHosts() *Hosts {
 	n := t.World()
-	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: t.table.Devices()}
+	h := &Hosts{
+		NodeOf:  make([]int32, n),
+		Order:   make([]int32, n),
+		Place:   make([]int32, n),
+		devices: t.table.Devices(),
+	}
 	index := map[string]int32{}
 	for i, device := range h.devices {
 		name := NodeOf(device)
@@ -62,7 +68,8 @@ func (t *Roster) makeHosts() *Hosts {
 			at = int32(len(h.Names))
 			index[name], h.Names = at, append(h.Names, name)
 		}
-		h.NodeOf[i], h.Order[i] = at, int32(i)
+		h.NodeOf[i] = at
+		h.Order[i] = int32(i)
 	}
 	h.sortByName()
 	return h
@@ -74,8 +81,11 @@ func (h *Hosts) sortByName() {
 	for i := range by {
 		by[i] = int32(i)
 	}
-	slices.SortFunc(by, func(a, b int32) int { return Natural(h.Names[a], h.Names[b]) })
-	at, names := make([]int32, len(by)), make([]string, len(by))
+	slices.SortFunc(by, func(a, b int32) int {
+		return Natural(h.Names[a], h.Names[b])
+	})
+	at := make([]int32, len(by))
+	names := make([]string, len(by))
 	for i, old := range by {
 		at[old], names[i] = int32(i), h.Names[old]
 	}
@@ -84,7 +94,11 @@ func (h *Hosts) sortByName() {
 		h.NodeOf[r] = at[old]
 	}
 	slices.SortFunc(h.Order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(h.NodeOf[a], h.NodeOf[b]), Natural(h.devices[a], h.devices[b]), cmp.Compare(a, b))
+		return cmp.Or(
+			cmp.Compare(h.NodeOf[a], h.NodeOf[b]),
+			Natural(h.devices[a], h.devices[b]),
+			cmp.Compare(a, b),
+		)
 	})
 	for i, r := range h.Order {
 		h.Place[r] = int32(i)
@@ -94,18 +108,21 @@ func (h *Hosts) sortByName() {
 // Natural compares names with the numbers in them by value: n2 before n10.
 func Natural(a, b string) int {
 	for a != "" && b != "" {
-		x, y := leadingDigits(a), leadingDigits(b)
+		x := leadingDigits(a)
+		y := leadingDigits(b)
 		if x == 0 || y == 0 {
 			if a[0] != b[0] {
 				return cmp.Compare(a[0], b[0])
 			}
-			a, b = a[1:], b[1:]
+			a = a[1:]
+			b = b[1:]
 			continue
 		}
 		if c := compareNumbers(a[:x], b[:y]); c != 0 {
 			return c
 		}
-		a, b = a[x:], b[y:]
+		a = a[x:]
+		b = b[y:]
 	}
 	return cmp.Compare(len(a), len(b))
 }
@@ -127,5 +144,9 @@ func compareNumbers(a, b string) int {
 	for len(y) > 1 && y[0] == '0' {
 		y = y[1:]
 	}
-	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(len(a), len(b)))
+	return cmp.Or(
+		cmp.Compare(len(x), len(y)),
+		cmp.Compare(x, y),
+		cmp.Compare(len(a), len(b)),
+	)
 }

@@ -18,17 +18,31 @@ func TestLinkEndsAreNoCulprits(t *testing.T) {
 		}
 		snap.Ranks = append(snap.Ranks, v)
 	}
-	link := &falconv1.Verdict{Cause: "network_congestion", Links: []string{"n0-n1"}, Ranks: []int32{0, 1, 4}}
-	gpu := &falconv1.Verdict{Cause: "gpu_degradation", Devices: []string{"n1.g0"}, Ranks: []int32{1, 2}}
+	link := &falconv1.Verdict{
+		Cause: "network_congestion",
+		Links: []string{"n0-n1"},
+		Ranks: []int32{0, 1, 4},
+	}
+	gpu := &falconv1.Verdict{
+		Cause:   "gpu_degradation",
+		Devices: []string{"n1.g0"},
+		Ranks:   []int32{1, 2},
+	}
 	old := &falconv1.Verdict{Links: []string{"n2-n3"}, Ranks: []int32{3}}
-	snap.Incidents = []*falconv1.Incident{{State: "located", Verdict: link}, {State: "verified", Verdict: gpu}, {State: "closed", Verdict: old}}
+	snap.Incidents = []*falconv1.Incident{
+		{State: "located", Verdict: link},
+		{State: "verified", Verdict: gpu},
+		{State: "closed", Verdict: old},
+	}
 	r := Make(snap, nil)
 	for rank, want := range []Standing{LinkEnd, Culprit, Culprit, Culprit, OK} {
 		if got := r.Standing(int32(rank)); got != want {
 			t.Errorf("rank %d: %v instead of %v", rank, got, want)
 		}
 	}
-	if r.Count[LinkEnd] != 1 || len(r.Critical) != 4 || r.Code(Self, snap.Ranks[0]) != CulpritCode {
+	if r.Count[LinkEnd] != 1 ||
+		len(r.Critical) != 4 ||
+		r.Code(Self, snap.Ranks[0]) != CulpritCode {
 		t.Errorf("counts %v, critical %v", r.Count, r.Critical)
 	}
 }

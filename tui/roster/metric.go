@@ -70,7 +70,12 @@ type measure func(v *falconv1.RankView, fast float64) (x float64, ok bool)
 // its own baseline and against the stage, and of self time. 1.1 is where FALCON
 // calls a rank slow against its peers (§4.2).
 var scales = [metrics]scale{
-	Self:        {"self time vs peers", falcon.Ramp{From: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}}, "×", selfRatio},
+	Self: {
+		"self time vs peers",
+		falcon.Ramp{From: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}},
+		"×",
+		selfRatio,
+	},
 	Slowdown:    {"slowdown", inPercent(falcon.SlowdownRamp), "%", slowdownPercent},
 	Wait:        {"wait for others", falcon.WaitRamp, "% of iteration", waitShare},
 	Temperature: {"GPU temperature", falcon.TemperatureRamp, "°C", temperatureC},
@@ -97,7 +102,9 @@ func (t *Roster) Resolve(m Metric) Metric {
 }
 
 // Name is what a metric measures, in a few words.
-func (t *Roster) Name(m Metric) string { return scales[t.Resolve(m)].name }
+func (t *Roster) Name(m Metric) string {
+	return scales[t.Resolve(m)].name
+}
 
 // Bounds lists where levels 1 to 6 begin, and their unit.
 func (t *Roster) Bounds(m Metric) (bounds []string, unit string) {
@@ -131,7 +138,9 @@ func (t *Roster) Value(m Metric, v *falconv1.RankView) (x float64, ok bool) {
 	return scales[m].of(v, t.fastClock())
 }
 
-func selfRatio(v *falconv1.RankView, _ float64) (float64, bool) { return v.SelfRatio, v.SelfRatio > 0 }
+func selfRatio(v *falconv1.RankView, _ float64) (float64, bool) {
+	return v.SelfRatio, v.SelfRatio > 0
+}
 
 func slowdownPercent(v *falconv1.RankView, _ float64) (float64, bool) {
 	return 100 * v.Slowdown, v.Ms > 0
@@ -149,7 +158,9 @@ func clockShare(v *falconv1.RankView, fast float64) (float64, bool) {
 	return 100 * float64(v.SmClockMhz) / fast, v.SmClockMhz > 0
 }
 
-func packetRate(v *falconv1.RankView, _ float64) (float64, bool) { return v.CnpPerS, v.CnpPerS >= 0 }
+func packetRate(v *falconv1.RankView, _ float64) (float64, bool) {
+	return v.CnpPerS, v.CnpPerS >= 0
+}
 
 // LevelOf is a rank's step on a metric's ramp, 0 to 6; ok is false without a value.
 func (t *Roster) LevelOf(m Metric, v *falconv1.RankView) (level int, ok bool) {
@@ -172,6 +183,8 @@ type lazyClock struct {
 
 // fastClock is the clock that clocks are compared with, MHz; 0 where none is known.
 func (t *Roster) fastClock() float64 {
-	t.clock.once.Do(func() { t.clock.mhz = falcon.FastClock(t.table.Units(columns.SmClockMhz)) })
+	t.clock.once.Do(func() {
+		t.clock.mhz = falcon.FastClock(t.table.Units(columns.SmClockMhz))
+	})
 	return t.clock.mhz
 }

@@ -66,8 +66,13 @@ type Roster struct {
 func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	job := snap.GetJob()
 	t := &Roster{
-		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
-		finished: job.GetState() == string(falcon.JobFinished), over: job.GetEnd() != nil, fenced: map[string]bool{}, apart: map[int32]bool{},
+		TP:       max(1, int(job.GetTp())),
+		DP:       max(1, int(job.GetDp())),
+		PP:       max(1, int(job.GetPp())),
+		finished: job.GetState() == string(falcon.JobFinished),
+		over:     job.GetEnd() != nil,
+		fenced:   map[string]bool{},
+		apart:    map[int32]bool{},
 	}
 	t.readMesh(job.GetMesh())
 	t.table = tableOf(snap, table)
@@ -75,9 +80,14 @@ func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
 	t.findLost(snap.GetRecovery())
 	t.findLinkEnds(snap.GetIncidents())
 	t.standings = make([]Standing, t.table.World())
-	healths, devices := t.table.Units(columns.Health), t.table.Devices()
+	healths := t.table.Units(columns.Health)
+	devices := t.table.Devices()
 	for i := range t.standings {
-		t.standings[i] = t.standing(falconv1.RankHealth(valueAt(healths, i)), int32(i), devices[i])
+		t.standings[i] = t.standing(
+			falconv1.RankHealth(valueAt(healths, i)),
+			int32(i),
+			devices[i],
+		)
 	}
 	t.countStandings()
 	t.findWorst()
@@ -90,7 +100,12 @@ func (t *Roster) readMesh(text string) {
 		return
 	}
 	m, err := falcon.ParseMesh(text)
-	l := falcon.Layout{TP: t.TP, DP: t.DP, PP: t.PP, Mesh: m}
+	l := falcon.Layout{
+		TP:   t.TP,
+		DP:   t.DP,
+		PP:   t.PP,
+		Mesh: m,
+	}
 	if err == nil && l.Validate() == nil {
 		t.Mesh = m
 	}
@@ -98,7 +113,12 @@ func (t *Roster) readMesh(text string) {
 
 // layout is that of the ranks.
 func (t *Roster) layout() falcon.Layout {
-	return falcon.Layout{TP: t.TP, DP: t.DP, PP: t.PP, Mesh: t.Mesh}
+	return falcon.Layout{
+		TP:   t.TP,
+		DP:   t.DP,
+		PP:   t.PP,
+		Mesh: t.Mesh,
+	}
 }
 
 // tableOf is the table that came with a snapshot, or one of its messages.
@@ -129,10 +149,13 @@ func (t *Roster) View(rank int32) *falconv1.RankView {
 }
 
 // Fill overwrites a view with what the snapshot says of a rank, which must exist.
-func (t *Roster) Fill(v *falconv1.RankView, rank int32) { t.table.Fill(v, int(rank)) }
+func (t *Roster) Fill(v *falconv1.RankView, rank int32) {
+	t.table.Fill(v, int(rank))
+}
 
 func (t *Roster) nothingKnown(rank int32) bool {
-	return t.table.Devices()[rank] == "" && valueAt(t.table.Units(columns.Health), int(rank)) == 0
+	return t.table.Devices()[rank] == "" &&
+		valueAt(t.table.Units(columns.Health), int(rank)) == 0
 }
 
 // Views goes through all ranks as View does; the next one overwrites the view.
@@ -140,7 +163,8 @@ func (t *Roster) Views() iter.Seq2[int32, *falconv1.RankView] {
 	return func(yield func(int32, *falconv1.RankView) bool) {
 		v := &falconv1.RankView{}
 		for i := range t.World() {
-			rank, known := int32(i), v
+			rank := int32(i)
+			known := v
 			if t.Fill(v, rank); t.nothingKnown(rank) {
 				known = nil
 			}
@@ -209,7 +233,8 @@ func (t *Roster) findLinkEnds(list []*falconv1.Incident) {
 	blamed := map[int32]bool{}
 	for _, i := range list {
 		v := i.GetVerdict()
-		if state := falcon.IncidentState(i.GetState()); state != falcon.IncidentVerified && state != falcon.IncidentLocated {
+		state := falcon.IncidentState(i.GetState())
+		if state != falcon.IncidentVerified && state != falcon.IncidentLocated {
 			continue
 		}
 		for _, r := range v.GetRanks() {
@@ -244,7 +269,8 @@ func (t *Roster) countStandings() {
 // findWorst finds the worst rank: by gravity, then self time, then the engine's level.
 func (t *Roster) findWorst() {
 	const levels = 1 << 8
-	ratios, levelOf := t.table.Units(columns.SelfRatio), t.table.Units(columns.Level)
+	ratios := t.table.Units(columns.SelfRatio)
+	levelOf := t.table.Units(columns.Level)
 	most := -1
 	for i, s := range t.standings {
 		if t.nothingKnown(int32(i)) {
@@ -257,7 +283,8 @@ func (t *Roster) findWorst() {
 		}
 		weight = weight*levels + int(min(levels-1, max(0, valueAt(levelOf, i))))
 		if weight > most {
-			most, t.Worst = weight, int32(i)
+			most = weight
+			t.Worst = int32(i)
 		}
 	}
 }
@@ -313,7 +340,8 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 	if t.finished {
 		return Ended
 	}
-	silent := health == falconv1.RankHealth_RANK_HEALTH_STALE || health == falconv1.RankHealth_RANK_HEALTH_LOST
+	silent := health == falconv1.RankHealth_RANK_HEALTH_STALE ||
+		health == falconv1.RankHealth_RANK_HEALTH_LOST
 	switch {
 	case !silent:
 	case t.lost[rank] && t.over:
@@ -333,7 +361,9 @@ func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string)
 }
 
 // NodeOf is the node part of a device's name: "n1" of "n1.g0"; "" of "".
-func NodeOf(device string) string { return string(falcon.Device(device).Node()) }
+func NodeOf(device string) string {
+	return string(falcon.Device(device).Node())
+}
 
 // Coord is a rank's tensor-parallel coordinate, replica and stage.
 func (t *Roster) Coord(rank int32) (tp, dp, pp int) {

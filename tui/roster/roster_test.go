@@ -16,13 +16,27 @@ import (
 
 func snapshot(tp, dp, pp int) *falconv1.SnapshotReply {
 	world := tp * dp * pp
-	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(world)}}
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{
+		Tp:    int32(tp),
+		Dp:    int32(dp),
+		Pp:    int32(pp),
+		World: int32(world),
+	}}
 	views := make([]falconv1.RankView, world)
 	for r := range views {
 		v := &views[r]
-		v.Rank, v.Device, v.Health, v.Ms = int32(r), fmt.Sprintf("n%d.g%d", r/8, r%8), falconv1.RankHealth_RANK_HEALTH_OK, 100
-		v.SmClockMhz, v.TemperatureC, v.SelfRatio, v.WaitMs = 1980, 60, 1, 10
-		v.WaitStep, v.TemperatureStep, v.ClockStep, v.CnpStep = 2, 2, 2, 2
+		v.Rank = int32(r)
+		v.Device = fmt.Sprintf("n%d.g%d", r/8, r%8)
+		v.Health = falconv1.RankHealth_RANK_HEALTH_OK
+		v.Ms = 100
+		v.SmClockMhz = 1980
+		v.TemperatureC = 60
+		v.SelfRatio = 1
+		v.WaitMs = 10
+		v.WaitStep = 2
+		v.TemperatureStep = 2
+		v.ClockStep = 2
+		v.CnpStep = 2
 		s.Ranks = append(s.Ranks, v)
 	}
 	return s
@@ -31,8 +45,17 @@ func snapshot(tp, dp, pp int) *falconv1.SnapshotReply {
 func TestLevelsOfEachMetric(t *testing.T) {
 	s := snapshot(1, 40, 1)
 	v := s.Ranks[3]
-	v.Level, v.Slowdown, v.SelfRatio, v.WaitMs, v.TemperatureC, v.SmClockMhz, v.CnpPerS = 3, 0.22, 1.6, 55, 88, 1500, 2500
-	v.WaitStep, v.TemperatureStep, v.ClockStep, v.CnpStep = 6, 6, 6, 5
+	v.Level = 3
+	v.Slowdown = 0.22
+	v.SelfRatio = 1.6
+	v.WaitMs = 55
+	v.TemperatureC = 88
+	v.SmClockMhz = 1500
+	v.CnpPerS = 2500
+	v.WaitStep = 6
+	v.TemperatureStep = 6
+	v.ClockStep = 6
+	v.CnpStep = 5
 	r := Make(s, nil)
 	for m, want := range map[Metric]int{Slowdown: 3, Self: 4, Wait: 4, Temperature: 4, Clock: 4, CNP: 3} {
 		if got, ok := r.LevelOf(m, v); got != want || !ok {
@@ -54,7 +77,11 @@ func TestLevelsOfEachMetric(t *testing.T) {
 // What was not measured is a state of its own by each metric.
 func TestUnmeasuredIsNoLevel(t *testing.T) {
 	s := snapshot(1, 2, 1)
-	*s.Ranks[1] = falconv1.RankView{Rank: 1, Health: falconv1.RankHealth_RANK_HEALTH_OK, CnpPerS: -1}
+	*s.Ranks[1] = falconv1.RankView{
+		Rank:    1,
+		Health:  falconv1.RankHealth_RANK_HEALTH_OK,
+		CnpPerS: -1,
+	}
 	r := Make(s, nil)
 	for _, m := range Cycle {
 		if got := r.Codes(m)[1]; got != Unmeasured {
@@ -73,14 +100,35 @@ func TestStandings(t *testing.T) {
 	}
 	s.Ranks[9].Health, s.Ranks[20].Health = 5, 5
 	s.Ranks[7] = nil
-	s.Recovery = &falconv1.Recovery{Fenced: []string{"n1"}, Ranks: []*falconv1.RankRecovery{{Rank: 20, Stage: "fenced"}, {Rank: 2, Stage: "fenced"}}}
+	s.Recovery = &falconv1.Recovery{
+		Fenced: []string{"n1"},
+		Ranks: []*falconv1.RankRecovery{{Rank: 20, Stage: "fenced"}, {
+			Rank:  2,
+			Stage: "fenced",
+		}},
+	}
 	r := Make(s, nil)
-	for rank, want := range map[int32]Standing{0: Unknown, 1: OK, 2: Slow, 3: Culprit, 4: Stale, 5: Lost, 7: Unknown, 9: Fenced, 20: Fenced, 10: OK, 99: Unknown, -1: Unknown} {
+	for rank, want := range map[int32]Standing{
+		0:  Unknown,
+		1:  OK,
+		2:  Slow,
+		3:  Culprit,
+		4:  Stale,
+		5:  Lost,
+		7:  Unknown,
+		9:  Fenced,
+		20: Fenced,
+		10: OK,
+		99: Unknown,
+		-1: Unknown,
+	} {
 		if got := r.Standing(rank); got != want {
 			t.Errorf("rank %d stands at %d, want %d", rank, got, want)
 		}
 	}
-	if fmt.Sprint(r.Anomalies) != "[2 3 4 5 9 20]" || fmt.Sprint(r.Critical) != "[3 5]" || r.Worst != 3 {
+	if fmt.Sprint(r.Anomalies) != "[2 3 4 5 9 20]" ||
+		fmt.Sprint(r.Critical) != "[3 5]" ||
+		r.Worst != 3 {
 		t.Errorf("anomalies %v, critical %v, worst %d", r.Anomalies, r.Critical, r.Worst)
 	}
 	s.Job.State = string(falcon.JobFinished)
@@ -92,7 +140,21 @@ func TestStandings(t *testing.T) {
 // The worst of several ranks is the maximum of their codes; a straightforward
 // second look at the same ranks must agree that nothing graver is hidden.
 func TestCodesAreOrderedByWhatMustBeSeen(t *testing.T) {
-	order := []Code{None, Excluded, Unmeasured, Level(0), Level(1), StaleCode, Level(2), Level(3), Level(4), Level(5), Level(6), LostCode, CulpritCode}
+	order := []Code{
+		None,
+		Excluded,
+		Unmeasured,
+		Level(0),
+		Level(1),
+		StaleCode,
+		Level(2),
+		Level(3),
+		Level(4),
+		Level(5),
+		Level(6),
+		LostCode,
+		CulpritCode,
+	}
 	if !slices.IsSorted(order) || Level(-3) != Level0 || Level(99) != Level6 {
 		t.Error(order)
 	}
@@ -123,7 +185,12 @@ func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
 		return Level0
 	}
 	x, ok := r.Value(m, v)
-	steps := map[Metric]int32{Wait: v.WaitStep, Temperature: v.TemperatureStep, Clock: v.ClockStep, CNP: v.CnpStep}
+	steps := map[Metric]int32{
+		Wait:        v.WaitStep,
+		Temperature: v.TemperatureStep,
+		Clock:       v.ClockStep,
+		CNP:         v.CnpStep,
+	}
 	switch step, said := steps[r.Resolve(m)]; {
 	case said && step >= 2 && step <= 8:
 		return Level(int(step) - 2)
@@ -137,7 +204,8 @@ func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
 
 // simpleWorst compares one after the other what a weight packs.
 func simpleWorst(r *Roster) int32 {
-	best, key := int32(0), [4]int{}
+	best := int32(0)
+	key := [4]int{}
 	for i, v := range r.Views() {
 		if v == nil {
 			continue
@@ -154,7 +222,11 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 	odd := []float64{0, -1, 1, 1.05, 1.1, 2, 20, 97, 1e6, math.Inf(1), math.NaN()}
 	rapid.Check(t, func(t *rapid.T) {
 		value := func(name string) float64 {
-			return rapid.OneOf(rapid.SampledFrom(odd), rapid.Float64Range(0, 3), rapid.Float64Range(0, 1e4)).Draw(t, name)
+			return rapid.OneOf(
+				rapid.SampledFrom(odd),
+				rapid.Float64Range(0, 3),
+				rapid.Float64Range(0, 1e4),
+			).Draw(t, name)
 		}
 		s := snapshot(2, rapid.IntRange(1, 6).Draw(t, "dp"), 2)
 		if rapid.Bool().Draw(t, "over") {
@@ -165,10 +237,13 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 			v.Health = falconv1.RankHealth(rapid.IntRange(0, 5).Draw(t, "health"))
 			v.Level = rapid.Int32Range(-1, 8).Draw(t, "level")
 			v.SelfRatio, v.CnpPerS, v.Ms, v.WaitMs = value("self"), value("cnp"), value("ms"), value("wait")
-			v.SmClockMhz, v.TemperatureC = rapid.Uint32Range(0, 9000).Draw(t, "clock"), rapid.Uint32Range(0, 120).Draw(t, "temperature")
+			v.SmClockMhz, v.TemperatureC = rapid.Uint32Range(0, 9000).Draw(t, "clock"),
+				rapid.Uint32Range(0, 120).Draw(t, "temperature")
 			if rapid.Bool().Draw(t, "says") {
-				v.WaitStep, v.TemperatureStep = rapid.Int32Range(-1, 9).Draw(t, "wait step"), rapid.Int32Range(0, 8).Draw(t, "heat step")
-				v.ClockStep, v.CnpStep = rapid.Int32Range(0, 8).Draw(t, "clock step"), rapid.Int32Range(0, 8).Draw(t, "cnp step")
+				v.WaitStep, v.TemperatureStep = rapid.Int32Range(-1, 9).Draw(t, "wait step"),
+					rapid.Int32Range(0, 8).Draw(t, "heat step")
+				v.ClockStep, v.CnpStep = rapid.Int32Range(0, 8).Draw(t, "clock step"),
+					rapid.Int32Range(0, 8).Draw(t, "cnp step")
 			}
 			switch rapid.IntRange(0, 9).Draw(t, "place") {
 			case 0:
@@ -180,8 +255,10 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 		r := Make(s, nil)
 		for _, m := range append([]Metric{Auto}, Cycle...) {
 			for i, got := range r.Codes(m) {
-				if want := simpleCode(r, m, r.View(int32(i))); got != want || r.Code(m, r.View(int32(i))) != want {
-					t.Fatalf("%s of rank %d: code %d, want %d: %v", r.Name(m), i, got, want, r.View(int32(i)))
+				want := simpleCode(r, m, r.View(int32(i)))
+				if got != want || r.Code(m, r.View(int32(i))) != want {
+					t.Fatalf("%s of rank %d: code %d, want %d: %v",
+						r.Name(m), i, got, want, r.View(int32(i)))
 				}
 			}
 		}
@@ -200,12 +277,13 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 // The tables cost no allocation a rank.
 func TestTablesAllocateNothingPerRank(t *testing.T) {
 	s := snapshot(8, 16, 2)
-	if n := testing.AllocsPerRun(20, func() {
+	n := testing.AllocsPerRun(20, func() {
 		r := Make(s, nil)
 		for _, m := range Cycle {
 			r.Codes(m)
 		}
-	}); n > 20 {
+	})
+	if n > 20 {
 		t.Errorf("%v allocations for %d ranks", n, len(s.Ranks))
 	}
 }
@@ -215,11 +293,15 @@ func TestTheClockOfFastGPUs(t *testing.T) {
 		set  func(r int) uint32
 		want float64
 	}{
-		"alike":          {func(int) uint32 { return 1700 }, 1700},
-		"one boosts":     {func(r int) uint32 { return 1700 + uint32(r/99*280) }, 1700},
-		"half throttles": {func(r int) uint32 { return 1000 + uint32(r%2*980) }, 1980},
-		"none":           {func(int) uint32 { return 0 }, 0},
-		"nonsense":       {func(int) uint32 { return math.MaxUint32 }, 0},
+		"alike": {func(int) uint32 { return 1700 }, 1700},
+		"one boosts": {func(r int) uint32 {
+			return 1700 + uint32(r/99*280)
+		}, 1700},
+		"half throttles": {func(r int) uint32 {
+			return 1000 + uint32(r%2*980)
+		}, 1980},
+		"none":     {func(int) uint32 { return 0 }, 0},
+		"nonsense": {func(int) uint32 { return math.MaxUint32 }, 0},
 	} {
 		s := snapshot(1, 100, 1)
 		for i, v := range s.Ranks {
@@ -238,7 +320,9 @@ func TestHostsAreSortedAndStay(t *testing.T) {
 	}
 	s.Ranks[5].Device = ""
 	h := Make(s, nil).Hosts()
-	if fmt.Sprint(h.Names) != "[n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 n10 n11 ~0]" || fmt.Sprint(h.Order[:6]) != "[0 12 1 13 2 14]" || h.Order[23] != 5 {
+	if fmt.Sprint(h.Names) != "[n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 n10 n11 ~0]" ||
+		fmt.Sprint(h.Order[:6]) != "[0 12 1 13 2 14]" ||
+		h.Order[23] != 5 {
 		t.Errorf("nodes %v, order %v", h.Names, h.Order)
 	}
 	for i, r := range h.Order {
@@ -258,7 +342,9 @@ func TestHostsAreSortedAndStay(t *testing.T) {
 func TestNaturalOrderIsAnOrder(t *testing.T) {
 	name := rapid.StringMatching(`[ab]{0,2}[0-9]{0,3}[.]?[0-9]{0,2}`)
 	rapid.Check(t, func(t *rapid.T) {
-		a, b, c := name.Draw(t, "a"), name.Draw(t, "b"), name.Draw(t, "c")
+		a := name.Draw(t, "a")
+		b := name.Draw(t, "b")
+		c := name.Draw(t, "c")
 		if Natural(a, b) != -Natural(b, a) || (Natural(a, b) == 0) != (a == b) {
 			t.Fatalf("%q and %q", a, b)
 		}
@@ -280,7 +366,9 @@ func TestTablesAreMadeOnce(t *testing.T) {
 		wg.Go(func() { first[i] = &r.Codes(Wait)[0] })
 	}
 	wg.Wait()
-	if slices.ContainsFunc(first, func(c *Code) bool { return c != first[0] }) {
+	if slices.ContainsFunc(first, func(c *Code) bool {
+		return c != first[0]
+	}) {
 		t.Error("made twice")
 	}
 	if n := testing.AllocsPerRun(100, func() { r.Codes(Wait) }); n > 0 {
@@ -329,8 +417,14 @@ func BenchmarkCodes100k(b *testing.B) {
 func TestTheEnginesLevelsAreShown(t *testing.T) {
 	s := snapshot(1, 40, 1)
 	v := s.Ranks[3]
-	v.TemperatureC, v.SmClockMhz, v.WaitMs, v.CnpPerS = 69, 1930, 19, -1
-	v.TemperatureStep, v.ClockStep, v.WaitStep, v.CnpStep = 3, 3, 3, 1
+	v.TemperatureC = 69
+	v.SmClockMhz = 1930
+	v.WaitMs = 19
+	v.CnpPerS = -1
+	v.TemperatureStep = 3
+	v.ClockStep = 3
+	v.WaitStep = 3
+	v.CnpStep = 1
 	r := Make(s, nil)
 	for m, want := range map[Metric]Code{Temperature: Level1, Clock: Level1, Wait: Level1, CNP: Unmeasured} {
 		if got := r.Codes(m)[3]; got != want || r.Code(m, v) != want {
@@ -350,13 +444,17 @@ func TestTablesThatDoNotFit(t *testing.T) {
 		t.Errorf("%d ranks, count %v", r.World(), r.Count)
 	}
 	s.Job.World = 30
-	if r = Make(s, columns.Of(24, s.Ranks)); r.World() != 30 || r.Count[Unknown] != 6 || r.View(29) != nil {
+	r = Make(s, columns.Of(24, s.Ranks))
+	if r.World() != 30 || r.Count[Unknown] != 6 || r.View(29) != nil {
 		t.Errorf("%d ranks, count %v", r.World(), r.Count)
 	}
-	if r = Make(&falconv1.SnapshotReply{}, columns.Of(0, nil)); r.World() != 0 || r.Worst != 0 || r.Measured {
+	r = Make(&falconv1.SnapshotReply{}, columns.Of(0, nil))
+	if r.World() != 0 || r.Worst != 0 || r.Measured {
 		t.Errorf("of nothing: %+v", r)
 	}
 }
 
 // Level is the code of a level, 0 to 6.
-func Level(n int) Code { return ofLevel[max(0, min(n, 6))] }
+func Level(n int) Code {
+	return ofLevel[max(0, min(n, 6))]
+}

@@ -25,8 +25,10 @@ type lazySpreads struct {
 func (t *Roster) Spreads() Spreads {
 	t.spreads.once.Do(func() {
 		t.spreads.all = Spreads{
-			SelfRatio: t.spreadOf(columns.SelfRatio), WaitMs: t.spreadOf(columns.WaitMs),
-			ClockMHz: t.spreadOf(columns.SmClockMhz), TemperatureC: t.spreadOf(columns.TemperatureC),
+			SelfRatio:    t.spreadOf(columns.SelfRatio),
+			WaitMs:       t.spreadOf(columns.WaitMs),
+			ClockMHz:     t.spreadOf(columns.SmClockMhz),
+			TemperatureC: t.spreadOf(columns.TemperatureC),
 		}
 	})
 	return t.spreads.all
@@ -34,7 +36,10 @@ func (t *Roster) Spreads() Spreads {
 
 // spreadOf goes through a column; 0 stands for what was not measured.
 func (t *Roster) spreadOf(c columns.Column) Spread {
-	least, greatest, sum, n := int32(0), int32(0), int64(0), 0
+	least := int32(0)
+	greatest := int32(0)
+	sum := int64(0)
+	n := 0
 	for _, v := range t.table.Units(c) {
 		if v <= 0 {
 			continue

@@ -20,12 +20,25 @@ const (
 )
 
 // known are the variables that say what a terminal shows; no other is taken.
-var known = map[string]bool{"COLORTERM": true, "NO_COLOR": true, "TERM_PROGRAM": true, "LANG": true, "LC_ALL": true, "LC_CTYPE": true, "TZ": true}
+var known = map[string]bool{
+	"COLORTERM":    true,
+	"NO_COLOR":     true,
+	"TERM_PROGRAM": true,
+	"LANG":         true,
+	"LC_ALL":       true,
+	"LC_CTYPE":     true,
+	"TZ":           true,
+}
 
 // handleSession serves one session channel. The library would agree to agent
 // forwarding and to any number of variables, and waits for ever for a command:
 // what is not needed is refused before it sees it.
-func (s *Server) handleSession(srv *ssh.Server, conn *gossh.ServerConn, nc gossh.NewChannel, ctx ssh.Context) {
+func (s *Server) handleSession(
+	srv *ssh.Server,
+	conn *gossh.ServerConn,
+	nc gossh.NewChannel,
+	ctx ssh.Context,
+) {
 	name := conn.Permissions.Extensions[extName]
 	if !s.seats.acquire(conn, name) {
 		_ = nc.Reject(gossh.ResourceShortage, "too many sessions; leave another one first")
@@ -111,11 +124,16 @@ func isPlainTerm(payload []byte) bool {
 		return false
 	}
 	return strings.IndexFunc(p.Term, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.+", r))
+		return !(r >= 'a' && r <= 'z' ||
+			r >= 'A' && r <= 'Z' ||
+			r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_.+", r))
 	}) < 0 && !strings.HasPrefix(p.Term, ".")
 }
 
 func knownVariable(payload []byte) bool {
 	var kv struct{ Key, Value string }
-	return gossh.Unmarshal(payload, &kv) == nil && known[kv.Key] && !strings.ContainsAny(kv.Value, "\x00\n\x1b")
+	return gossh.Unmarshal(payload, &kv) == nil &&
+		known[kv.Key] &&
+		!strings.ContainsAny(kv.Value, "\x00\n\x1b")
 }

@@ -50,7 +50,9 @@ func parseCommand(command string) (sessionCommand, error) {
 	f.BoolVarP(&a.help, "help", "h", false, "")
 	f.StringVar(&a.theme, "theme", "", "")
 	f.StringVar(&a.color, "color", "", "")
-	if strings.IndexFunc(command, func(r rune) bool { return r < ' ' || r == 0x7f }) >= 0 {
+	if strings.IndexFunc(command, func(r rune) bool {
+		return r < ' ' || r == 0x7f
+	}) >= 0 {
 		return a, fmt.Errorf("%w: it holds control characters", errAsk)
 	}
 	if err := f.Parse(strings.Fields(command)); err != nil {
@@ -63,7 +65,8 @@ func parseCommand(command string) (sessionCommand, error) {
 	if len(words) > 0 {
 		to, err := link.Parse(strings.Join(words, " "))
 		if err != nil {
-			return a, fmt.Errorf("%w: %s; see: ssh HOST help", errAsk, strings.TrimPrefix(err.Error(), link.ErrLink.Error()+": "))
+			return a, fmt.Errorf("%w: %s; see: ssh HOST help",
+				errAsk, strings.TrimPrefix(err.Error(), link.ErrLink.Error()+": "))
 		}
 		a.open = &to
 	}

@@ -46,7 +46,14 @@ type flowControl struct {
 }
 
 func newFlowControl(to wire, stall time.Duration, now func() time.Time, cut func(error)) *flowControl {
-	return &flowControl{to: to, cut: cut, stall: stall, now: now, change: make(chan struct{}), kick: make(chan struct{}, 1)}
+	return &flowControl{
+		to:     to,
+		cut:    cut,
+		stall:  stall,
+		now:    now,
+		change: make(chan struct{}),
+		kick:   make(chan struct{}, 1),
+	}
 }
 
 // Write blocks as long as the client's window is closed; the session's own
@@ -129,7 +136,8 @@ func (l *flowControl) watchMarkers(ctx context.Context) {
 func (l *flowControl) isStuck() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, long := l.now(), time.Duration(0)
+	now := l.now()
+	long := time.Duration(0)
 	for _, since := range []time.Time{l.writing, l.marked} {
 		if !since.IsZero() {
 			long = max(long, now.Sub(since))
@@ -143,7 +151,9 @@ func (l *flowControl) isStuck() time.Duration {
 func (l *flowControl) settleWrites(ctx context.Context) time.Duration {
 	for {
 		l.mu.Lock()
-		clear, busy, change := l.written == l.arrived && l.writing.IsZero(), l.sent-l.best, l.change
+		clear := l.written == l.arrived && l.writing.IsZero()
+		busy := l.sent - l.best
+		change := l.change
 		l.mu.Unlock()
 		if clear || ctx.Err() != nil {
 			return busy

@@ -98,7 +98,10 @@ func TestAWriteThatBlocksIsCut(t *testing.T) {
 		if _, err := l.Write([]byte("x")); err == nil {
 			t.Error("the write succeeded")
 		}
-		if took := time.Since(start); took < 30*time.Second || took > 35*time.Second || !errors.Is(cut(), errStuck) {
+		took := time.Since(start)
+		if took < 30*time.Second ||
+			took > 35*time.Second ||
+			!errors.Is(cut(), errStuck) {
 			t.Errorf("cut after %s: %v", took, cut())
 		}
 	})
@@ -156,11 +159,17 @@ func (f *fakeSource) change() {
 func TestPicturesWaitForTheLink(t *testing.T) {
 	h := &held{delay: 100 * time.Millisecond}
 	holding(t, h, 30*time.Second, func(l *flowControl, _ func() error) {
-		src := &fakeSource{changes: make(chan struct{}, 1), done: make(chan struct{})}
+		src := &fakeSource{
+			changes: make(chan struct{}, 1),
+			done:    make(chan struct{}),
+		}
 		p := newPacedReader(src, l, time.Now)
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
-		go func() { p.runPump(ctx); close(ended) }()
+		go func() {
+			p.runPump(ctx)
+			close(ended)
+		}()
 		_, _ = l.Write([]byte("key")) // the way there and back is learned: 100 ms
 		time.Sleep(time.Second)
 		h.mu.Lock()

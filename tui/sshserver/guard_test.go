@@ -22,7 +22,10 @@ import (
 func TestThereIsNothingButTheConsole(t *testing.T) {
 	p := newPlace(t, Limits{})
 	c := p.dial(p.person("maria", "admin"))
-	for _, kind := range []string{"direct-tcpip", "direct-streamlocal@openssh.com", "x11", "auth-agent@openssh.com", "tun@openssh.com"} {
+	for _, kind := range []string{
+		"direct-tcpip", "direct-streamlocal@openssh.com", "x11", "auth-agent@openssh.com",
+		"tun@openssh.com",
+	} {
 		if ch, _, err := c.OpenChannel(kind, gossh.Marshal(struct {
 			Host  string
 			Port  uint32
@@ -65,8 +68,15 @@ func TestThereIsNothingButTheConsole(t *testing.T) {
 	if err := s.RequestPty("../../etc/passwd", 24, 80, gossh.TerminalModes{}); err == nil {
 		t.Error("a path is taken for a terminal's name")
 	}
-	for _, command := range []string{"/bin/sh -c id", "--shell", "--once --json --theme", "scp -t .", "ls", "sh", "inc/../../x", "--json", "--color red", "a\x1bb"} {
-		if out, errs, code := exec(t, c, command); out != "" || code == 0 || strings.Contains(errs, "uid=") || strings.Contains(errs, "\x1b") {
+	for _, command := range []string{
+		"/bin/sh -c id", "--shell", "--once --json --theme", "scp -t .", "ls", "sh", "inc/../../x",
+		"--json", "--color red", "a\x1bb",
+	} {
+		out, errs, code := exec(t, c, command)
+		if out != "" ||
+			code == 0 ||
+			strings.Contains(errs, "uid=") ||
+			strings.Contains(errs, "\x1b") {
 			t.Errorf("%q: %d, %q, %q", command, code, out, errs)
 		}
 	}
@@ -87,11 +97,14 @@ func TestUsageAndOnce(t *testing.T) {
 		}
 		Incidents []struct{ Id string }
 	}
-	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil || doc.Job.World != 8 || len(doc.Incidents) != 1 {
+	err := json.Unmarshal([]byte(out), &doc)
+	if code != 0 || err != nil || doc.Job.World != 8 || len(doc.Incidents) != 1 {
 		t.Errorf("--once --json: %d %q, %v, %+v", code, errs, err, doc)
 	}
 	out, errs, code = exec(t, c, "--once")
-	if code != 0 || !strings.Contains(out, "INC-0001: GPU degradation on n1.g0") || strings.Contains(out, "\x1b") {
+	if code != 0 ||
+		!strings.Contains(out, "INC-0001: GPU degradation on n1.g0") ||
+		strings.Contains(out, "\x1b") {
 		t.Errorf("--once: %d %q %q", code, out, errs)
 	}
 }
@@ -125,7 +138,13 @@ func TestSeveralOperatorsSeeOneJob(t *testing.T) {
 	p := newPlace(t, Limits{})
 	p.engine.AdvanceTo(enginetest.Proposed)
 	a := sit(t, p.dial(p.person("maria", "approver")), 80, 24, "")
-	b := sit(t, p.dial(p.person("omar", "approver")), 120, 40, "--color none --theme light")
+	b := sit(
+		t,
+		p.dial(p.person("omar", "approver")),
+		120,
+		40,
+		"--color none --theme light",
+	)
 	a.shows("S2 PROPOSED")
 	b.shows("S2 PROPOSED")
 	p.engine.Refuse("omar decided first")
@@ -147,7 +166,8 @@ func TestAKeyThatIsTakenAwayEndsItsSession(t *testing.T) {
 	x := sit(t, p.dial(k), 80, 24, "")
 	x.shows("gpt-lab")
 	p.forget(k)
-	if code := x.ended(); code != 1 || !strings.Contains(x.errs.String(), "your key no longer lets you in") {
+	code := x.ended()
+	if code != 1 || !strings.Contains(x.errs.String(), "your key no longer lets you in") {
 		t.Errorf("exit code %d, %q", code, x.errs)
 	}
 	if x.emu.IsAltScreen() {
@@ -156,9 +176,13 @@ func TestAKeyThatIsTakenAwayEndsItsSession(t *testing.T) {
 }
 
 func TestAnIdleScreenIsClosed(t *testing.T) {
-	p := newPlace(t, Limits{Recheck: 20 * time.Millisecond, Idle: 300 * time.Millisecond})
+	p := newPlace(t, Limits{
+		Recheck: 20 * time.Millisecond,
+		Idle:    300 * time.Millisecond,
+	})
 	x := sit(t, p.dial(p.person("maria", "approver")), 80, 24, "")
-	if code := x.ended(); code != 1 || !strings.Contains(x.errs.String(), "no key for a while") {
+	code := x.ended()
+	if code != 1 || !strings.Contains(x.errs.String(), "no key for a while") {
 		t.Errorf("exit code %d, %q", code, x.errs)
 	}
 }
@@ -213,7 +237,11 @@ func TestSeatsAndDoorAreBounded(t *testing.T) {
 // Connections without a login, as many as an attacker likes and whatever they have sent, keep
 // nobody out who has a key, also not who comes from the same address.
 func TestNobodyIsLockedOut(t *testing.T) {
-	for what, sends := range map[string]string{"nothing": "", "a version": "SSH-2.0-x\r\n", "no SSH": "GET / HTTP/1.1\r\n"} {
+	for what, sends := range map[string]string{
+		"nothing":   "",
+		"a version": "SSH-2.0-x\r\n",
+		"no SSH":    "GET / HTTP/1.1\r\n",
+	} {
 		p := newPlace(t, Limits{Handshake: time.Hour})
 		k := p.person("maria", "viewer")
 		for range 64 {
@@ -309,7 +337,8 @@ func TestHostKeyIsMadeOnceAndKeptPrivate(t *testing.T) {
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := loadHostKey(path); !errors.Is(err, ErrHostKey) || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := loadHostKey(path); !errors.Is(err, ErrHostKey) ||
+		!strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key that others may read: %v", err)
 	}
 	if err := errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, []byte("x"), 0o600)); err != nil {
@@ -323,7 +352,10 @@ func TestHostKeyIsMadeOnceAndKeptPrivate(t *testing.T) {
 func TestPastesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 3*pasteMax)
 	in := "a\x1b[A" + "\x1b[200~" + long + "\x1b[201~" + "b" + "\x1b[200~y\x1b[20z\x1b[201~c"
-	for name, from := range map[string]io.Reader{"whole": strings.NewReader(in), "bytewise": iotest.OneByteReader(strings.NewReader(in))} {
+	for name, from := range map[string]io.Reader{
+		"whole":    strings.NewReader(in),
+		"bytewise": iotest.OneByteReader(strings.NewReader(in)),
+	} {
 		got, err := io.ReadAll(newSessionInput(from, time.Now))
 		want := "a\x1b[A" + "\x1b[200~" + long[:pasteMax] + "\x1b[201~" + "b" + "\x1b[200~y\x1b[20z\x1b[201~c"
 		if err != nil || string(got) != want {
@@ -335,7 +367,13 @@ func TestPastesAreBounded(t *testing.T) {
 func TestCookedLines(t *testing.T) {
 	var echo bytes.Buffer
 	ended := 0
-	c := &lineEditor{from: iotest.HalfReader(strings.NewReader("ab\x7fc\r\x1b[A\x1bOP\x1b[1;5Cyé\x7fes\nno\x15ok\r\x03tail\r")), echo: &echo, ended: func() { ended++ }}
+	c := &lineEditor{
+		from: iotest.HalfReader(strings.NewReader(
+			"ab\x7fc\r\x1b[A\x1bOP\x1b[1;5Cyé\x7fes\nno\x15ok\r\x03tail\r",
+		)),
+		echo:  &echo,
+		ended: func() { ended++ },
+	}
 	got, err := io.ReadAll(c)
 	if err != nil || string(got) != "ac\nyes\nok\n" || ended != 1 {
 		t.Errorf("%q, %v, ended %d", got, err, ended)
@@ -348,7 +386,10 @@ func TestCookedLines(t *testing.T) {
 // Whatever a client sends as its command, it is understood or refused, and
 // what is said of it can be shown.
 func FuzzAsk(f *testing.F) {
-	for _, s := range []string{"", "--once --json", "inc/INC-0001?view=ranks&z=2", "--theme dark rank/12", "-- --plain", "--color=16", "help"} {
+	for _, s := range []string{
+		"", "--once --json", "inc/INC-0001?view=ranks&z=2", "--theme dark rank/12", "-- --plain",
+		"--color=16", "help",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -386,7 +427,9 @@ func TestDeepLinks(t *testing.T) {
 	sit(t, c, 100, 40, "rank/5?view=ranks").shows("rank 5")
 	sit(t, c, 100, 40, "events").shows("INC-0001 opened")
 	out, _, code := exec(t, c, "--once inc/1")
-	if code != 0 || !strings.Contains(out, "INC-0001  located") || !strings.Contains(out, "evidence  +") {
+	if code != 0 ||
+		!strings.Contains(out, "INC-0001  located") ||
+		!strings.Contains(out, "evidence  +") {
 		t.Errorf("--once inc/1: %d %q", code, out)
 	}
 }

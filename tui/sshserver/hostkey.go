@@ -35,7 +35,10 @@ func loadHostKey(path string) (gossh.Signer, error) {
 	}
 	signer, err := gossh.ParsePrivateKey(b)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; give an OpenSSH private key without a passphrase, or remove the file to have one made", ErrHostKey, path, err)
+		return nil, fmt.Errorf(
+			"%w: %s: %w; give an OpenSSH private key without a passphrase, or remove the file to have one made",
+			ErrHostKey, path, err,
+		)
 	}
 	return signer, nil
 }

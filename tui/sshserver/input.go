@@ -108,6 +108,8 @@ func (in *input) stepState(b byte) {
 		in.matched = 0
 	}
 	if in.matched == len(mark) {
-		in.pasting, in.pasted, in.matched = bytes.Equal(mark, pasteStart), 0, 0
+		in.pasting = bytes.Equal(mark, pasteStart)
+		in.pasted = 0
+		in.matched = 0
 	}
 }

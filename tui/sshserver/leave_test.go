@@ -21,7 +21,9 @@ func TestASessionEndsWithItsChannel(t *testing.T) {
 		p := newPlace(t, Limits{})
 		c := p.dial(p.person("maria", "viewer"))
 		x := sit(t, c, 80, 24, command)
-		x.until("the job", func(string) bool { return x.received() > 0 && p.server.hub.Sessions() == 1 })
+		x.until("the job", func(string) bool {
+			return x.received() > 0 && p.server.hub.Sessions() == 1
+		})
 		_ = x.sess.Close()
 		for deadline := time.Now().Add(patience); p.server.hub.Sessions() > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -56,11 +58,17 @@ func TestAKeyThatIsTakenAwayOpensNoSession(t *testing.T) {
 func TestAnEndlessSequenceIsNotGathered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const flood = 1 << 20
-		from := io.MultiReader(strings.NewReader("\x1b]52;c;"), bytes.NewReader(bytes.Repeat([]byte("a"), flood)))
+		from := io.MultiReader(
+			strings.NewReader("\x1b]52;c;"),
+			bytes.NewReader(bytes.Repeat([]byte("a"), flood)),
+		)
 		events := make(chan uv.Event)
 		go func() {
 			defer close(events)
-			_ = uv.NewTerminalReader(newSessionInput(from, time.Now), "xterm").StreamEvents(context.Background(), events)
+			_ = uv.NewTerminalReader(
+				newSessionInput(from, time.Now),
+				"xterm",
+			).StreamEvents(context.Background(), events)
 		}()
 		largest := 0
 		for e := range events {
@@ -94,7 +102,8 @@ func TestNobodyTakesAllSeats(t *testing.T) {
 	if taken != perPersonLeast {
 		t.Errorf("one person took %d seats", taken)
 	}
-	if _, _, code := exec(t, p.dial(p.person("maria", "approver")), "--once"); code != 0 {
+	_, _, code := exec(t, p.dial(p.person("maria", "approver")), "--once")
+	if code != 0 {
 		t.Errorf("another person is not let in: exit code %d", code)
 	}
 }

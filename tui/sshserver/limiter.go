@@ -34,7 +34,9 @@ type connectionLimiter struct {
 
 func newConnectionLimiter(l Limits) *connectionLimiter {
 	return &connectionLimiter{
-		limits: l, unproven: strangers.NewRoom(l.Unproven, l.PerSource, speakGrace), proven: map[string][]*limited{},
+		limits:   l,
+		unproven: strangers.NewRoom(l.Unproven, l.PerSource, speakGrace),
+		proven:   map[string][]*limited{},
 	}
 }
 
@@ -70,7 +72,8 @@ func (c *limited) prove(name string) error {
 	mine := d.proven[name]
 	var old []*limited
 	for len(mine) > 0 && (len(mine) >= perPersonConnections || d.open >= d.limits.Connections) {
-		old, mine = append(old, mine[0]), mine[1:]
+		old = append(old, mine[0])
+		mine = mine[1:]
 		old[len(old)-1].name = ""
 		d.open--
 	}
@@ -138,13 +141,19 @@ const perConnection = 4
 const perPersonLeast = 8
 
 func newSessionLimiter(most int) *sessionLimiter {
-	return &sessionLimiter{most: most, by: map[gossh.Conn]int{}, of: map[string]int{}}
+	return &sessionLimiter{
+		most: most,
+		by:   map[gossh.Conn]int{},
+		of:   map[string]int{},
+	}
 }
 
 func (s *sessionLimiter) acquire(c gossh.Conn, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken >= s.most || s.by[c] >= perConnection || s.of[name] >= max(perPersonLeast, s.most/4) {
+	if s.taken >= s.most ||
+		s.by[c] >= perConnection ||
+		s.of[name] >= max(perPersonLeast, s.most/4) {
 		return false
 	}
 	s.taken++

@@ -89,4 +89,7 @@ func (c *lineEditor) eraseLast() {
 	c.writeEcho("\b \b")
 }
 
-func (c *lineEditor) writeEcho(s string) { _, _ = io.WriteString(c.echo, s) } // a dead link shows in the stream
+// a dead link shows in the stream
+func (c *lineEditor) writeEcho(s string) {
+	_, _ = io.WriteString(c.echo, s)
+}

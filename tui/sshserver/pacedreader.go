@@ -27,7 +27,12 @@ type pacedReader struct {
 }
 
 func newPacedReader(src feed.Source, l *flowControl, now func() time.Time) *pacedReader {
-	return &pacedReader{Source: src, link: l, now: now, changed: make(chan struct{}, 1)}
+	return &pacedReader{
+		Source:  src,
+		link:    l,
+		now:     now,
+		changed: make(chan struct{}, 1),
+	}
 }
 
 // Changed is signalled when there is something new and the link is free.

@@ -52,23 +52,29 @@ type Limits struct {
 func (l Limits) withDefaults() Limits {
 	l.Unproven = cmp.Or(l.Unproven, 256)
 	return Limits{
-		Sessions: cmp.Or(l.Sessions, 32), Connections: cmp.Or(l.Connections, 64),
-		Unproven: l.Unproven, PerSource: cmp.Or(l.PerSource, max(l.Unproven/4, 1)),
-		Handshake: cmp.Or(l.Handshake, 20*time.Second), Idle: cmp.Or(l.Idle, time.Hour),
-		Stall: cmp.Or(l.Stall, 30*time.Second), Recheck: cmp.Or(l.Recheck, 15*time.Second),
+		Sessions:    cmp.Or(l.Sessions, 32),
+		Connections: cmp.Or(l.Connections, 64),
+		Unproven:    l.Unproven,
+		PerSource:   cmp.Or(l.PerSource, max(l.Unproven/4, 1)),
+		Handshake:   cmp.Or(l.Handshake, 20*time.Second),
+		Idle:        cmp.Or(l.Idle, time.Hour),
+		Stall:       cmp.Or(l.Stall, 30*time.Second),
+		Recheck:     cmp.Or(l.Recheck, 15*time.Second),
 	}
 }
 
 // Config says where to listen and whom to let in.
 type Config struct {
-	Address  string                                          // HOST:PORT
-	HostKey  string                                          // path; made when it is not there
-	Identify func(gossh.PublicKey, net.Addr) (Caller, error) // who comes with a key; the signature is checked here
-	Dial     func(Caller) (Engine, error)                    // the caller's own client of the engine
-	Screen   tui.Options                                     // theme and the like, where the session says nothing
-	Limits   Limits
-	Log      *slog.Logger     // nil = silent
-	Now      func() time.Time // nil = the real clock
+	Address string // HOST:PORT
+	HostKey string // path; made when it is not there
+	// who comes with a key; the signature is checked here
+	Identify func(gossh.PublicKey, net.Addr) (Caller, error)
+	Dial     func(Caller) (Engine, error) // the caller's own client of the engine
+	// theme and the like, where the session says nothing
+	Screen tui.Options
+	Limits Limits
+	Log    *slog.Logger     // nil = silent
+	Now    func() time.Time // nil = the real clock
 }
 
 // maxTries is how many keys one connection may offer: agents hold several.
@@ -101,7 +107,13 @@ type Server struct {
 
 // Listen takes the address and starts serving.
 func Listen(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg, limits: cfg.Limits.withDefaults(), log: cfg.Log, now: cfg.Now, served: make(chan struct{})}
+	s := &Server{
+		cfg:    cfg,
+		limits: cfg.Limits.withDefaults(),
+		log:    cfg.Log,
+		now:    cfg.Now,
+		served: make(chan struct{}),
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -135,9 +147,11 @@ func (s *Server) acceptLoop() error {
 	l, err := net.Listen("tcp", s.cfg.Address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another ssh listen address", ErrListen, s.cfg.Address)
+		return fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another ssh listen address",
+			ErrListen, s.cfg.Address)
 	case err != nil:
-		return fmt.Errorf("%w on %s: %w; set an ssh listen address of the form HOST:PORT", ErrListen, s.cfg.Address, err)
+		return fmt.Errorf("%w on %s: %w; set an ssh listen address of the form HOST:PORT",
+			ErrListen, s.cfg.Address, err)
 	}
 	s.listener = l
 	return nil
@@ -155,7 +169,13 @@ func (s *Server) configure(key gossh.Signer) ssh.Option {
 		srv.ConnCallback = s.admitConnection
 		srv.ServerConfigCallback = s.authenticate
 		srv.ConnectionFailedCallback = func(c net.Conn, err error) {
-			s.log.Info("ssh: not let in", "from", c.RemoteAddr().String(), "why", err.Error())
+			s.log.Info(
+				"ssh: not let in",
+				"from",
+				c.RemoteAddr().String(),
+				"why",
+				err.Error(),
+			)
 		}
 		return nil
 	}
@@ -188,7 +208,12 @@ const (
 func (s *Server) authenticate(ctx ssh.Context) *gossh.ServerConfig {
 	return &gossh.ServerConfig{
 		MaxAuthTries: maxTries,
-		VerifiedPublicKeyCallback: func(_ gossh.ConnMetadata, _ gossh.PublicKey, who *gossh.Permissions, _ string) (*gossh.Permissions, error) {
+		VerifiedPublicKeyCallback: func(
+			_ gossh.ConnMetadata,
+			_ gossh.PublicKey,
+			who *gossh.Permissions,
+			_ string,
+		) (*gossh.Permissions, error) {
 			c, ok := ctx.Value(connectionKey{}).(*limited)
 			if !ok {
 				return nil, errEvicted
@@ -201,15 +226,19 @@ func (s *Server) authenticate(ctx ssh.Context) *gossh.ServerConfig {
 				return nil, err
 			}
 			return &gossh.Permissions{Extensions: map[string]string{
-				extName: who.Name, extRole: who.Role, extFrom: who.From,
-				extKey: base64.StdEncoding.EncodeToString(key.Marshal()),
+				extName: who.Name,
+				extRole: who.Role,
+				extFrom: who.From,
+				extKey:  base64.StdEncoding.EncodeToString(key.Marshal()),
 			}}, nil
 		},
 	}
 }
 
 // Address is where the server listens.
-func (s *Server) Address() string { return s.listener.Addr().String() }
+func (s *Server) Address() string {
+	return s.listener.Addr().String()
+}
 
 // beginSession counts a session in, unless the server is closing.
 func (s *Server) beginSession() bool {
@@ -230,7 +259,10 @@ func (s *Server) Close() {
 		_ = s.listener.Close()
 		s.cancel()
 		gone := make(chan struct{})
-		go func() { s.running.Wait(); close(gone) }()
+		go func() {
+			s.running.Wait()
+			close(gone)
+		}()
 		timer := time.NewTimer(leaveWait)
 		defer timer.Stop()
 		select {

@@ -44,11 +44,17 @@ type place struct {
 
 func newPlace(t testing.TB, limits Limits) *place {
 	t.Helper()
-	p := &place{t: t, engine: enginetest.New(enginetest.Options{}), people: map[string]Caller{}}
+	p := &place{
+		t:      t,
+		engine: enginetest.New(enginetest.Options{}),
+		people: map[string]Caller{},
+	}
 	behind := p.engine.ServeInMemory()
 	var err error
 	p.server, err = Listen(Config{
-		Address: "127.0.0.1:0", HostKey: filepath.Join(t.TempDir(), "host_key"), Limits: limits,
+		Address:  "127.0.0.1:0",
+		HostKey:  filepath.Join(t.TempDir(), "host_key"),
+		Limits:   limits,
 		Identify: p.identify,
 		Dial: func(who Caller) (Engine, error) {
 			p.mu.Lock()
@@ -58,13 +64,18 @@ func newPlace(t testing.TB, limits Limits) *place {
 			if err != nil {
 				return Engine{}, err
 			}
-			return Engine{falconv1.NewConsoleClient(cc), func() { _ = cc.Close() }}, nil
+			return Engine{falconv1.NewConsoleClient(cc), func() {
+				_ = cc.Close()
+			}}, nil
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.server.Close(); behind.Close() })
+	t.Cleanup(func() {
+		p.server.Close()
+		behind.Close()
+	})
 	return p
 }
 
@@ -113,8 +124,10 @@ func (p *place) try(s gossh.Signer) (*gossh.Client, error) {
 
 func clientConfig(s gossh.Signer) *gossh.ClientConfig {
 	return &gossh.ClientConfig{
-		User: "someone", Auth: []gossh.AuthMethod{gossh.PublicKeys(s)},
-		HostKeyCallback: gossh.InsecureIgnoreHostKey(), Timeout: patience,
+		User:            "someone",
+		Auth:            []gossh.AuthMethod{gossh.PublicKeys(s)},
+		HostKeyCallback: gossh.InsecureIgnoreHostKey(),
+		Timeout:         patience,
 	}
 }
 
@@ -182,7 +195,13 @@ func sit(t testing.TB, c *gossh.Client, w, h int, command string) *seat {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &seat{t: t, sess: sess, emu: vt.NewSafeEmulator(w, h), wrote: make(chan struct{}, 1), errs: &buffer{}}
+	x := &seat{
+		t:     t,
+		sess:  sess,
+		emu:   vt.NewSafeEmulator(w, h),
+		wrote: make(chan struct{}, 1),
+		errs:  &buffer{},
+	}
 	sess.Stdout, sess.Stderr = x, x.errs
 	if x.keys, err = sess.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -213,11 +232,15 @@ func sit(t testing.TB, c *gossh.Client, w, h int, command string) *seat {
 	return x
 }
 
-func (x *seat) screen() string { return ansi.Strip(x.emu.Render()) }
+func (x *seat) screen() string {
+	return ansi.Strip(x.emu.Render())
+}
 
 func (x *seat) shows(text string) string {
 	x.t.Helper()
-	return x.until(text, func(s string) bool { return strings.Contains(s, text) })
+	return x.until(text, func(s string) bool {
+		return strings.Contains(s, text)
+	})
 }
 
 func (x *seat) until(what string, ok func(string) bool) string {
@@ -306,7 +329,10 @@ func TestAnOperatorSeesTheJobAndLeaves(t *testing.T) {
 	if x.emu.IsAltScreen() {
 		t.Error("the terminal was not given back")
 	}
-	if len(p.dials) != 2 || p.dials[0].Role != "viewer" || p.dials[1].Name != "maria" || p.dials[1].Role != "approver" {
+	if len(p.dials) != 2 ||
+		p.dials[0].Role != "viewer" ||
+		p.dials[1].Name != "maria" ||
+		p.dials[1].Role != "approver" {
 		t.Errorf("the engine was dialled as %v", p.dials)
 	}
 }
@@ -317,12 +343,19 @@ func TestWrongKeyIsRefused(t *testing.T) {
 		_ = c.Close()
 		t.Error("a stranger came in")
 	}
-	c, err := gossh.Dial("tcp", p.server.Address(), &gossh.ClientConfig{User: "x", Auth: []gossh.AuthMethod{gossh.Password("x")}, HostKeyCallback: gossh.InsecureIgnoreHostKey()})
+	c, err := gossh.Dial("tcp", p.server.Address(), &gossh.ClientConfig{
+		User:            "x",
+		Auth:            []gossh.AuthMethod{gossh.Password("x")},
+		HostKeyCallback: gossh.InsecureIgnoreHostKey(),
+	})
 	if err == nil {
 		_ = c.Close()
 		t.Error("a password came in")
 	}
-	c, err = gossh.Dial("tcp", p.server.Address(), &gossh.ClientConfig{User: "x", HostKeyCallback: gossh.InsecureIgnoreHostKey()})
+	c, err = gossh.Dial("tcp", p.server.Address(), &gossh.ClientConfig{
+		User:            "x",
+		HostKeyCallback: gossh.InsecureIgnoreHostKey(),
+	})
 	if err == nil {
 		_ = c.Close()
 		t.Error("nothing at all came in")

@@ -22,7 +22,10 @@ import (
 
 // profiles are the colours that a session may ask for.
 var profiles = map[string]*colorprofile.Profile{
-	"truecolor": new(colorprofile.TrueColor), "256": new(colorprofile.ANSI256), "16": new(colorprofile.ANSI), "none": new(colorprofile.ASCII),
+	"truecolor": new(colorprofile.TrueColor),
+	"256":       new(colorprofile.ANSI256),
+	"16":        new(colorprofile.ANSI),
+	"none":      new(colorprofile.ASCII),
 }
 
 // Why sessions end other than by their operators.
@@ -74,7 +77,11 @@ func (s *Server) sessionHandler(ssh.Handler) ssh.Handler {
 
 func (s *Server) runSession(sess ssh.Session) {
 	ext := sess.Permissions().Extensions
-	o := &openSession{srv: s, sess: sess, who: Caller{ext[extName], ext[extRole], ext[extFrom]}}
+	o := &openSession{
+		srv:  s,
+		sess: sess,
+		who:  Caller{ext[extName], ext[extRole], ext[extFrom]},
+	}
 	var windows <-chan ssh.Window
 	if o.pty, windows, o.isPty = sess.Pty(); o.isPty {
 		o.sizes = watchSizes(windows)
@@ -103,7 +110,15 @@ func (s *Server) runSession(sess ssh.Session) {
 	log.Info("ssh: session began", "command", sess.RawCommand(), "terminal", o.isPty)
 	start := s.now()
 	code, why := o.followLive(engine)
-	log.Info("ssh: session ended", "after", s.now().Sub(start).Round(time.Second).String(), "code", code, "why", why)
+	log.Info(
+		"ssh: session ended",
+		"after",
+		s.now().Sub(start).Round(time.Second).String(),
+		"code",
+		code,
+		"why",
+		why,
+	)
 }
 
 // followLive runs the session with what guards it, and says how it ended.
@@ -167,7 +182,8 @@ func (o *openSession) checkAccess(ctx context.Context, end context.CancelCauseFu
 			return
 		case <-t.C:
 		}
-		if idle := o.srv.limits.Idle; o.isPty && idle > 0 && o.input.idleFor() >= idle {
+		idle := o.srv.limits.Idle
+		if o.isPty && idle > 0 && o.input.idleFor() >= idle {
 			end(errIdle)
 		}
 		if !o.stillAllowed() {
@@ -194,7 +210,11 @@ func (o *openSession) showConsole(ctx context.Context, engine Engine) error {
 	switch {
 	case o.ask.once:
 		return o.showOnce(ctx, engine)
-	case o.ask.plain || o.ask.reader || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
+	case o.ask.plain ||
+		o.ask.reader ||
+		!o.isPty ||
+		o.pty.Term == "dumb" ||
+		o.pty.Term == "":
 		return o.showLines(ctx, engine)
 	}
 	return o.showScreen(ctx, engine)
@@ -218,7 +238,12 @@ func (o *openSession) showOnce(ctx context.Context, engine Engine) error {
 func (o *openSession) showLines(ctx context.Context, engine Engine) error {
 	src := o.srv.hub.Session(engine.Client)
 	defer src.Close()
-	opts := plain.Options{In: o.input, Open: o.ask.open, Source: src, Reader: o.ask.reader}
+	opts := plain.Options{
+		In:     o.input,
+		Open:   o.ask.open,
+		Source: src,
+		Reader: o.ask.reader,
+	}
 	if o.isPty {
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()
@@ -247,5 +272,15 @@ func (o *openSession) showScreen(ctx context.Context, engine Engine) error {
 		opts.Profile = p
 	}
 	env := append(slices.Clone(o.sess.Environ()), "TERM="+o.pty.Term)
-	return tui.Run(ctx, src, tui.Terminal{In: o.input, Out: o.link, Env: env, Remote: &tui.Remote{Size: claimedSize(o.pty.Window), Sizes: o.sizes}}, opts)
+	return tui.Run(
+		ctx,
+		src,
+		tui.Terminal{
+			In:     o.input,
+			Out:    o.link,
+			Env:    env,
+			Remote: &tui.Remote{Size: claimedSize(o.pty.Window), Sizes: o.sizes},
+		},
+		opts,
+	)
 }

@@ -7,7 +7,9 @@ import (
 )
 
 // claimedSize is a window's size as the client has it; what is drawn into is bounded elsewhere.
-func claimedSize(w ssh.Window) tui.Size { return tui.Size{W: w.Width, H: w.Height} }
+func claimedSize(w ssh.Window) tui.Size {
+	return tui.Size{W: w.Width, H: w.Height}
+}
 
 // watchSizes passes the newest size on. It reads until the channel closes, as the
 // library's request loop waits for a reader.

@@ -77,10 +77,17 @@ func (p *place) throughNarrow(s gossh.Signer, rate int, delay time.Duration) *go
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for _, l := range []*lane{{from: near, to: far}, {from: far, to: near}} {
-		l.rate, l.delay, l.queue, l.stop = rate, delay, make(chan parcel, 4096), stop
+		l.rate = rate
+		l.delay = delay
+		l.queue = make(chan parcel, 4096)
+		l.stop = stop
 		l.start(&wg)
 	}
-	c, chans, reqs, err := gossh.NewClientConn(ours, p.server.Address(), clientConfig(s))
+	c, chans, reqs, err := gossh.NewClientConn(
+		ours,
+		p.server.Address(),
+		clientConfig(s),
+	)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -102,7 +109,13 @@ func TestKeysShowOnASlowLink(t *testing.T) {
 	p.engine.AdvanceTo(enginetest.Proposed)
 	stop := p.drive()
 	defer stop()
-	x := sit(t, p.throughNarrow(p.person("maria", "viewer"), 8000, 150*time.Millisecond), 120, 40, "")
+	x := sit(
+		t,
+		p.throughNarrow(p.person("maria", "viewer"), 8000, 150*time.Millisecond),
+		120,
+		40,
+		"",
+	)
 	x.shows("S2 PROPOSED")
 	x.press("2")
 	x.shows("RANKS")
@@ -115,7 +128,8 @@ func TestKeysShowOnASlowLink(t *testing.T) {
 
 // drive changes the data at the feed's pace until stopped.
 func (p *place) drive() (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		t := time.NewTicker(200 * time.Millisecond)
@@ -129,7 +143,10 @@ func (p *place) drive() (stop func()) {
 			}
 		}
 	}()
-	return func() { close(done); <-ended }
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // stoppable is a connection whose owner can stop reading.
@@ -155,7 +172,11 @@ func TestASessionThatStopsReadingIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &stoppable{Conn: raw}
-	c, chans, reqs, err := gossh.NewClientConn(s, "", clientConfig(p.person("stuck", "viewer")))
+	c, chans, reqs, err := gossh.NewClientConn(
+		s,
+		"",
+		clientConfig(p.person("stuck", "viewer")),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +207,9 @@ func TestASessionThatStopsReadingIsClosed(t *testing.T) {
 func report(b *testing.B, took []time.Duration) {
 	b.Helper()
 	slices.Sort(took)
-	ms := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))].Microseconds()) / 1000 }
+	ms := func(q float64) float64 {
+		return float64(took[int(q*float64(len(took)-1))].Microseconds()) / 1000
+	}
 	b.ReportMetric(ms(0.5), "p50-ms")
 	b.ReportMetric(ms(0.95), "p95-ms")
 	b.ReportMetric(0, "ns/op")
@@ -195,7 +218,9 @@ func report(b *testing.B, took []time.Duration) {
 // From a key to the letter on the screen, over loopback SSH, while data comes
 // at 5 Hz.
 func BenchmarkKeyToScreenSSH(b *testing.B) {
-	benchKeys(b, func(p *place, s gossh.Signer) *gossh.Client { return p.dial(s) })
+	benchKeys(b, func(p *place, s gossh.Signer) *gossh.Client {
+		return p.dial(s)
+	})
 }
 
 // The same over 64 kbit/s with 150 ms each way.
@@ -213,7 +238,9 @@ func (x *seat) echo(n int) time.Duration {
 	start := time.Now()
 	if n == wordKeys-1 {
 		x.press("\x15")
-		x.until("an empty filter", func(s string) bool { return !strings.Contains(s, "\n /a") })
+		x.until("an empty filter", func(s string) bool {
+			return !strings.Contains(s, "\n /a")
+		})
 		return time.Since(start)
 	}
 	x.press(string(rune('a' + n%2)))

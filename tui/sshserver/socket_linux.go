@@ -19,6 +19,11 @@ func boundUnacknowledged(c net.Conn, d time.Duration) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) { // without it the link's own watch still cuts
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+		_ = unix.SetsockoptInt(
+			int(fd),
+			unix.IPPROTO_TCP,
+			unix.TCP_USER_TIMEOUT,
+			int(d.Milliseconds()),
+		)
 	})
 }

@@ -75,8 +75,11 @@ func TestAPersonConfirmsOverSSH(t *testing.T) {
 	x.shows("APPROVE S2?")
 	time.Sleep(time.Second) // a look at it
 	x.types("\t\r", 8, time.Second)
-	x.until("the decision", func(string) bool { return len(p.engine.Decides()) == 1 })
-	if d := p.engine.Decides()[0]; !d.GetApprove() || d.GetPlanHash() == "" {
+	x.until("the decision", func(string) bool {
+		return len(p.engine.Decides()) == 1
+	})
+	d := p.engine.Decides()[0]
+	if !d.GetApprove() || d.GetPlanHash() == "" {
 		t.Errorf("decided %v", d)
 	}
 }

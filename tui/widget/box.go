@@ -29,7 +29,9 @@ func (c *Canvas) Rule(r Rect, title, right string) Rect {
 }
 
 // Cut shortens s to w columns with an ellipsis.
-func Cut(s string, w int) string { return ansi.Truncate(s, w, "…") }
+func Cut(s string, w int) string {
+	return ansi.Truncate(s, w, "…")
+}
 
 // Wrap breaks text at spaces into lines of at most w columns. A word that is
 // longer than a line is cut into pieces. The library's Wrap also breaks after
@@ -43,10 +45,12 @@ func Wrap(s string, w int) []string {
 	for _, word := range strings.Fields(s) {
 		for Width(word) > w {
 			if line != "" {
-				lines, line = append(lines, line), ""
+				lines = append(lines, line)
+				line = ""
 			}
 			head := longestPrefix(word, w)
-			lines, word = append(lines, head), word[len(head):]
+			lines = append(lines, head)
+			word = word[len(head):]
 		}
 		switch {
 		case word == "":
@@ -55,7 +59,8 @@ func Wrap(s string, w int) []string {
 		case Width(line)+1+Width(word) <= w:
 			line += " " + word
 		default:
-			lines, line = append(lines, line), word
+			lines = append(lines, line)
+			line = word
 		}
 	}
 	if line != "" {
@@ -92,6 +97,7 @@ func (c *Canvas) Paragraph(r Rect, s string, st themes.Style) int {
 
 // Centre is a rectangle of at most w × h in the middle of r.
 func Centre(r Rect, w, h int) Rect {
-	w, h = min(w, r.W), min(h, r.H)
+	w = min(w, r.W)
+	h = min(h, r.H)
 	return Rect{r.X + (r.W-w)/2, r.Y + (r.H-h)/2, w, h}
 }

@@ -39,7 +39,9 @@ func (r Rect) Columns(n int) (left, rest Rect) {
 }
 
 // Empty reports whether nothing can be drawn in r.
-func (r Rect) Empty() bool { return r.W <= 0 || r.H <= 0 }
+func (r Rect) Empty() bool {
+	return r.W <= 0 || r.H <= 0
+}
 
 // Cell is one character position; rune 0 continues the wide character to its left.
 type Cell struct {
@@ -59,9 +61,19 @@ type Canvas struct {
 
 // NewCanvas makes a blank canvas on the palette's background.
 func NewCanvas(w, h int, pal *themes.Palette, ascii bool) *Canvas {
-	w, h = max(0, w), max(0, h)
-	c := &Canvas{W: w, H: h, Pal: pal, ASCII: ascii, cells: make([]Cell, w*h)}
-	blank := Cell{R: ' ', S: themes.Style{FG: pal.Style(themes.Text).FG, BG: pal.Background}}
+	w = max(0, w)
+	h = max(0, h)
+	c := &Canvas{
+		W:     w,
+		H:     h,
+		Pal:   pal,
+		ASCII: ascii,
+		cells: make([]Cell, w*h),
+	}
+	blank := Cell{
+		R: ' ',
+		S: themes.Style{FG: pal.Style(themes.Text).FG, BG: pal.Background},
+	}
 	for i := range c.cells {
 		c.cells[i] = blank
 	}
@@ -69,7 +81,9 @@ func NewCanvas(w, h int, pal *themes.Palette, ascii bool) *Canvas {
 }
 
 // Whole is the canvas as a rectangle.
-func (c *Canvas) Whole() Rect { return Rect{0, 0, c.W, c.H} }
+func (c *Canvas) Whole() Rect {
+	return Rect{0, 0, c.W, c.H}
+}
 
 // Set draws one narrow character. Zero colours keep what is below.
 func (c *Canvas) Set(x, y int, r rune, s themes.Style) {
@@ -110,7 +124,10 @@ func (c *Canvas) At(x, y int) Cell {
 func (c *Canvas) Blank(r Rect) bool {
 	for y := r.Y; y < r.Y+r.H; y++ {
 		for x := r.X; x < r.X+r.W; x++ {
-			if cell := c.At(x, y); cell.R != ' ' && cell.R != 0 || cell.S.BG != 0 && cell.S.BG != c.Pal.Background || cell.S.Attr != 0 {
+			cell := c.At(x, y)
+			if cell.R != ' ' && cell.R != 0 ||
+				cell.S.BG != 0 && cell.S.BG != c.Pal.Background ||
+				cell.S.Attr != 0 {
 				return false
 			}
 		}
@@ -236,7 +253,8 @@ func (c *Canvas) renderRow(b []byte, cells []Cell) []byte {
 		}
 		if cell.S != now {
 			b = cell.S.AppendSGR(b)
-			now, styled = cell.S, cell.S != themes.Style{}
+			now = cell.S
+			styled = cell.S != themes.Style{}
 		}
 		b = utf8.AppendRune(b, c.visibleGlyph(cell.R))
 	}
@@ -282,9 +300,14 @@ const CursorMark = '◂'
 
 // asciiFor replaces what the console draws when --ascii is set.
 var asciiFor = map[rune]rune{
-	'─': '-', '│': '|', '┄': '-', '╎': ':', '╌': '-', '┌': '+', '┐': '+', '└': '+', '┘': '+', '├': '+', '┤': '+', '┼': '+',
-	'▀': '#', '█': '#', '▇': '#', '▆': '%', '▅': '*', '▄': '+', '▃': '=', '▂': '-', '▁': '.', '░': '.', '▒': ':', '▓': '%',
-	'●': 'o', '○': '.', '·': '.', '✖': 'X', '▲': '^', '▼': 'v', '◆': '@', '†': '!', '✓': '+', '▸': '>', '→': '>', '←': '<', '◂': '<',
-	'↑': '^', '↓': 'v', '…': '~', '×': 'x', '÷': '/', '≤': '<', '≥': '>', '—': '-', '–': '-', '−': '-', '±': '~', 'µ': 'u',
-	'°': ' ', '∞': '8', 'Σ': 'S', '⏸': '=', '■': '#', '□': '.', '⊘': '0', '≈': '~', '◌': '_',
+	'─': '-', '│': '|', '┄': '-', '╎': ':', '╌': '-', '┌': '+', '┐': '+', '└': '+',
+	'┘': '+', '├': '+', '┤': '+', '┼': '+',
+	'▀': '#', '█': '#', '▇': '#', '▆': '%', '▅': '*', '▄': '+', '▃': '=',
+	'▂': '-', '▁': '.', '░': '.', '▒': ':', '▓': '%',
+	'●': 'o', '○': '.', '·': '.', '✖': 'X', '▲': '^', '▼': 'v', '◆': '@',
+	'†': '!', '✓': '+', '▸': '>', '→': '>', '←': '<', '◂': '<',
+	'↑': '^', '↓': 'v', '…': '~', '×': 'x', '÷': '/', '≤': '<', '≥': '>',
+	'—': '-', '–': '-', '−': '-', '±': '~', 'µ': 'u',
+	'°': ' ', '∞': '8', 'Σ': 'S', '⏸': '=', '■': '#', '□': '.', '⊘': '0',
+	'≈': '~', '◌': '_',
 }

@@ -75,7 +75,12 @@ func (c *Canvas) drawBar(rect Rect, b Bars, x int, top float64, lineRow int) {
 			c.Set(rect.X+x, y, '┄', c.Pal.Style(themes.Dim))
 		}
 		if x == b.Cursor && fill > 0 {
-			c.Set(rect.X+x, y, eighths[fill], c.Pal.Style(themes.Accent).With(themes.Bold))
+			c.Set(
+				rect.X+x,
+				y,
+				eighths[fill],
+				c.Pal.Style(themes.Accent).With(themes.Bold),
+			)
 		}
 	}
 }

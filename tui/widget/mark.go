@@ -46,7 +46,9 @@ func (c *Canvas) HitEach(r Rect, what func(x, y int) Target) {
 // there, which screen readers follow.
 func (c *Canvas) Focus(x, y int) {
 	if x >= 0 && y >= 0 && x < c.W && y < c.H {
-		c.targets.x, c.targets.y, c.targets.focused = x, y, true
+		c.targets.x = x
+		c.targets.y = y
+		c.targets.focused = true
 	}
 }
 
@@ -64,7 +66,11 @@ func (t Targets) At(x, y int) Target {
 }
 
 // Focused is where the focused element is, if there is one.
-func (t Targets) Focused() (x, y int, ok bool) { return t.x, t.y, t.focused }
+func (t Targets) Focused() (x, y int, ok bool) {
+	return t.x, t.y, t.focused
+}
 
 // Holds reports whether a cell is in r.
-func (r Rect) Holds(x, y int) bool { return x >= r.X && y >= r.Y && x < r.X+r.W && y < r.Y+r.H }
+func (r Rect) Holds(x, y int) bool {
+	return x >= r.X && y >= r.Y && x < r.X+r.W && y < r.Y+r.H
+}

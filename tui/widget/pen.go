@@ -56,7 +56,11 @@ func (p *Pen) Space(n int) *Pen {
 }
 
 // Left is the number of columns that remain.
-func (p *Pen) Left() int { return max(0, p.End-p.X) }
+func (p *Pen) Left() int {
+	return max(0, p.End-p.X)
+}
 
 // Fits reports whether s can be written whole.
-func (p *Pen) Fits(s string) bool { return Width(s) <= p.Left() }
+func (p *Pen) Fits(s string) bool {
+	return Width(s) <= p.Left()
+}

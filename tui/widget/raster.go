@@ -19,7 +19,8 @@ const (
 // level from 2 on, and what was not measured hides nothing.
 var weights = [PixelNone + 1]int8{
 	3, 4, 6, 7, 8, 9, 10,
-	PixelStale: 5, PixelLost: 11, PixelCulprit: 12, PixelExcluded: 1, PixelUnmeasured: 2, PixelMark: 0, PixelNone: 0,
+	PixelStale: 5, PixelLost: 11, PixelCulprit: 12, PixelExcluded: 1, PixelUnmeasured: 2,
+	PixelMark: 0, PixelNone: 0,
 }
 
 // Worse reports whether pixel a must be seen rather than b.
@@ -64,7 +65,9 @@ func (c *Canvas) PixelRows(n int) int {
 	return n
 }
 
-func (c *Canvas) usesHalfBlocks() bool { return c.Pal.HalfBlocks() && !c.ASCII }
+func (c *Canvas) usesHalfBlocks() bool {
+	return c.Pal.HalfBlocks() && !c.ASCII
+}
 
 // Raster draws pixels in the top left of rect with a ramp of the palette.
 func (c *Canvas) Raster(rect Rect, r *Raster, ramp *[themes.Levels]themes.Color) {
@@ -75,7 +78,8 @@ func (c *Canvas) Raster(rect Rect, r *Raster, ramp *[themes.Levels]themes.Color)
 	}
 	for row := 0; row < rect.H && 2*row < r.H; row++ {
 		for x := 0; x < rect.W && x < r.W; x++ {
-			top, bottom := r.pixelAt(x, 2*row), r.pixelAt(x, 2*row+1)
+			top := r.pixelAt(x, 2*row)
+			bottom := r.pixelAt(x, 2*row+1)
 			c.halfBlocks(rect.X+x, rect.Y+row, top, bottom, &look)
 		}
 	}
@@ -104,7 +108,10 @@ func (c *Canvas) pixelLooks(ramp *[themes.Levels]themes.Color) look {
 		l.style[i] = themes.Style{FG: ramp[i], BG: c.Pal.Background}
 		l.glyph[i] = c.LevelGlyph(i)
 	}
-	roles := [...]themes.Role{themes.Stale, themes.Lost, themes.Culprit, themes.Stale, themes.Dim, themes.Accent, themes.Text}
+	roles := [...]themes.Role{
+		themes.Stale, themes.Lost, themes.Culprit, themes.Stale, themes.Dim, themes.Accent,
+		themes.Text,
+	}
 	for i, role := range roles {
 		v := PixelStale + uint8(i)
 		s := c.Pal.Style(role)

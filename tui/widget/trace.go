@@ -50,14 +50,22 @@ func (c *Canvas) Trace(rect Rect, t Trace) {
 	if rect.Empty() || !(t.To > t.From) {
 		return
 	}
-	d := &dots{rect: rect, across: c.DotColumns(), down: brailleRows, bits: make([]rune, rect.W*rect.H), line: make([]bool, rect.W*rect.H), style: make([]themes.Style, rect.W*rect.H)}
+	d := &dots{
+		rect:   rect,
+		across: c.DotColumns(),
+		down:   brailleRows,
+		bits:   make([]rune, rect.W*rect.H),
+		line:   make([]bool, rect.W*rect.H),
+		style:  make([]themes.Style, rect.W*rect.H),
+	}
 	if c.ASCII {
 		d.down = 1
 	}
 	c.drawTraceLine(rect, t)
 	d.plot(c, t)
 	for i, bits := range d.bits {
-		x, y := rect.X+i%rect.W, rect.Y+i/rect.W
+		x := rect.X + i%rect.W
+		y := rect.Y + i/rect.W
 		switch {
 		case bits == 0:
 		case !c.ASCII:
@@ -108,7 +116,9 @@ func (d *dots) plot(c *Canvas, t Trace) {
 	faint := func(int) themes.Style { return dim }
 	d.plotLine(t, t.Greatest, faint, false)
 	d.plotLine(t, t.Least, faint, false)
-	d.plotLine(t, t.Mean, func(i int) themes.Style { return t.styleOf(c, i) }, true)
+	d.plotLine(t, t.Mean, func(i int) themes.Style {
+		return t.styleOf(c, i)
+	}, true)
 }
 
 // plotLine sets the dots of one line, each column joined to the one before.

@@ -21,7 +21,9 @@ func palette(t testing.TB, p colorprofile.Profile) *themes.Palette {
 	return th.Palette(p)
 }
 
-func plain(c *Canvas) string { return ansi.Strip(c.String()) }
+func plain(c *Canvas) string {
+	return ansi.Strip(c.String())
+}
 
 func TestTextIsClippedAndWideCharactersTakeTwoColumns(t *testing.T) {
 	c := NewCanvas(8, 2, palette(t, colorprofile.TrueColor), false)
@@ -36,7 +38,8 @@ func TestTextIsClippedAndWideCharactersTakeTwoColumns(t *testing.T) {
 func TestCanvasNeverBursts(t *testing.T) {
 	pal := palette(t, colorprofile.ANSI256)
 	rapid.Check(t, func(t *rapid.T) {
-		w, h := rapid.IntRange(0, 40).Draw(t, "w"), rapid.IntRange(0, 10).Draw(t, "h")
+		w := rapid.IntRange(0, 40).Draw(t, "w")
+		h := rapid.IntRange(0, 10).Draw(t, "h")
 		c := NewCanvas(w, h, pal, false)
 		for range rapid.IntRange(1, 6).Draw(t, "n") {
 			r := Rect{
@@ -47,7 +50,11 @@ func TestCanvasNeverBursts(t *testing.T) {
 			c.Text(r.X, r.Y, r.W, text, themes.Style{})
 			c.Rule(r, text, text)
 			c.Paragraph(r, text, themes.Style{})
-			c.Bars(r, Bars{Values: []float64{1, math.NaN(), 3, -1, math.Inf(1)}, Line: 2, Cursor: 1})
+			c.Bars(r, Bars{
+				Values: []float64{1, math.NaN(), 3, -1, math.Inf(1)},
+				Line:   2,
+				Cursor: 1,
+			})
 			c.Raster(r, NewRaster(r.W, r.H), &pal.Heat)
 		}
 		if h == 0 {
@@ -103,7 +110,10 @@ func TestRasterWithoutColourTellsAllLevelsApart(t *testing.T) {
 func TestASCIIWritesASCIIOnly(t *testing.T) {
 	c := NewCanvas(40, 3, palette(t, colorprofile.TrueColor), true)
 	c.Rule(c.Whole(), "→ ✖ 日", "262 ms → 400 ms")
-	c.Bars(Rect{2, 1, 9, 1}, Bars{Values: []float64{1, 2, 3, 4, 5, 6, 7, 8}, Cursor: -1})
+	c.Bars(
+		Rect{2, 1, 9, 1},
+		Bars{Values: []float64{1, 2, 3, 4, 5, 6, 7, 8}, Cursor: -1},
+	)
 	for _, r := range c.String() {
 		if r > 126 {
 			t.Fatalf("%q holds %q", c.String(), r)

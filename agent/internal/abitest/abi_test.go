@@ -19,19 +19,32 @@ var update = flag.Bool("update", false, "rewrite the constants that are generate
 
 // prefixes of the offsets in a struct.
 var prefixes = map[string]string{
-	"falcon_record": "rec", "falcon_header": "hdr", "falcon_ring": "rng", "falcon_comm": "com", "falcon_timing": "tim", "falcon_shm_order": "ord",
-	"falcon_control": "ctl", "falcon_test": "tst", "falcon_test_result": "res", "falcon_ended": "end", "falcon_mark": "mark",
+	"falcon_record": "rec", "falcon_header": "hdr", "falcon_ring": "rng", "falcon_comm": "com",
+	"falcon_timing": "tim", "falcon_shm_order": "ord",
+	"falcon_control": "ctl", "falcon_test": "tst",
+	"falcon_test_result": "res", "falcon_ended": "end", "falcon_mark": "mark",
 	"falcon_lab_header": "off", "falcon_lab_gpu": "gpu", "falcon_lab_link": "link",
 }
 
 // names of constants that do not follow from those in C.
 var names = map[string]string{
-	"FALCON_PAGE": "pageBytes", "marks": "marksMax", "sizeof.falcon_shm_order": "orderBytes", "FALCON_ORDER_MICROBATCHES": "orderMicroBatches",
-	"FALCON_LAB_MAGIC": "stateMagic", "FALCON_LAB_VERSION": "stateVersion", "FALCON_LAB_FILE_BYTES": "stateBytes",
+	"FALCON_PAGE": "pageBytes", "marks": "marksMax", "sizeof.falcon_shm_order": "orderBytes",
+	"FALCON_ORDER_MICROBATCHES": "orderMicroBatches",
+	"FALCON_LAB_MAGIC":          "stateMagic",
+	"FALCON_LAB_VERSION":        "stateVersion", "FALCON_LAB_FILE_BYTES": "stateBytes",
 	"FALCON_LAB_NODES": "nodesMax", "FALCON_LAB_GPUS": "gpusMax",
 }
 
-var initialisms = map[string]string{"id": "ID", "ids": "IDs", "pid": "PID", "tid": "TID", "tp": "TP", "dp": "DP", "pp": "PP", "tsc": "TSC"}
+var initialisms = map[string]string{
+	"id":  "ID",
+	"ids": "IDs",
+	"pid": "PID",
+	"tid": "TID",
+	"tp":  "TP",
+	"dp":  "DP",
+	"pp":  "PP",
+	"tsc": "TSC",
+}
 
 // goName is ctlProfileUntilNs for falcon_control.profile_until_ns, recordBytes for
 // sizeof.falcon_record and shmMagic for FALCON_SHM_MAGIC.
@@ -76,7 +89,8 @@ func TestABI(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what %s gives (%v): run go generate ./agent/internal/abitest", path, f.header, err)
+			t.Errorf("%s is not what %s gives (%v): run go generate ./agent/internal/abitest",
+				path, f.header, err)
 		}
 	}
 }
@@ -89,7 +103,12 @@ func constants(t *testing.T, program, header, pkg string) []byte {
 		t.Skip("gcc is not installed: the constants were not compared with the C headers")
 	}
 	bin := filepath.Join(t.TempDir(), "dump")
-	if out, err := exec.Command(cc, "-I", "../../../native/include", program, "-o", bin).CombinedOutput(); err != nil {
+	if out, err := exec.Command(
+		cc,
+		"-I", "../../../native/include",
+		program,
+		"-o", bin,
+	).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", program, err, out)
 	}
 	out, err := exec.Command(bin).Output()
@@ -97,7 +116,9 @@ func constants(t *testing.T, program, header, pkg string) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "// Code generated from native/include/%s by go generate ./agent/internal/abitest. DO NOT EDIT.\n\npackage %s\n\nconst (\n", header, pkg)
+	fmt.Fprintf(&b,
+		"// Code generated from native/include/%s by go generate ./agent/internal/abitest. DO NOT EDIT.\n\npackage %s\n\nconst (\n",
+		header, pkg)
 	for line := range strings.Lines(string(out)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if _, err := strconv.ParseUint(value, 10, 64); err != nil {

@@ -23,7 +23,12 @@ const includeDir = "../../../native/include/"
 func TestShapesOfHeaders(t *testing.T) {
 	for _, c := range []struct{ header, constant, name, types string }{
 		{"falcon_shm.h", "FALCON_SHM_VERSION", "the hook's file", ""},
-		{"falcon_job.h", "FALCON_JOB_VERSION", "the adapter's interface", "^falcon_job_|^enum falcon_(order_kind|park_status) "},
+		{
+			"falcon_job.h",
+			"FALCON_JOB_VERSION",
+			"the adapter's interface",
+			"^falcon_job_|^enum falcon_(order_kind|park_status) ",
+		},
 		{"falcon_lab.h", "FALCON_LAB_VERSION", "the lab's file", ""},
 	} {
 		text, err := os.ReadFile(includeDir + c.header)
@@ -32,7 +37,9 @@ func TestShapesOfHeaders(t *testing.T) {
 		}
 		lines := append(ofDefines(string(text), c.constant), ofPrototypes(string(text))...)
 		used := regexp.MustCompile(c.types)
-		types := slices.DeleteFunc(ofTypes(t, c.header), func(line string) bool { return !used.MatchString(line) })
+		types := slices.DeleteFunc(ofTypes(t, c.header), func(line string) bool {
+			return !used.MatchString(line)
+		})
 		if len(types) < 8 {
 			t.Errorf("%s: only %q", c.header, types)
 		}
@@ -40,7 +47,12 @@ func TestShapesOfHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shapetest.Shape{Name: c.name, Number: number, Where: c.constant + " in native/include/" + c.header, Lines: append(lines, types...)}.
+		shapetest.Shape{
+			Name:   c.name,
+			Number: number,
+			Where:  c.constant + " in native/include/" + c.header,
+			Lines:  append(lines, types...),
+		}.
 			Check(t, "testdata/"+strings.TrimSuffix(c.header, ".h")+".shape")
 	}
 }
@@ -89,7 +101,8 @@ func ofTypes(t *testing.T, header string) []string {
 		t.Skip("gcc is not installed: the shapes of C headers were not compared")
 	}
 	dir := t.TempDir()
-	source, object := filepath.Join(dir, "shape.c"), filepath.Join(dir, "shape.o")
+	source := filepath.Join(dir, "shape.c")
+	object := filepath.Join(dir, "shape.o")
 	if err := os.WriteFile(source, []byte("#include \""+header+"\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +133,9 @@ func readTypes(data *dwarf.Data) ([]string, error) {
 		if e == nil || err != nil {
 			return lines, err
 		}
-		if e.Tag != dwarf.TagTypedef && e.Tag != dwarf.TagStructType && e.Tag != dwarf.TagEnumerationType {
+		if e.Tag != dwarf.TagTypedef &&
+			e.Tag != dwarf.TagStructType &&
+			e.Tag != dwarf.TagEnumerationType {
 			continue
 		}
 		typ, err := data.Type(e.Offset)
@@ -138,7 +153,9 @@ func ofType(typ dwarf.Type) []string {
 	switch typ := typ.(type) {
 	case *dwarf.StructType:
 		if strings.HasPrefix(typ.StructName, "falcon_") {
-			return append(ofStruct(typ.StructName, 0, typ), fmt.Sprintf("%s is %d bytes", typ.StructName, typ.ByteSize))
+			return append(ofStruct(typ.StructName, 0, typ),
+				fmt.Sprintf("%s is %d bytes", typ.StructName, typ.ByteSize),
+			)
 		}
 	case *dwarf.EnumType:
 		var lines []string
@@ -158,8 +175,10 @@ func ofStruct(name string, at int64, s *dwarf.StructType) []string {
 		if strings.HasPrefix(f.Name, "pad_") || strings.HasPrefix(f.Name, "reserved") {
 			continue
 		}
-		path, offset := name+"."+f.Name, at+f.ByteOffset
-		lines = append(lines, fmt.Sprintf("%s at %d, %d bytes: %s", path, offset, f.Type.Size(), f.Type))
+		path := name + "." + f.Name
+		offset := at + f.ByteOffset
+		lines = append(lines, fmt.Sprintf("%s at %d, %d bytes: %s",
+			path, offset, f.Type.Size(), f.Type))
 		if inner := withoutName(f.Type); inner != nil {
 			lines = append(lines, ofStruct(path, offset, inner)...)
 		}
@@ -188,8 +207,12 @@ func TestShapeSeesChanges(t *testing.T) {
 	if n, err := readNumber(before, "FALCON_V"); n != 5 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
-	for _, after := range []string{strings.Replace(before, "8u", "32u", 1), strings.Replace(before, "long", "short", 1)} {
-		if now := strings.Join(append(ofDefines(after, "FALCON_V"), ofPrototypes(after)...), "\n"); now == was {
+	for _, after := range []string{
+		strings.Replace(before, "8u", "32u", 1),
+		strings.Replace(before, "long", "short", 1),
+	} {
+		now := strings.Join(append(ofDefines(after, "FALCON_V"), ofPrototypes(after)...), "\n")
+		if now == was {
 			t.Errorf("nothing is seen of %q", after)
 		}
 	}

@@ -50,10 +50,16 @@ func Claim(shared string) (folder string, removed []string, err error) {
 	case int(st.Uid) == me && !open:
 		return shared, nil, nil
 	case st.Uid != 0 && int(st.Uid) != me:
-		return "", nil, fmt.Errorf("%s %w: it belongs to user %d, who could replace what lies in it; give it to root with mode 1777, or name another", shared, ErrPlace, st.Uid)
+		return "", nil, fmt.Errorf(
+			"%s %w: it belongs to user %d, who could replace what lies in it; give it to root with mode 1777, or name another",
+			shared, ErrPlace, st.Uid,
+		)
 	case open && st.Mode&unix.S_ISVTX == 0:
 		if err := os.Chmod(shared, os.FileMode(st.Mode&0o777)|os.ModeSticky); err != nil {
-			return "", nil, fmt.Errorf("%s %w: everybody may replace what lies in it; as root: chmod +t %s, or name a folder of this user's own", shared, ErrPlace, shared)
+			return "", nil, fmt.Errorf(
+				"%s %w: everybody may replace what lies in it; as root: chmod +t %s, or name a folder of this user's own",
+				shared, ErrPlace, shared,
+			)
 		}
 		removed = append(removed, shared+" let everybody replace what lies in it: it has the sticky bit now")
 	}
@@ -65,7 +71,8 @@ func Claim(shared string) (folder string, removed []string, err error) {
 // makeOwn makes a folder of this user's alone.
 func makeOwn(folder string) (removed []string, err error) {
 	for range claimTries {
-		if err = os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		err = os.Mkdir(folder, 0o700)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return removed, fmt.Errorf("%s %w: %w", folder, ErrPlace, err)
 		}
 		if err = takeFolder(folder); err == nil {
@@ -73,23 +80,37 @@ func makeOwn(folder string) (removed []string, err error) {
 		}
 		what := describePlace(folder)
 		if Clear(folder) != nil {
-			return removed, fmt.Errorf("%s %w: %s stands there; as root: rm -r %s", folder, ErrPlace, what, folder)
+			return removed, fmt.Errorf("%s %w: %s stands there; as root: rm -r %s",
+				folder, ErrPlace, what, folder)
 		}
-		removed = append(removed, fmt.Sprintf("%s stood in the place of the agent's folder %s and was removed", what, folder))
+		removed = append(removed, fmt.Sprintf(
+			"%s stood in the place of the agent's folder %s and was removed",
+			what, folder,
+		))
 	}
-	return removed, fmt.Errorf("%s %w: somebody puts something else there again and again; find who, or name another folder", folder, ErrPlace)
+	return removed, fmt.Errorf(
+		"%s %w: somebody puts something else there again and again; find who, or name another folder",
+		folder, ErrPlace,
+	)
 }
 
 // IsOwnFolder reports whether a folder is this user's and nobody else may write there.
 func IsOwnFolder(path string) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
-	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&others == 0
+	return err == nil &&
+		st.Mode&unix.S_IFMT == unix.S_IFDIR &&
+		int(st.Uid) == os.Geteuid() &&
+		st.Mode&others == 0
 }
 
 // takeFolder has a folder be this user's alone, or fails.
 func takeFolder(folder string) error {
-	f, err := os.OpenFile(folder, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(
+		folder,
+		unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0,
+	)
 	if err != nil {
 		return err
 	}
@@ -132,7 +153,8 @@ func CheckPlace(path string) error {
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); {
 	case err == nil && !isOwn(&st):
-		return fmt.Errorf("%s %w: %s stands there; remove it, or name another", path, ErrPlace, describePlace(path))
+		return fmt.Errorf("%s %w: %s stands there; remove it, or name another",
+			path, ErrPlace, describePlace(path))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s %w: %w; name another", path, ErrPlace, err)
 	}
@@ -146,16 +168,20 @@ func checkParent(dir string) error {
 	case err != nil:
 		return fmt.Errorf("%s %w: %w; make it, or name another", dir, ErrPlace, err)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s %w: it belongs to user %d, who could replace what lies in it; name another", dir, ErrPlace, st.Uid)
+		return fmt.Errorf("%s %w: it belongs to user %d, who could replace what lies in it; name another",
+			dir, ErrPlace, st.Uid)
 	case st.Mode&others != 0 && st.Mode&unix.S_ISVTX == 0:
-		return fmt.Errorf("%s %w: others may replace what lies in it: chmod go-w %s, or name another", dir, ErrPlace, dir)
+		return fmt.Errorf("%s %w: others may replace what lies in it: chmod go-w %s, or name another",
+			dir, ErrPlace, dir)
 	}
 	return nil
 }
 
 // isOwn reports whether this is a regular file of this user's alone.
 func isOwn(st *unix.Stat_t) bool {
-	return st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == os.Geteuid() && st.Mode&0o077 == 0
+	return st.Mode&unix.S_IFMT == unix.S_IFREG &&
+		int(st.Uid) == os.Geteuid() &&
+		st.Mode&0o077 == 0
 }
 
 // Clear frees a name at once, whatever has it, and removes what had it.
@@ -178,7 +204,11 @@ func describePlace(path string) string {
 		return "something that can't be looked at"
 	}
 	kind := map[uint32]string{
-		unix.S_IFREG: "a file", unix.S_IFDIR: "a folder", unix.S_IFLNK: "a symbolic link", unix.S_IFIFO: "a pipe", unix.S_IFSOCK: "a socket",
+		unix.S_IFREG:  "a file",
+		unix.S_IFDIR:  "a folder",
+		unix.S_IFLNK:  "a symbolic link",
+		unix.S_IFIFO:  "a pipe",
+		unix.S_IFSOCK: "a socket",
 	}[st.Mode&unix.S_IFMT]
 	if kind == "" {
 		kind = "a device"

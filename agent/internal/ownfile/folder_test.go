@@ -14,14 +14,20 @@ const stranger = 61234
 
 // Squatters are what can stand in the place of a file or a folder.
 var squatters = map[string]func(path string) error{
-	"an empty file":     func(p string) error { return os.WriteFile(p, nil, 0o600) },
-	"a readable file":   func(p string) error { return os.WriteFile(p, []byte("x"), 0o644) },
-	"a folder":          func(p string) error { return os.Mkdir(p, 0o755) },
-	"a full folder":     func(p string) error { return os.MkdirAll(filepath.Join(p, "x", "y"), 0o755) },
+	"an empty file": func(p string) error { return os.WriteFile(p, nil, 0o600) },
+	"a readable file": func(p string) error {
+		return os.WriteFile(p, []byte("x"), 0o644)
+	},
+	"a folder": func(p string) error { return os.Mkdir(p, 0o755) },
+	"a full folder": func(p string) error {
+		return os.MkdirAll(filepath.Join(p, "x", "y"), 0o755)
+	},
 	"a link":            func(p string) error { return os.Symlink("/etc", p) },
 	"a link to nothing": func(p string) error { return os.Symlink("/nowhere", p) },
 	"a pipe":            func(p string) error { return unix.Mkfifo(p, 0o600) },
-	"a device":          func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o600, 1<<8|3) },
+	"a device": func(p string) error {
+		return unix.Mknod(p, unix.S_IFCHR|0o600, 1<<8|3)
+	},
 }
 
 // squat puts a stranger's squatter there; false where this user can't.
@@ -71,7 +77,10 @@ func TestAFolderOfItsOwnIsMade(t *testing.T) {
 	shared := sharedFolder(t)
 	for range 2 { // the second time it is there
 		got, removed, err := Claim(shared)
-		if err != nil || got != filepath.Join(shared, FolderName(os.Geteuid())) || len(removed) > 0 || modeOf(t, got) != os.ModeDir|0o700 {
+		if err != nil ||
+			got != filepath.Join(shared, FolderName(os.Geteuid())) ||
+			len(removed) > 0 ||
+			modeOf(t, got) != os.ModeDir|0o700 {
 			t.Fatalf("%s, %v, %v", got, removed, err)
 		}
 	}
@@ -93,7 +102,11 @@ func TestSquattersOfTheFolder(t *testing.T) {
 			continue
 		}
 		got, removed, err := Claim(shared)
-		if err != nil || got != own || modeOf(t, own) != os.ModeDir|0o700 || len(removed) != 1 || !strings.Contains(removed[0], own) {
+		if err != nil ||
+			got != own ||
+			modeOf(t, own) != os.ModeDir|0o700 ||
+			len(removed) != 1 ||
+			!strings.Contains(removed[0], own) {
 			t.Errorf("%s: %s, %v, %v", what, got, removed, err)
 		}
 		if names, err := os.ReadDir(shared); err != nil || len(names) != 1 {
@@ -106,7 +119,8 @@ func TestSquattersOfTheFolder(t *testing.T) {
 // put right.
 func TestSharedFoldersThatAreNotSafe(t *testing.T) {
 	for _, bad := range []string{"/nowhere/at/all", "/dev/null"} {
-		if _, _, err := Claim(bad); !errors.Is(err, ErrPlace) || !strings.Contains(err.Error(), "name another") {
+		_, _, err := Claim(bad)
+		if !errors.Is(err, ErrPlace) || !strings.Contains(err.Error(), "name another") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -114,7 +128,9 @@ func TestSharedFoldersThatAreNotSafe(t *testing.T) {
 	if err := os.Chmod(shared, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, removed, err := Claim(shared); err != nil || len(removed) != 1 || modeOf(t, shared)&os.ModeSticky == 0 {
+	if _, removed, err := Claim(shared); err != nil ||
+		len(removed) != 1 ||
+		modeOf(t, shared)&os.ModeSticky == 0 {
 		t.Errorf("without the sticky bit: %v, %v", removed, err)
 	}
 	if os.Geteuid() != 0 {
@@ -123,7 +139,8 @@ func TestSharedFoldersThatAreNotSafe(t *testing.T) {
 	if err := os.Chown(shared, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Claim(shared); !errors.Is(err, ErrPlace) || !strings.Contains(err.Error(), "belongs to user 61234") {
+	if _, _, err := Claim(shared); !errors.Is(err, ErrPlace) ||
+		!strings.Contains(err.Error(), "belongs to user 61234") {
 		t.Errorf("a stranger's: %v", err)
 	}
 }
@@ -151,7 +168,8 @@ func TestPlacesAreCleared(t *testing.T) {
 			continue
 		}
 		said, err := ClearPlace(path)
-		if own := what == "an empty file" && os.Geteuid() != 0; err != nil || (said == "") != own {
+		own := what == "an empty file" && os.Geteuid() != 0
+		if err != nil || (said == "") != own {
 			t.Errorf("%s: %q, %v", what, said, err)
 		}
 		if CheckPlace(path) != nil {
@@ -165,7 +183,13 @@ func TestPlacesAreCleared(t *testing.T) {
 
 func TestFolderNames(t *testing.T) {
 	for name, want := range map[string]bool{
-		"falcon-0": true, "falcon-1000": true, "falcon-": false, "falcon-01": false, "falcon--1": false, "falcon-lab-0-x": false, "x": false,
+		"falcon-0":       true,
+		"falcon-1000":    true,
+		"falcon-":        false,
+		"falcon-01":      false,
+		"falcon--1":      false,
+		"falcon-lab-0-x": false,
+		"x":              false,
 	} {
 		if uid, ok := FolderUser(name); ok != want || ok && FolderName(uid) != name {
 			t.Errorf("%s: %d, %v", name, uid, ok)

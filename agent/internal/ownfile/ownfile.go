@@ -23,7 +23,11 @@ var ErrForeign = errors.New("not a file of this agent's alone, or too large")
 // Read is the content of a file of at most so many bytes. An absent one is an
 // fs.ErrNotExist.
 func Read(path string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(
+		path,
+		os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC,
+		0,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +70,11 @@ func replace(path string, content []byte, sync func(*os.File) error) error {
 	if err := unix.Unlink(next); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, err := os.OpenFile(
+		next,
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		0o600,
+	)
 	if err != nil {
 		return err
 	}

@@ -61,5 +61,11 @@ func Read(proc string, pid int) (Stat, error) {
 	if errors.Join(err0, err, err2, err3) != nil {
 		return Stat{}, ErrFormat
 	}
-	return Stat{State: fields[fieldState][0], Parent: parent, Session: session, Threads: threads, Start: start}, nil
+	return Stat{
+		State:   fields[fieldState][0],
+		Parent:  parent,
+		Session: session,
+		Threads: threads,
+		Start:   start,
+	}, nil
 }

@@ -12,9 +12,9 @@ func Runs(proc string, pid int, start uint64) bool {
 	return err == nil && st.Start == start && st.State != 'Z' && st.State != 'X'
 }
 
-// Signal sends a signal to the process with this number that was started then, and to none else: it is proven once
-// a pidfd holds it. It reports whether the signal was sent, which it is to a zombie too: the group that it has led may
-// live. A process that is gone is no error.
+// Signal sends a signal to the process with this number that was started then, and to none else: it
+// is proven once a pidfd holds it. It reports whether the signal was sent, which it is to a zombie
+// too: the group that it has led may live. A process that is gone is no error.
 func Signal(proc string, pid int, start uint64, sig unix.Signal) (sent bool, err error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err == nil {
@@ -37,5 +37,7 @@ func Signal(proc string, pid int, start uint64, sig unix.Signal) (sent bool, err
 
 // lacksPidfd reports whether the kernel has none (before Linux 5.3), or no descriptor is left for one.
 func lacksPidfd(err error) bool {
-	return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+	return errors.Is(err, unix.ENOSYS) ||
+		errors.Is(err, unix.EMFILE) ||
+		errors.Is(err, unix.ENFILE)
 }

@@ -18,7 +18,12 @@ import (
 var ErrBuild = errors.New("hollow: can't make the stand-ins")
 
 // archives are the lab's own stand-ins, by the beginning of the library's soname.
-var archives = map[string]string{"libcudart.so": "cudart.a", "libcublas.so": "cublas.a", "libcublasLt.so": "cublasLt.a", "libnccl.so": "nccl.a"}
+var archives = map[string]string{
+	"libcudart.so":   "cudart.a",
+	"libcublas.so":   "cublas.a",
+	"libcublasLt.so": "cublasLt.a",
+	"libnccl.so":     "nccl.a",
+}
 
 // refusals are what a function that is not emulated returns, by the beginning of the library's
 // soname: an error in its own terms. Others return 1, which is an error in all of them.
@@ -88,7 +93,9 @@ func (im imports) addDriver() {
 // loadOrder has the runtime first, as all others need it.
 func (im imports) loadOrder() []string {
 	names := slices.Sorted(maps.Keys(im))
-	slices.SortStableFunc(names, func(a, b string) int { return rankOf(a) - rankOf(b) })
+	slices.SortStableFunc(names, func(a, b string) int {
+		return rankOf(a) - rankOf(b)
+	})
 	return names
 }
 
@@ -123,7 +130,14 @@ const generatorVersion = 2
 // makeLibrary links one library: the lab's own stand-in where there is one, and a refusal for
 // every other function.
 func (im imports) makeLibrary(name, lib, folder string) error {
-	args := []string{"-shared", "-fPIC", "-fno-builtin", "-w", "-O1", "-Wl,-soname," + name, "-o", filepath.Join(folder, name)}
+	args := []string{
+		"-shared",
+		"-fPIC",
+		"-fno-builtin",
+		"-w",
+		"-O1", "-Wl,-soname," + name,
+		"-o", filepath.Join(folder, name),
+	}
 	has := map[string]bool{}
 	if archive := archiveOf(name); archive != "" {
 		file := filepath.Join(lib, "hollow", archive)
@@ -224,10 +238,15 @@ func refusal(library, name string) string {
 			code = v
 		}
 	}
-	if slices.ContainsFunc(quiet, func(q string) bool { return strings.HasPrefix(library, q) }) {
+	if slices.ContainsFunc(quiet, func(q string) bool {
+		return strings.HasPrefix(library, q)
+	}) {
 		return fmt.Sprintf("long %s(void) { return %d; }\n", name, code)
 	}
-	return fmt.Sprintf("long %s(void) { static int once; if (!once++) fprintf(stderr, \"falcon lab: %s is not emulated here\\n\"); return %d; }\n", name, name, code)
+	return fmt.Sprintf(
+		"long %s(void) { static int once; if (!once++) fprintf(stderr, \"falcon lab: %s is not emulated here\\n\"); return %d; }\n",
+		name, name, code,
+	)
 }
 
 // driver is the driver's library, which is opened by name.

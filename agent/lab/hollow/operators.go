@@ -27,7 +27,14 @@ func Uncomputed(folder string) string {
 
 // compiler says what the operators of a package folder are compiled with, or why they can't be.
 func compiler(torch string) (program, why string) {
-	if _, err := os.Stat(filepath.Join(torch, "include", "ATen", "core", "dispatch", "Dispatcher.h")); err != nil {
+	if _, err := os.Stat(filepath.Join(
+		torch,
+		"include",
+		"ATen",
+		"core",
+		"dispatch",
+		"Dispatcher.h",
+	)); err != nil {
 		return "", "this PyTorch has no headers (torch/include); install its wheel again"
 	}
 	program, err := exec.LookPath("g++")
@@ -56,14 +63,24 @@ func makeOperators(torch, lib, folder string) error {
 	return nil
 }
 
-// compileOperators returns why it fails: an unknown release of PyTorch is no reason to run nothing. A compiler that
-// was ended, with its lab or for memory, is an error: it says nothing of the release, and is not to be remembered.
+// compileOperators returns why it fails: an unknown release of PyTorch is no reason to run nothing.
+// A compiler that was ended, with its lab or for memory, is an error: it says nothing of the
+// release, and is not to be remembered.
 func compileOperators(program, torch, lib, folder string) (why string, err error) {
 	libraries := filepath.Join(torch, "lib")
 	args := []string{
-		"-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden", "-D_GLIBCXX_USE_CXX11_ABI=" + stringABI(libraries),
-		"-I" + filepath.Join(torch, "include"), "-o", filepath.Join(folder, operatorsLibrary),
-		filepath.Join(lib, "hollow", "operators.cc"), "-L" + libraries, "-ltorch_cpu", "-lc10",
+		"-std=c++20",
+		"-O1",
+		"-w",
+		"-shared",
+		"-fPIC", "-fvisibility=hidden",
+		"-D_GLIBCXX_USE_CXX11_ABI=" + stringABI(libraries),
+		"-I" + filepath.Join(torch, "include"),
+		"-o", filepath.Join(folder, operatorsLibrary),
+		filepath.Join(lib, "hollow", "operators.cc"),
+		"-L" + libraries,
+		"-ltorch_cpu",
+		"-lc10",
 	}
 	out, err := exec.Command(program, args...).CombinedOutput()
 	if err == nil {
@@ -93,7 +110,9 @@ func stringABI(libraries string) string {
 		return "1"
 	}
 	for _, s := range symbols {
-		if s.Section != elf.SHN_UNDEF && strings.HasPrefix(s.Name, "_ZN3c105ErrorC") && strings.Contains(s.Name, "__cxx11") {
+		if s.Section != elf.SHN_UNDEF &&
+			strings.HasPrefix(s.Name, "_ZN3c105ErrorC") &&
+			strings.Contains(s.Name, "__cxx11") {
 			return "1"
 		}
 	}

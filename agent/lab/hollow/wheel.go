@@ -68,8 +68,13 @@ func wheelLibraries(torch string) ([]string, error) {
 		}
 		files = append(files, more...)
 	}
-	if !slices.ContainsFunc(files, func(f string) bool { return filepath.Base(f) == "libtorch_cuda.so" }) {
-		return nil, fmt.Errorf("%w: %s has no lib/libtorch_cuda.so: it was built without CUDA; install the wheel of PyPI", ErrTorch, torch)
+	if !slices.ContainsFunc(files, func(f string) bool {
+		return filepath.Base(f) == "libtorch_cuda.so"
+	}) {
+		return nil, fmt.Errorf(
+			"%w: %s has no lib/libtorch_cuda.so: it was built without CUDA; install the wheel of PyPI",
+			ErrTorch, torch,
+		)
 	}
 	return files, nil
 }
@@ -78,7 +83,8 @@ func wheelLibraries(torch string) ([]string, error) {
 func addImports(found map[string]map[symbol]bool, file string, own map[string]bool) error {
 	f, err := elf.Open(file)
 	if err != nil {
-		if _, bad := errors.AsType[*elf.FormatError](err); bad || errors.Is(err, io.EOF) || errors.Is(err, os.ErrNotExist) {
+		_, bad := errors.AsType[*elf.FormatError](err)
+		if bad || errors.Is(err, io.EOF) || errors.Is(err, os.ErrNotExist) {
 			return nil // a linker script, or a link that leads nowhere
 		}
 		return fmt.Errorf("%w: %w", ErrTorch, err)
@@ -115,7 +121,10 @@ func libraryOf(name string, needed []string) string {
 		if !strings.HasPrefix(name, p.function) {
 			continue
 		}
-		if i := slices.IndexFunc(needed, func(lib string) bool { return strings.HasPrefix(lib, p.library) }); i >= 0 {
+		i := slices.IndexFunc(needed, func(lib string) bool {
+			return strings.HasPrefix(lib, p.library)
+		})
+		if i >= 0 {
 			return needed[i]
 		}
 	}
@@ -125,7 +134,9 @@ func libraryOf(name string, needed []string) string {
 func sortImports(found map[string]map[symbol]bool) imports {
 	out := imports{}
 	for lib, symbols := range found {
-		out[lib] = slices.SortedFunc(maps.Keys(symbols), func(a, b symbol) int { return strings.Compare(a.name+"@"+a.version, b.name+"@"+b.version) })
+		out[lib] = slices.SortedFunc(maps.Keys(symbols), func(a, b symbol) int {
+			return strings.Compare(a.name+"@"+a.version, b.name+"@"+b.version)
+		})
 	}
 	return out
 }

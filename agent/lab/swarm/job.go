@@ -88,7 +88,12 @@ func (j *job) comms(r falcon.Rank) []*falconv1.Comm {
 				at = i
 			}
 		}
-		out = append(out, &falconv1.Comm{Id: uint64(n+1)<<40 | uint64(ranks[0]), Name: string(d), Size: int32(len(ranks)), Rank: int32(at)})
+		out = append(out, &falconv1.Comm{
+			Id:   uint64(n+1)<<40 | uint64(ranks[0]),
+			Name: string(d),
+			Size: int32(len(ranks)),
+			Rank: int32(at),
+		})
 	}
 	return out
 }
@@ -96,7 +101,11 @@ func (j *job) comms(r falcon.Rank) []*falconv1.Comm {
 // group are the ranks that differ from r in one dimension alone, ascending.
 func (j *job) group(r falcon.Rank, d falcon.Dimension) []falcon.Rank {
 	c := j.layout.Coord(r)
-	size := map[falcon.Dimension]int{falcon.DimTP: j.layout.TP, falcon.DimDP: j.layout.DP, falcon.DimPP: j.layout.PP}[d]
+	size := map[falcon.Dimension]int{
+		falcon.DimTP: j.layout.TP,
+		falcon.DimDP: j.layout.DP,
+		falcon.DimPP: j.layout.PP,
+	}[d]
 	var out []falcon.Rank
 	for i := range size {
 		x := c
@@ -117,26 +126,56 @@ func (j *job) group(r falcon.Rank, d falcon.Dimension) []falcon.Rank {
 func (j *job) rankState(node string, r falcon.Rank, gpu int) *falconv1.RankState {
 	l := j.layout
 	return &falconv1.RankState{
-		Rank: int32(r), Device: fmt.Sprintf("%s.g%d", node, gpu), Pid: 1000 + int32(gpu), Alive: true,
-		Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()), MicroBatches: microBatches,
-		Comms: j.comms(r), Nic: fmt.Sprintf("%s.nic%d", node, gpu), TestWorkspace: 64 << 20,
-		Coverage:   ring.CoverInit | ring.CoverColl | ring.CoverP2P | ring.CoverWaiting | ring.CoverAdapter | ring.CoverStays,
-		Can:        &falconv1.Capabilities{Split: true, Place: true, Checkpoint: true, Versions: 1},
-		StateBytes: 10 << 30, CopyMbs: 20_000, Bound: 1, NcclVersion: 22809,
+		Rank:          int32(r),
+		Device:        fmt.Sprintf("%s.g%d", node, gpu),
+		Pid:           1000 + int32(gpu),
+		Alive:         true,
+		Tp:            int32(l.TP),
+		Dp:            int32(l.DP),
+		Pp:            int32(l.PP),
+		World:         int32(l.World()),
+		MicroBatches:  microBatches,
+		Comms:         j.comms(r),
+		Nic:           fmt.Sprintf("%s.nic%d", node, gpu),
+		TestWorkspace: 64 << 20,
+		Coverage: ring.CoverInit | ring.CoverColl | ring.CoverP2P | ring.CoverWaiting |
+			ring.CoverAdapter | ring.CoverStays,
+		Can: &falconv1.Capabilities{
+			Split:      true,
+			Place:      true,
+			Checkpoint: true,
+			Versions:   1,
+		},
+		StateBytes:  10 << 30,
+		CopyMbs:     20_000,
+		Bound:       1,
+		NcclVersion: 22809,
 	}
 }
 
 // profile is what the hook measures of a rank in n iterations.
 func (j *job) profile(r falcon.Rank, first int64, n int, rng *rand.Rand) *falconv1.RankProfile {
-	out := &falconv1.RankProfile{Rank: int32(r), Iterations: int32(n), MicroBatches: microBatches}
+	out := &falconv1.RankProfile{
+		Rank:         int32(r),
+		Iterations:   int32(n),
+		MicroBatches: microBatches,
+	}
 	self := j.selfMs(r, first) * (1 + noise*rng.NormFloat64())
 	out.SelfMs = self
 	comms := j.comms(r)
-	at, ordinal := 0.0, map[uint64]uint64{}
+	at := 0.0
+	ordinal := map[uint64]uint64{}
 	call := func(c *falconv1.Comm, op uint32, peer int32, bytes int64, waited float64) {
 		took := transferMs*(1+0.05*rng.Float64()) + waited
 		out.Calls = append(out.Calls, &falconv1.CallTiming{
-			Comm: c.GetId(), Ordinal: uint64(first)*1000 + ordinal[c.GetId()], Op: op, Peer: peer, Bytes: bytes, StartMs: at, DurationMs: took, QueueMs: 0.2,
+			Comm:       c.GetId(),
+			Ordinal:    uint64(first)*1000 + ordinal[c.GetId()],
+			Op:         op,
+			Peer:       peer,
+			Bytes:      bytes,
+			StartMs:    at,
+			DurationMs: took,
+			QueueMs:    0.2,
 		})
 		ordinal[c.GetId()]++
 		at += took
@@ -148,11 +187,23 @@ func (j *job) profile(r falcon.Rank, first int64, n int, rng *rand.Rand) *falcon
 				case string(falcon.DimTP):
 					for range tpCalls {
 						at += self / tpCalls
-						call(c, opAllReduce, -1, 8<<20, j.waited(r, falcon.DimTP, first+i)/tpCalls/microBatches)
+						call(
+							c,
+							opAllReduce,
+							-1,
+							8<<20,
+							j.waited(r, falcon.DimTP, first+i)/tpCalls/microBatches,
+						)
 					}
 				case string(falcon.DimPP):
 					call(c, opSend, (c.GetRank()+1)%c.GetSize(), 4<<20, 0)
-					call(c, opRecv, (c.GetRank()+c.GetSize()-1)%c.GetSize(), 4<<20, j.waited(r, falcon.DimPP, first+i)/microBatches)
+					call(
+						c,
+						opRecv,
+						(c.GetRank()+c.GetSize()-1)%c.GetSize(),
+						4<<20,
+						j.waited(r, falcon.DimPP, first+i)/microBatches,
+					)
 				}
 			}
 		}
@@ -175,10 +226,14 @@ func (j *job) waited(r falcon.Rank, d falcon.Dimension, iteration int64) float64
 	if late == 0 || r == j.fault.Rank {
 		return 0
 	}
-	mine, slow := j.layout.Coord(r), j.layout.Coord(j.fault.Rank)
-	sameTP, sameDP, samePP := mine.TP == slow.TP, mine.DP == slow.DP, mine.PP == slow.PP
+	mine := j.layout.Coord(r)
+	slow := j.layout.Coord(j.fault.Rank)
+	sameTP := mine.TP == slow.TP
+	sameDP := mine.DP == slow.DP
+	samePP := mine.PP == slow.PP
 	switch {
-	case d == falcon.DimTP && sameDP && samePP, d == falcon.DimPP && sameDP && !samePP, d == falcon.DimDP && !sameDP && (samePP || sameTP):
+	case d == falcon.DimTP && sameDP && samePP, d == falcon.DimPP && sameDP && !samePP,
+		d == falcon.DimDP && !sameDP && (samePP || sameTP):
 		return late
 	}
 	return 0

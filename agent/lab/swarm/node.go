@@ -48,7 +48,13 @@ type counts struct {
 }
 
 func openNode(cfg *Config, j *job, number int, c *counts, w *network) (*node, error) {
-	n := &node{name: fmt.Sprintf("n%d", number), job: j, counts: c, rng: rand.New(rand.NewPCG(uint64(number), 7)), began: time.Now()}
+	n := &node{
+		name:   fmt.Sprintf("n%d", number),
+		job:    j,
+		counts: c,
+		rng:    rand.New(rand.NewPCG(uint64(number), 7)),
+		began:  time.Now(),
+	}
 	for i := range cfg.GPUs {
 		n.ranks = append(n.ranks, falcon.Rank(number*cfg.GPUs+i))
 	}
@@ -57,11 +63,20 @@ func openNode(cfg *Config, j *job, number int, c *counts, w *network) (*node, er
 		devices = append(devices, fmt.Sprintf("%s.g%d", n.name, i))
 	}
 	s, err := ship.Open(ship.Config{
-		Address: cfg.Engine, CAFile: filepath.Join(cfg.Certs, "ca.crt"),
-		CertFile: filepath.Join(cfg.Certs, n.name+".crt"), KeyFile: filepath.Join(cfg.Certs, n.name+".key"),
+		Address:  cfg.Engine,
+		CAFile:   filepath.Join(cfg.Certs, "ca.crt"),
+		CertFile: filepath.Join(cfg.Certs, n.name+".crt"),
+		KeyFile:  filepath.Join(cfg.Certs, n.name+".key"),
 		Hello: &falconv1.Hello{
-			Agent: n.name, Node: n.name, Boot: fmt.Sprintf("%s-%d", n.name, n.began.UnixNano()), Version: "swarm", Job: cfg.Job, Devices: devices,
-			Emulated: true, Sysfs: "/sys", Protocol: falconv1.ProtocolRevision,
+			Agent:    n.name,
+			Node:     n.name,
+			Boot:     fmt.Sprintf("%s-%d", n.name, n.began.UnixNano()),
+			Version:  "swarm",
+			Job:      cfg.Job,
+			Devices:  devices,
+			Emulated: true,
+			Sysfs:    "/sys",
+			Protocol: falconv1.ProtocolRevision,
 		},
 		Welcome: func(*falconv1.Welcome) {},
 		Command: n.command,
@@ -73,7 +88,11 @@ func openNode(cfg *Config, j *job, number int, c *counts, w *network) (*node, er
 	}
 	n.shipper = s
 	for i, r := range n.ranks {
-		n.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: j.rankState(n.name, r, i)}})
+		n.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: j.rankState(
+			n.name,
+			r,
+			i,
+		)}})
 	}
 	return n, nil
 }
@@ -85,19 +104,30 @@ func (n *node) send(f *falconv1.AgentFrame) {
 
 // command answers a profile window, says yes to what changes nothing, and counts the rest.
 func (n *node) command(c *falconv1.Command) {
-	res := &falconv1.CommandResult{Epoch: c.GetEpoch(), Id: c.GetId(), Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+	res := &falconv1.CommandResult{
+		Epoch:  c.GetEpoch(),
+		Id:     c.GetId(),
+		Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+	}
 	switch {
 	case c.GetProfile() != nil:
 		p := c.GetProfile()
 		n.mu.Lock()
-		n.windows = append(n.windows, window{p.GetWindow(), -1, int(p.GetIterations()), p.GetRanks(), p.GetColumns()})
+		n.windows = append(n.windows, window{
+			p.GetWindow(),
+			-1,
+			int(p.GetIterations()),
+			p.GetRanks(),
+			p.GetColumns(),
+		})
 		n.mu.Unlock()
 	case c.GetTable() != nil:
 	default:
 		n.counts.harm.Add(1)
 		v, _ := n.counts.harmful.LoadOrStore(fmt.Sprintf("%T", c.GetBody()), new(atomic.Int64))
 		v.(*atomic.Int64).Add(1)
-		res.Status, res.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, "the swarm obeys no order"
+		res.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
+		res.Detail = "the swarm obeys no order"
 	}
 	n.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: res}})
 }
@@ -108,7 +138,13 @@ func (n *node) iteration(i int64, now time.Time) {
 	ms := n.job.iterationMs(i)
 	out := &falconv1.Samples{Samples: make([]*falconv1.Sample, len(n.ranks))}
 	for k, r := range n.ranks {
-		out.Samples[k] = &falconv1.Sample{Rank: int32(r), Iteration: i, EndUnixNs: now.UnixNano(), Ms: ms * (1 + noise*n.rng.NormFloat64()), Exact: true}
+		out.Samples[k] = &falconv1.Sample{
+			Rank:      int32(r),
+			Iteration: i,
+			EndUnixNs: now.UnixNano(),
+			Ms:        ms * (1 + noise*n.rng.NormFloat64()),
+			Exact:     true,
+		}
 	}
 	n.counts.samples.Add(int64(len(n.ranks)))
 	n.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: out}})
@@ -158,18 +194,35 @@ func (n *node) answer(w window) {
 // telemetry sends one reading of every GPU and port, and of the host.
 func (n *node) telemetry(now time.Time) {
 	t := &falconv1.Telemetry{Host: &falconv1.Host{
-		AtUnixNs: now.UnixNano(), PressureUs: uint64(now.Sub(n.began).Microseconds() / 100), LoadPerCpu: 0.3, RunDelayNs: map[int32]uint64{}, Emulated: true,
+		AtUnixNs:   now.UnixNano(),
+		PressureUs: uint64(now.Sub(n.began).Microseconds() / 100),
+		LoadPerCpu: 0.3,
+		RunDelayNs: map[int32]uint64{},
+		Emulated:   true,
 	}}
 	spent := uint64(now.Sub(n.began))
 	for i, r := range n.ranks {
 		slow := n.job.factor(r, n.at.Load())
 		t.Gpus = append(t.Gpus, &falconv1.Gpu{
-			Device: fmt.Sprintf("%s.g%d", n.name, i), AtUnixNs: now.UnixNano(), SmClockMhz: uint32(float64(1965+n.rng.IntN(16)) / slow), MaxSmClockMhz: 1980,
-			TemperatureC: uint32(60*slow) + uint32(n.rng.IntN(5)), PowerMw: 640_000 + uint32(n.rng.IntN(20_000)), PowerLimitMw: 700_000, ProbeUs: 700,
+			Device:        fmt.Sprintf("%s.g%d", n.name, i),
+			AtUnixNs:      now.UnixNano(),
+			SmClockMhz:    uint32(float64(1965+n.rng.IntN(16)) / slow),
+			MaxSmClockMhz: 1980,
+			TemperatureC:  uint32(60*slow) + uint32(n.rng.IntN(5)),
+			PowerMw:       640_000 + uint32(n.rng.IntN(20_000)),
+			PowerLimitMw:  700_000,
+			ProbeUs:       700,
 		})
 		t.Nics = append(t.Nics, &falconv1.Nic{
-			Name: fmt.Sprintf("%s.nic%d", n.name, i), AtUnixNs: now.UnixNano(), RateMbps: 400_000, Active: true,
-			XmitBytes: spent * 20, RcvBytes: spent * 20, CnpSent: spent / 1e8, CnpHandled: spent / 1e8, Emulated: true,
+			Name:       fmt.Sprintf("%s.nic%d", n.name, i),
+			AtUnixNs:   now.UnixNano(),
+			RateMbps:   400_000,
+			Active:     true,
+			XmitBytes:  spent * 20,
+			RcvBytes:   spent * 20,
+			CnpSent:    spent / 1e8,
+			CnpHandled: spent / 1e8,
+			Emulated:   true,
 		})
 		t.Host.RunDelayNs[int32(n.ranks[i])] = spent / 2000
 	}
@@ -180,7 +233,15 @@ func (n *node) telemetry(now time.Time) {
 func (n *node) beat(i int64, now time.Time) {
 	ranks := make([]*falconv1.RankBeat, len(n.ranks))
 	for k, r := range n.ranks {
-		ranks[k] = &falconv1.RankBeat{Rank: int32(r), Pid: 1000 + int32(k), Iteration: i, StepTag: i, HookAgeMs: 20, Calls: uint64(i) * 60, WaitingKnown: true}
+		ranks[k] = &falconv1.RankBeat{
+			Rank:         int32(r),
+			Pid:          1000 + int32(k),
+			Iteration:    i,
+			StepTag:      i,
+			HookAgeMs:    20,
+			Calls:        uint64(i) * 60,
+			WaitingKnown: true,
+		}
 	}
 	n.shipper.Beat(now, ranks, nil)
 }

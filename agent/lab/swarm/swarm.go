@@ -74,11 +74,18 @@ const workers = 4
 // Train runs iterations, telemetry and beats until Close.
 func (s *Swarm) Train() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.begun = cancel, time.Now()
+	s.cancel = cancel
+	s.begun = time.Now()
 	for w := range min(workers, len(s.nodes)) {
 		s.done.Go(func() { s.iterate(ctx, w) })
-		s.done.Go(func() { s.every(ctx, w, telemetryEvery, func(n *node, now time.Time) { n.telemetry(now) }) })
-		s.done.Go(func() { s.every(ctx, w, beatEvery, func(n *node, now time.Time) { n.beat(s.at.Load(), now) }) })
+		s.done.Go(func() {
+			s.every(ctx, w, telemetryEvery, func(n *node, now time.Time) { n.telemetry(now) })
+		})
+		s.done.Go(func() {
+			s.every(ctx, w, beatEvery, func(n *node, now time.Time) {
+				n.beat(s.at.Load(), now)
+			})
+		})
 	}
 }
 
@@ -134,20 +141,27 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 type Totals struct {
 	Iteration                               int64
 	Samples, Frames, Profiles, ProfileBytes int64
-	Waiting, Dropped                        int64            // frames in spools, and samples and telemetry that full ones let go
-	Harm                                    map[string]int64 // commands that would have stopped or changed the job, by kind
+	// frames in spools, and samples and telemetry that full ones let go
+	Waiting, Dropped int64
+	// commands that would have stopped or changed the job, by kind
+	Harm map[string]int64
 }
 
 // Totals counts.
 func (s *Swarm) Totals() Totals {
 	c := &s.counts
 	t := Totals{
-		Iteration: s.at.Load(), Samples: c.samples.Load(), Frames: c.frames.Load(), Profiles: c.profiles.Load(), ProfileBytes: c.profileBytes.Load(),
-		Harm: map[string]int64{},
+		Iteration:    s.at.Load(),
+		Samples:      c.samples.Load(),
+		Frames:       c.frames.Load(),
+		Profiles:     c.profiles.Load(),
+		ProfileBytes: c.profileBytes.Load(),
+		Harm:         map[string]int64{},
 	}
 	for _, n := range s.nodes {
 		st := n.shipper.Stats()
-		t.Waiting, t.Dropped = t.Waiting+int64(st.Frames), t.Dropped+int64(st.Dropped)
+		t.Waiting += int64(st.Frames)
+		t.Dropped += int64(st.Dropped)
 	}
 	c.harmful.Range(func(k, v any) bool {
 		t.Harm[k.(string)] = v.(*atomic.Int64).Load()

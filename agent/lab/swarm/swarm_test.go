@@ -23,7 +23,8 @@ func TestGroups(t *testing.T) {
 			comm uint64
 			at   int32
 		}
-		seen, sizes := map[seat]bool{}, map[uint64]int32{}
+		seen := map[seat]bool{}
+		sizes := map[uint64]int32{}
 		for r := range l.World() {
 			for _, c := range j.comms(falcon.Rank(r)) {
 				if s := (seat{c.GetId(), c.GetRank()}); seen[s] {
@@ -74,7 +75,8 @@ func TestASlowRankHoldsAllUp(t *testing.T) {
 			t.Errorf("rank %d waits %.0f ms, the slow one is %.0f ms late", r, w, late)
 		}
 	}
-	if p := j.profile(77, 10, 2, rng); math.Abs(p.GetSelfMs()/j.profile(76, 10, 2, rng).GetSelfMs()-1.5) > 0.05 {
+	p := j.profile(77, 10, 2, rng)
+	if math.Abs(p.GetSelfMs()/j.profile(76, 10, 2, rng).GetSelfMs()-1.5) > 0.05 {
 		t.Errorf("self time %v", p.GetSelfMs())
 	}
 }

@@ -43,7 +43,9 @@ func NewAuthority(t *testing.T) *Authority {
 	}
 	a := &Authority{dir: t.TempDir(), key: key, next: 1}
 	tmpl := a.template("test ca")
-	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
+	tmpl.IsCA = true
+	tmpl.BasicConstraintsValid = true
+	tmpl.KeyUsage = x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +60,13 @@ func NewAuthority(t *testing.T) *Authority {
 func (a *Authority) template(name string) *x509.Certificate {
 	a.next++
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(a.next),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		DNSNames:     []string{"localhost"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 }
 
@@ -72,7 +77,13 @@ func (a *Authority) Issue(t *testing.T, name string) Files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, a.template(name), a.cert, key.Public(), a.key)
+	der, err := x509.CreateCertificate(
+		rand.Reader,
+		a.template(name),
+		a.cert,
+		key.Public(),
+		a.key,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +91,11 @@ func (a *Authority) Issue(t *testing.T, name string) Files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Files{Cert: filepath.Join(a.dir, name+".pem"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(a.dir, "ca.pem")}
+	f := Files{
+		Cert: filepath.Join(a.dir, name+".pem"),
+		Key:  filepath.Join(a.dir, name+".key"),
+		CA:   filepath.Join(a.dir, "ca.pem"),
+	}
 	writePEM(t, f.Cert, "CERTIFICATE", der)
 	writePEM(t, f.Key, "EC PRIVATE KEY", raw)
 	return f
@@ -102,7 +117,9 @@ func (a *Authority) serverTLS(t *testing.T, f Files) *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return &tls.Config{
-		Certificates: []tls.Certificate{cert}, ClientCAs: pool,
-		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{cert},
+		ClientCAs:    pool,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		MinVersion:   tls.VersionTLS13,
 	}
 }

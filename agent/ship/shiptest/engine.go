@@ -47,7 +47,15 @@ type Engine struct {
 func NewEngine(t *testing.T) *Engine {
 	t.Helper()
 	a := NewAuthority(t)
-	e := &Engine{t: t, auth: a, files: a.Issue(t, "engine"), addr: "127.0.0.1:0", acked: map[string]uint64{}, tell: make(chan struct{}), revision: falconv1.ProtocolRevision}
+	e := &Engine{
+		t:        t,
+		auth:     a,
+		files:    a.Issue(t, "engine"),
+		addr:     "127.0.0.1:0",
+		acked:    map[string]uint64{},
+		tell:     make(chan struct{}),
+		revision: falconv1.ProtocolRevision,
+	}
 	l := e.listen()
 	e.addr = l.Addr().String()
 	l.Close()
@@ -59,7 +67,9 @@ func NewEngine(t *testing.T) *Engine {
 func (e *Engine) Address() string { return e.addr }
 
 // Agent makes credentials that it accepts.
-func (e *Engine) Agent() Files { return e.auth.Issue(e.t, "agent") }
+func (e *Engine) Agent() Files {
+	return e.auth.Issue(e.t, "agent")
+}
 
 func (e *Engine) listen() net.Listener {
 	e.t.Helper()
@@ -136,12 +146,18 @@ func (e *Engine) Attach(st stream) error {
 	boot := first.GetHello().GetBoot()
 	e.mu.Lock()
 	e.hellos = append(e.hellos, first.GetHello())
-	acked, revision := e.acked[boot], e.revision
+	acked := e.acked[boot]
+	revision := e.revision
 	e.mu.Unlock()
-	if err := st.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{Epoch: 1, Acked: acked, Protocol: revision}}}); err != nil {
+	if err := st.Send(&falconv1.EngineFrame{
+		Body: &falconv1.EngineFrame_Welcome{
+			Welcome: &falconv1.Welcome{Epoch: 1, Acked: acked, Protocol: revision},
+		},
+	}); err != nil {
 		return err
 	}
-	acks, ended := make(chan uint64, 1024), make(chan error, 1)
+	acks := make(chan uint64, 1024)
+	ended := make(chan error, 1)
 	go func() { ended <- e.readStream(st, boot, acks) }()
 	return e.write(st, acks, ended)
 }
@@ -169,10 +185,13 @@ func (e *Engine) write(st stream, acks <-chan uint64, ended <-chan error) error 
 	told := 0
 	for {
 		e.mu.Lock()
-		fresh, tell := slices.Clone(e.commands[told:]), e.tell
+		fresh := slices.Clone(e.commands[told:])
+		tell := e.tell
 		e.mu.Unlock()
 		for _, c := range fresh {
-			if err := st.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: c}}); err != nil {
+			if err := st.Send(&falconv1.EngineFrame{
+				Body: &falconv1.EngineFrame_Command{Command: c},
+			}); err != nil {
 				return err
 			}
 			told++
@@ -181,7 +200,9 @@ func (e *Engine) write(st stream, acks <-chan uint64, ended <-chan error) error 
 		case err := <-ended:
 			return err
 		case seq := <-acks:
-			if err := st.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Ack{Ack: &falconv1.Ack{Seq: seq}}}); err != nil {
+			if err := st.Send(&falconv1.EngineFrame{
+				Body: &falconv1.EngineFrame_Ack{Ack: &falconv1.Ack{Seq: seq}},
+			}); err != nil {
 				return err
 			}
 		case <-tell:

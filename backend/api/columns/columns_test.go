@@ -24,12 +24,16 @@ func tableOfVersion(version uint64, ranks []*falconv1.RankView) *Table {
 
 // plain is the simple second way: every rank rounded by itself.
 func plain(ranks []*falconv1.RankView) []*falconv1.RankView {
-	down := func(x, per float64) float64 { return math.Floor(x*per+slack) / per }
+	down := func(x, per float64) float64 {
+		return math.Floor(x*per+slack) / per
+	}
 	var out []*falconv1.RankView
 	for _, r := range ranks {
 		v := proto.CloneOf(r)
 		v.Ms, v.WaitMs, v.SelfMs = down(r.Ms, 100), down(r.WaitMs, 100), down(r.SelfMs, 1000)
-		v.Slowdown, v.SelfRatio, v.Probability = down(r.Slowdown, 1e4), down(r.SelfRatio, 1e4), down(r.Probability, 1e4)
+		v.Slowdown, v.SelfRatio, v.Probability = down(r.Slowdown, 1e4),
+			down(r.SelfRatio, 1e4),
+			down(r.Probability, 1e4)
 		out = append(out, v)
 	}
 	return out
@@ -39,10 +43,21 @@ func randomRanks(rng *rand.Rand, n int) []*falconv1.RankView {
 	out := make([]*falconv1.RankView, n)
 	for i := range out {
 		out[i] = &falconv1.RankView{
-			Rank: int32(i), Device: string(rune('a' + i%26)), Health: falconv1.RankHealth(rng.IntN(6)), Level: rng.Int32N(7),
-			Ms: 210 * (1 + 0.01*rng.NormFloat64()), Slowdown: 0.01 * rng.NormFloat64(), SelfMs: rng.Float64() * 10, WaitMs: rng.Float64() * 100,
-			Probability: rng.Float64(), SmClockMhz: rng.Uint32N(2000), TemperatureC: rng.Uint32N(100), Iteration: rng.Int64N(1 << 20),
-			SelfRatio: 1 + rng.Float64(), SlowSteps: rng.Int32N(3), Failing: rng.IntN(9) == 0,
+			Rank:         int32(i),
+			Device:       string(rune('a' + i%26)),
+			Health:       falconv1.RankHealth(rng.IntN(6)),
+			Level:        rng.Int32N(7),
+			Ms:           210 * (1 + 0.01*rng.NormFloat64()),
+			Slowdown:     0.01 * rng.NormFloat64(),
+			SelfMs:       rng.Float64() * 10,
+			WaitMs:       rng.Float64() * 100,
+			Probability:  rng.Float64(),
+			SmClockMhz:   rng.Uint32N(2000),
+			TemperatureC: rng.Uint32N(100),
+			Iteration:    rng.Int64N(1 << 20),
+			SelfRatio:    1 + rng.Float64(),
+			SlowSteps:    rng.Int32N(3),
+			Failing:      rng.IntN(9) == 0,
 		}
 	}
 	return out
@@ -50,7 +65,8 @@ func randomRanks(rng *rand.Rand, n int) []*falconv1.RankView {
 
 // change alters a share of the ranks, and all iterations by one.
 func change(rng *rand.Rand, ranks []*falconv1.RankView, share float64) []*falconv1.RankView {
-	fresh, out := randomRanks(rng, len(ranks)), make([]*falconv1.RankView, len(ranks))
+	fresh := randomRanks(rng, len(ranks))
+	out := make([]*falconv1.RankView, len(ranks))
 	for i, r := range ranks {
 		out[i] = proto.CloneOf(r)
 		out[i].Iteration++
@@ -102,7 +118,11 @@ func TestReadersSeeThePlainRounding(t *testing.T) {
 				known = table.Version
 			}
 			if version%3 != 0 { // sometimes it misses one
-				next, err := Decode(version, table, sent(t, log.Since(known, tableOfVersion(version, ranks))))
+				next, err := Decode(
+					version,
+					table,
+					sent(t, log.Since(known, tableOfVersion(version, ranks))),
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -110,7 +130,11 @@ func TestReadersSeeThePlainRounding(t *testing.T) {
 				table = next
 				wantViews(t, views, plain(ranks))
 			}
-			whole, err := Decode(version, nil, sent(t, log.Since(0, tableOfVersion(version, ranks))))
+			whole, err := Decode(
+				version,
+				nil,
+				sent(t, log.Since(0, tableOfVersion(version, ranks))),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +190,9 @@ func TestTablesOfSomeRanks(t *testing.T) {
 }
 
 func TestValuesAreNeverRoundedUp(t *testing.T) {
-	for _, x := range []float64{1.05, 1.1, 1.25, 1.5, 1.75, 2, 0.05, 0.9, 0.0001, 1.0999, 1.09999, 1.1 - 1e-9} {
+	for _, x := range []float64{
+		1.05, 1.1, 1.25, 1.5, 1.75, 2, 0.05, 0.9, 0.0001, 1.0999, 1.09999, 1.1 - 1e-9,
+	} {
 		r := &falconv1.RankView{SelfRatio: x}
 		table := tableOf(1, []*falconv1.RankView{r}, nil)
 		got := table.Views()[0].SelfRatio
@@ -178,7 +204,11 @@ func TestValuesAreNeverRoundedUp(t *testing.T) {
 		}
 	}
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300, -1e300} {
-		table := tableOf(1, []*falconv1.RankView{{Ms: x, Iteration: math.MaxInt64}}, nil)
+		table := tableOf(
+			1,
+			[]*falconv1.RankView{{Ms: x, Iteration: math.MaxInt64}},
+			nil,
+		)
 		if got := table.Views()[0].Ms; math.IsNaN(got) || math.IsInf(got, 0) {
 			t.Errorf("%v becomes %v", x, got)
 		}
@@ -195,10 +225,34 @@ func TestBrokenMessagesAreRefused(t *testing.T) {
 		"other world":  {&falconv1.RankColumns{World: 5, BaseVersion: 5}, ErrBase},
 		"negative":     {&falconv1.RankColumns{World: -1}, ErrBroken},
 		"huge":         {&falconv1.RankColumns{World: MaxWorld + 1}, ErrBroken},
-		"too few":      {&falconv1.RankColumns{World: 4, Columns: []*falconv1.Column{{Residues: []int32{1}}}}, ErrBroken},
-		"beyond":       {&falconv1.RankColumns{World: 4, Columns: []*falconv1.Column{{Gaps: []uint32{4}, Residues: []int32{1}}}}, ErrBroken},
-		"far beyond":   {&falconv1.RankColumns{World: 4, Columns: []*falconv1.Column{{Gaps: []uint32{math.MaxUint32, 1}, Residues: []int32{1, 1}}}}, ErrBroken},
-		"no devices":   {&falconv1.RankColumns{World: 4, DeviceGaps: []uint32{1}}, ErrBroken},
+		"too few": {
+			&falconv1.RankColumns{
+				World:   4,
+				Columns: []*falconv1.Column{{Residues: []int32{1}}},
+			},
+			ErrBroken,
+		},
+		"beyond": {
+			&falconv1.RankColumns{
+				World: 4,
+				Columns: []*falconv1.Column{{
+					Gaps:     []uint32{4},
+					Residues: []int32{1},
+				}},
+			},
+			ErrBroken,
+		},
+		"far beyond": {
+			&falconv1.RankColumns{
+				World: 4,
+				Columns: []*falconv1.Column{{
+					Gaps:     []uint32{math.MaxUint32, 1},
+					Residues: []int32{1, 1},
+				}},
+			},
+			ErrBroken,
+		},
+		"no devices": {&falconv1.RankColumns{World: 4, DeviceGaps: []uint32{1}}, ErrBroken},
 	} {
 		if _, err := Decode(6, base, c.m); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)

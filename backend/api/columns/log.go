@@ -34,7 +34,8 @@ func (l *Log) Since(known uint64, now *Table) *falconv1.RankColumns {
 		known = 0
 	}
 	if l.version != now.Version {
-		l.version, l.encoded = now.Version, map[uint64]*falconv1.RankColumns{}
+		l.version = now.Version
+		l.encoded = map[uint64]*falconv1.RankColumns{}
 	}
 	if l.encoded[known] == nil {
 		l.encoded[known] = Encode(base, t)

@@ -11,7 +11,9 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-func protoFloat(x float64) protoreflect.Value { return protoreflect.ValueOfFloat64(x) }
+func protoFloat(x float64) protoreflect.Value {
+	return protoreflect.ValueOfFloat64(x)
+}
 
 // protoOne is 1, or true, or a word, in a field's own type.
 func protoOne(f protoreflect.FieldDescriptor) protoreflect.Value {
@@ -33,15 +35,22 @@ func protoOne(f protoreflect.FieldDescriptor) protoreflect.Value {
 // job is a healthy synchronous job: all ranks at about the same iteration time,
 // with noise of their own, and profiled once.
 func job(rng *rand.Rand, n int, iteration int64) []*falconv1.RankView {
-	out, block := make([]*falconv1.RankView, n), make([]falconv1.RankView, n)
+	out := make([]*falconv1.RankView, n)
+	block := make([]falconv1.RankView, n)
 	for i := range out {
 		v := &block[i]
 		out[i] = v
-		v.Rank, v.Device, v.Health = int32(i), fmt.Sprintf("n%d.g%d", i/8, i%8), falconv1.RankHealth_RANK_HEALTH_OK
+		v.Rank = int32(i)
+		v.Device = fmt.Sprintf("n%d.g%d", i/8, i%8)
+		v.Health = falconv1.RankHealth_RANK_HEALTH_OK
 		v.Ms = 4200 * (1 + 0.004*rng.NormFloat64())
-		v.Slowdown, v.Iteration = v.Ms/4200-1, iteration
-		v.SelfMs, v.SelfRatio, v.WaitMs = 10+0.01*float64(i%7), 1+0.001*float64(i%7), 42
-		v.SmClockMhz, v.TemperatureC = 1980, uint32(60+i%5)
+		v.Slowdown = v.Ms/4200 - 1
+		v.Iteration = iteration
+		v.SelfMs = 10 + 0.01*float64(i%7)
+		v.SelfRatio = 1 + 0.001*float64(i%7)
+		v.WaitMs = 42
+		v.SmClockMhz = 1980
+		v.TemperatureC = uint32(60 + i%5)
 	}
 	return out
 }
@@ -55,7 +64,9 @@ func next(rng *rand.Rand, ranks []*falconv1.RankView, every int) []*falconv1.Ran
 		out[i] = ranks[i]
 		if i/8%every == 0 {
 			out[i] = fresh[i]
-			out[i].SelfMs, out[i].SelfRatio, out[i].WaitMs = ranks[i].SelfMs, ranks[i].SelfRatio, ranks[i].WaitMs
+			out[i].SelfMs, out[i].SelfRatio, out[i].WaitMs = ranks[i].SelfMs,
+				ranks[i].SelfRatio,
+				ranks[i].WaitMs
 		}
 	}
 	return out
@@ -75,8 +86,10 @@ func TestBytesOfAPull(t *testing.T) {
 		third := tableOfVersion(3, next(rng, all, 25))
 		few := proto.Size(log.Since(2, third))
 		none := proto.Size(log.Since(3, third))
-		t.Logf("%7d ranks: messages %9d B, columns %8d B whole, %7d B a new iteration of all, %6d B of one node in 25, %d B unchanged",
-			n, messages, whole, every, few, none)
+		t.Logf(
+			"%7d ranks: messages %9d B, columns %8d B whole, %7d B a new iteration of all, %6d B of one node in 25, %d B unchanged",
+			n, messages, whole, every, few, none,
+		)
 		if whole > messages/4 || every > messages/15 || few > messages/150 || none > 32 {
 			t.Errorf("%d ranks: %d, %d, %d, %d bytes against %d", n, whole, every, few, none, messages)
 		}
@@ -95,8 +108,12 @@ func benchmarkEncode(b *testing.B, every int) {
 	}
 }
 
-func BenchmarkEncode100kAll(b *testing.B) { benchmarkEncode(b, 1) }
-func BenchmarkEncode100kFew(b *testing.B) { benchmarkEncode(b, 25) }
+func BenchmarkEncode100kAll(b *testing.B) {
+	benchmarkEncode(b, 1)
+}
+func BenchmarkEncode100kFew(b *testing.B) {
+	benchmarkEncode(b, 25)
+}
 
 func benchmarkDecode(b *testing.B, every int) {
 	rng := rand.New(rand.NewPCG(7, 8))
@@ -122,12 +139,18 @@ func benchmarkDecode(b *testing.B, every int) {
 	}
 }
 
-func BenchmarkDecode100kAll(b *testing.B) { benchmarkDecode(b, 1) }
-func BenchmarkDecode100kFew(b *testing.B) { benchmarkDecode(b, 25) }
+func BenchmarkDecode100kAll(b *testing.B) {
+	benchmarkDecode(b, 1)
+}
+func BenchmarkDecode100kFew(b *testing.B) {
+	benchmarkDecode(b, 25)
+}
 
 // The way without columns, for comparison.
 func BenchmarkDecodeMessages100k(b *testing.B) {
-	wire, err := proto.Marshal(&falconv1.SnapshotReply{Ranks: job(rand.New(rand.NewPCG(7, 8)), 100_000, 1000)})
+	wire, err := proto.Marshal(&falconv1.SnapshotReply{
+		Ranks: job(rand.New(rand.NewPCG(7, 8)), 100_000, 1000),
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

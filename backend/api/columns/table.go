@@ -45,9 +45,26 @@ const (
 
 // per is how many units of a column make 1.
 var per = [places]float64{
-	health: 1, level: 1, ms: 100, slowdown: 1e4, selfMs: 1e3, waitMs: 100, probability: 1e4,
-	smClockMhz: 1, temperatureC: 1, iteration: 1, selfRatio: 1e4, slowSteps: 1, failing: 1, cnpPerS: 10,
-	waitStep: 1, temperatureStep: 1, clockStep: 1, cnpStep: 1, busy: 1, smBusy: 1,
+	health:          1,
+	level:           1,
+	ms:              100,
+	slowdown:        1e4,
+	selfMs:          1e3,
+	waitMs:          100,
+	probability:     1e4,
+	smClockMhz:      1,
+	temperatureC:    1,
+	iteration:       1,
+	selfRatio:       1e4,
+	slowSteps:       1,
+	failing:         1,
+	cnpPerS:         10,
+	waitStep:        1,
+	temperatureStep: 1,
+	clockStep:       1,
+	cnpStep:         1,
+	busy:            1,
+	smBusy:          1,
 }
 
 // Table is all ranks of one snapshot.
@@ -63,7 +80,11 @@ func (t *Table) World() int { return t.world }
 
 // NewTable is a table of which nothing is known yet: all values are 0.
 func NewTable(version uint64, world int) *Table {
-	t := &Table{Version: version, world: world, devices: make([]string, world)}
+	t := &Table{
+		Version: version,
+		world:   world,
+		devices: make([]string, world),
+	}
 	block := make([]int32, places*world)
 	for p := range places {
 		t.values[p] = block[p*world : (p+1)*world : (p+1)*world]
@@ -86,16 +107,21 @@ func Of(world int, ranks []*falconv1.RankView) *Table {
 // Put enters a rank, which the table must have. It is for whoever makes the
 // table: one that others have is never changed.
 func (t *Table) Put(r *falconv1.RankView) {
-	v, i := &t.values, r.Rank
+	v := &t.values
+	i := r.Rank
 	t.devices[i] = r.Device
 	v[health][i], v[level][i], v[slowSteps][i] = int32(r.Health), r.Level, r.SlowSteps
 	v[ms][i], v[slowdown][i] = unitsOf(ms, r.Ms), unitsOf(slowdown, r.Slowdown)
 	v[selfMs][i], v[selfRatio][i] = unitsOf(selfMs, r.SelfMs), unitsOf(selfRatio, r.SelfRatio)
 	v[waitMs][i], v[probability][i] = unitsOf(waitMs, r.WaitMs), unitsOf(probability, r.Probability)
 	v[cnpPerS][i] = unitsOf(cnpPerS, r.CnpPerS)
-	v[smClockMhz][i], v[temperatureC][i] = int32(min(r.SmClockMhz, math.MaxInt32)), int32(min(r.TemperatureC, math.MaxInt32))
+	v[smClockMhz][i], v[temperatureC][i] = int32(min(r.SmClockMhz, math.MaxInt32)),
+		int32(min(r.TemperatureC, math.MaxInt32))
 	v[iteration][i] = int32(max(math.MinInt32, min(r.Iteration, math.MaxInt32)))
-	v[waitStep][i], v[temperatureStep][i], v[clockStep][i], v[cnpStep][i] = r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep
+	v[waitStep][i], v[temperatureStep][i], v[clockStep][i], v[cnpStep][i] = r.WaitStep,
+		r.TemperatureStep,
+		r.ClockStep,
+		r.CnpStep
 	v[busy][i], v[smBusy][i] = int32(min(r.Busy, math.MaxInt32)), int32(min(r.SmBusy, math.MaxInt32))
 	if r.Failing {
 		v[failing][i] = 1

@@ -68,11 +68,16 @@ func encodeColumn(base, now []int32) *falconv1.Column {
 		}
 		return &falconv1.Column{Shift: shift, Residues: diff}
 	}
-	c := &falconv1.Column{Shift: shift, Gaps: make([]uint32, 0, others), Residues: make([]int32, 0, others)}
+	c := &falconv1.Column{
+		Shift:    shift,
+		Gaps:     make([]uint32, 0, others),
+		Residues: make([]int32, 0, others),
+	}
 	last := -1
 	for i, d := range diff {
 		if d != shift {
-			c.Gaps, c.Residues = append(c.Gaps, uint32(i-last-1)), append(c.Residues, d-shift)
+			c.Gaps = append(c.Gaps, uint32(i-last-1))
+			c.Residues = append(c.Residues, d-shift)
 			last = i
 		}
 	}
@@ -82,7 +87,8 @@ func encodeColumn(base, now []int32) *falconv1.Column {
 // majorityValue is the value of more than half of v, if there is one (Boyer and
 // Moore's vote).
 func majorityValue(v []int32) int32 {
-	votes, best := 0, int32(0)
+	votes := 0
+	best := int32(0)
 	for _, x := range v {
 		switch {
 		case votes == 0:
@@ -161,10 +167,12 @@ func Decode(version uint64, base *Table, m *falconv1.RankColumns) (*Table, error
 }
 
 func decodeColumn(base []int32, c *falconv1.Column, world int) ([]int32, error) {
-	gaps, residues := c.GetGaps(), c.GetResidues()
+	gaps := c.GetGaps()
+	residues := c.GetResidues()
 	inOrder := len(gaps) == 0 && len(residues) > 0
 	if inOrder && len(residues) != world || !inOrder && len(gaps) != len(residues) {
-		return nil, fmt.Errorf("%w: %d gaps and %d residues for %d ranks", ErrBroken, len(gaps), len(residues), world)
+		return nil, fmt.Errorf("%w: %d gaps and %d residues for %d ranks",
+			ErrBroken, len(gaps), len(residues), world)
 	}
 	out := make([]int32, world)
 	copy(out, base)
@@ -179,11 +187,14 @@ func decodeColumn(base []int32, c *falconv1.Column, world int) ([]int32, error) 
 		}
 		return out, nil
 	}
-	return out, eachGap(gaps, world, func(k, i int) { out[i] += residues[k] })
+	return out, eachGap(gaps, world, func(k, i int) {
+		out[i] += residues[k]
+	})
 }
 
 func (t *Table) decodeDevices(m *falconv1.RankColumns) error {
-	gaps, devices := m.GetDeviceGaps(), m.GetDevices()
+	gaps := m.GetDeviceGaps()
+	devices := m.GetDevices()
 	switch {
 	case len(devices) == 0 && len(gaps) == 0:
 		return nil
@@ -194,7 +205,9 @@ func (t *Table) decodeDevices(m *falconv1.RankColumns) error {
 		return fmt.Errorf("%w: %d gaps and %d devices", ErrBroken, len(gaps), len(devices))
 	}
 	t.devices = slices.Clone(t.devices)
-	return eachGap(gaps, t.world, func(k, i int) { t.devices[i] = devices[k] })
+	return eachGap(gaps, t.world, func(k, i int) {
+		t.devices[i] = devices[k]
+	})
 }
 
 // eachGap gives out the ranks that gaps name.

@@ -63,14 +63,16 @@ var (
 		"Action.reverted_unix_ns":      "of the engine's journal",
 	}
 	// ownShape are messages that no value of the vocabulary stands for.
-	ownShape = strings.Fields(`AgentFrame Build Format Goodbye RenewRequest RenewReply Hello Standing Standbys Seen EngineName Beat RankBeat DeviceEvent RankState Commitment Park
+	ownShape = strings.Fields(
+		`AgentFrame Build Format Goodbye RenewRequest RenewReply Hello Standing Standbys Seen EngineName Beat RankBeat DeviceEvent RankState Commitment Park
 		Samples Profile Telemetry CommandResult RankAck EngineFrame Welcome Ack Ask Calls RankCalls CommCalls Call Command LaunchCommand SuspendCommand TableCommand
 		RejoinCommand RankSeat StopCommand RankLaunch PauseCommand RankCut CommLimit RankPause CommCount PeerCount TestCommand RankTest
 		TestResult ProfileCommand CallColumns CallClass SnapshotRequest SnapshotReply Brief Operator RankColumns Column Recurrence Job RankView NodeView Series Recent Mark Moment
 		EventLine Audit WatchRequest Event DecideRequest DecideReply SetPolicyRequest SetPolicyReply IncidentsRequest ValidationNow
 		RankPair JobEnd Statement ValidateRequest ValidateReply IncidentsReply RankRecovery RecoveriesRequest RecoveriesReply Exposure RecoverRequest
 		RecoverReply Bar HistoryRequest HistoryReply ProbeRequest ProbeReply TriageRequest TriageReply Triage TriageNote Peek Peeked PeekPart PeekRequest PeekReply KernelNotes KernelNote PastIncident CauseCount JobCauses JobCategory Spread PastJob Culprit Silicon SiliconFinding FailStop PathRow
-		ChangeDecision FilterState RemovedIteration`)
+		ChangeDecision FilterState RemovedIteration`,
+	)
 )
 
 // pair is a value of the vocabulary and the message that carries it.
@@ -108,9 +110,15 @@ var pairs = []pair{
 	pairOf(RaisedToProto, RaisedFromProto),
 	pairOf(GPUToProto, GPUFromProto),
 	pairOf(NICToProto, NICFromProto),
-	pairOf(HostToProto, func(m *falconv1.Host) falcon.HostReading { return HostFromProto("", m) }),
-	pairOf(ProfileToProto, func(m *falconv1.RankProfile) falcon.RankProfile { return ProfileFromProto(0, m) }),
-	pairOf(func(p falcon.Policy) *falconv1.Policy { return PolicyToProto(p, 0) }, PolicyFromProto),
+	pairOf(HostToProto, func(m *falconv1.Host) falcon.HostReading {
+		return HostFromProto("", m)
+	}),
+	pairOf(ProfileToProto, func(m *falconv1.RankProfile) falcon.RankProfile {
+		return ProfileFromProto(0, m)
+	}),
+	pairOf(func(p falcon.Policy) *falconv1.Policy {
+		return PolicyToProto(p, 0)
+	}, PolicyFromProto),
 }
 
 // A value keeps every field that the contract knows on its way over the wire.
@@ -121,7 +129,13 @@ func TestValuesKeepTheirFields(t *testing.T) {
 				want := reflect.New(reflect.TypeOf(p.value)).Elem()
 				fillValue(t, want)
 				got := p.from(overTheWire(t, p.to(want.Interface())))
-				if d := cmp.Diff(want.Interface(), got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(falcon.Mesh{})); d != "" {
+				d := cmp.Diff(
+					want.Interface(),
+					got,
+					cmpopts.EquateEmpty(),
+					cmpopts.EquateComparable(falcon.Mesh{}),
+				)
+				if d != "" {
 					t.Fatalf("lost or changed:\n%s", d)
 				}
 			})
@@ -136,7 +150,12 @@ func TestMessagesKeepTheirFields(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				want := p.message.ProtoReflect().New()
 				fillMessage(t, want)
-				if d := cmp.Diff(want.Interface(), p.to(p.from(want.Interface())), protocmp.Transform()); d != "" {
+				d := cmp.Diff(
+					want.Interface(),
+					p.to(p.from(want.Interface())),
+					protocmp.Transform(),
+				)
+				if d != "" {
 					t.Fatalf("lost or changed:\n%s", d)
 				}
 			})
@@ -190,7 +209,8 @@ func fillValue(t *rapid.T, v reflect.Value) {
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range anyLength(t) {
-			k, e := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			k := reflect.New(v.Type().Key()).Elem()
+			e := reflect.New(v.Type().Elem()).Elem()
 			fillValue(t, k)
 			fillValue(t, e)
 			v.SetMapIndex(k, e)
@@ -221,7 +241,9 @@ func fillMessage(t *rapid.T, m protoreflect.Message) {
 		case f.IsList():
 			fillList(t, f, m.Mutable(f).List())
 		default:
-			m.Set(f, anyElement(t, f, func() protoreflect.Value { return m.NewField(f) }))
+			m.Set(f, anyElement(t, f, func() protoreflect.Value {
+				return m.NewField(f)
+			}))
 		}
 	}
 }
@@ -234,7 +256,10 @@ func fillList(t *rapid.T, f protoreflect.FieldDescriptor, l protoreflect.List) {
 		}
 	case f.Message() != nil && f.Message().Name() == "LinksOf": // in their order, once each
 		for _, d := range sortedKeys(rapid.MapOfN(text, rapid.Bool(), 1, 3).Draw(t, "dimensions")) {
-			l.Append(protoreflect.ValueOfMessage((&falconv1.LinksOf{Dimension: d, Links: []string{anyLink(t).String()}}).ProtoReflect()))
+			l.Append(protoreflect.ValueOfMessage((&falconv1.LinksOf{
+				Dimension: d,
+				Links:     []string{anyLink(t).String()},
+			}).ProtoReflect()))
 		}
 	default:
 		for range anyLength(t) {
@@ -243,7 +268,11 @@ func fillList(t *rapid.T, f protoreflect.FieldDescriptor, l protoreflect.List) {
 	}
 }
 
-func anyElement(t *rapid.T, f protoreflect.FieldDescriptor, fresh func() protoreflect.Value) protoreflect.Value {
+func anyElement(
+	t *rapid.T,
+	f protoreflect.FieldDescriptor,
+	fresh func() protoreflect.Value,
+) protoreflect.Value {
 	if f.Message() == nil {
 		return anyScalar(t, f)
 	}
@@ -254,7 +283,9 @@ func anyElement(t *rapid.T, f protoreflect.FieldDescriptor, fresh func() protore
 
 func anyScalar(t *rapid.T, f protoreflect.FieldDescriptor) protoreflect.Value {
 	switch fieldName(f) {
-	case "CallTiming.op", "Traffic.op", "CallChange.op", "PathChoice.op", "PathChoice.algorithm", "PathChoice.protocol", "PathChoice.channels", "PathChoice.source": // an enumeration of 8 bits
+	case "CallTiming.op", "Traffic.op", "CallChange.op", "PathChoice.op", "PathChoice.algorithm",
+		"PathChoice.protocol", "PathChoice.channels", "PathChoice.source":
+		// an enumeration of 8 bits
 		return protoreflect.ValueOfUint32(uint32(rapid.Uint8Min(1).Draw(t, "op")))
 	case "Verdict.links":
 		return protoreflect.ValueOfString(anyLink(t).String())
@@ -287,8 +318,12 @@ var (
 
 func anyText(t *rapid.T) string   { return text.Draw(t, "text") }
 func anyFloat(t *rapid.T) float64 { return number.Draw(t, "number") }
-func anyInt32(t *rapid.T) int32   { return rapid.Int32Min(1).Draw(t, "int32") }
-func anyLength(t *rapid.T) int    { return rapid.IntRange(1, 3).Draw(t, "length") }
+func anyInt32(t *rapid.T) int32 {
+	return rapid.Int32Min(1).Draw(t, "int32")
+}
+func anyLength(t *rapid.T) int {
+	return rapid.IntRange(1, 3).Draw(t, "length")
+}
 
 func anyLink(t *rapid.T) falcon.Link {
 	return falcon.NewLink(falcon.Node("a"+anyText(t)), falcon.Node("b"+anyText(t)))
@@ -312,8 +347,10 @@ func TestEveryMessageIsPlaced(t *testing.T) {
 	}
 	all := falconv1.File_falcon_v1_falcon_proto.Messages()
 	for i := range all.Len() {
-		if name := all.Get(i).Name(); reached[name] == slices.Contains(ownShape, string(name)) {
-			t.Errorf("message %s: compared %v, of its own shape %v; want one of the two", name, reached[name], !reached[name])
+		name := all.Get(i).Name()
+		if reached[name] == slices.Contains(ownShape, string(name)) {
+			t.Errorf("message %s: compared %v, of its own shape %v; want one of the two",
+				name, reached[name], !reached[name])
 		}
 	}
 	for _, name := range ownShape {
@@ -329,7 +366,10 @@ func reach(m protoreflect.MessageDescriptor, into map[protoreflect.Name]bool) {
 	}
 	into[m.Name()] = true
 	for i := range m.Fields().Len() {
-		if f := m.Fields().Get(i); f.Message() != nil && !f.Message().IsMapEntry() && wireOnly[fieldName(f)] == "" {
+		f := m.Fields().Get(i)
+		if f.Message() != nil &&
+			!f.Message().IsMapEntry() &&
+			wireOnly[fieldName(f)] == "" {
 			reach(f.Message(), into)
 		}
 	}
@@ -379,7 +419,9 @@ func TestNamesThatAreNoLinks(t *testing.T) {
 	if len(v.Links) != 1 || v.Links[0] != falcon.NewLink("n0", "n1") {
 		t.Errorf("links %v", v.Links)
 	}
-	p := previewFromProto(&falconv1.Preview{Left: []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"rubbish"}}}})
+	p := previewFromProto(&falconv1.Preview{
+		Left: []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"rubbish"}}},
+	})
 	if len(p.Left) != 0 {
 		t.Errorf("links %v", p.Left)
 	}
@@ -387,7 +429,10 @@ func TestNamesThatAreNoLinks(t *testing.T) {
 
 // Numbers beyond 32 bits become the nearest that fit.
 func TestNumbersAreClamped(t *testing.T) {
-	if got := RecoveryToProto(falcon.Recovery{RecoveryExecution: falcon.RecoveryExecution{Attempts: 1 << 40}}).GetAttempts(); got != 1<<31-1 {
+	got := RecoveryToProto(falcon.Recovery{
+		RecoveryExecution: falcon.RecoveryExecution{Attempts: 1 << 40},
+	}).GetAttempts()
+	if got != 1<<31-1 {
 		t.Errorf("attempts %d", got)
 	}
 }

@@ -47,7 +47,9 @@ func names[T ~string](in []string) []T {
 }
 
 // Ranks is a list of ranks as the contract holds it.
-func Ranks(in []falcon.Rank) []int32 { return mapped(in, clamped[falcon.Rank]) }
+func Ranks(in []falcon.Rank) []int32 {
+	return mapped(in, clamped[falcon.Rank])
+}
 
 // RanksFromProto is never nil.
 func RanksFromProto(in []int32) []falcon.Rank {
@@ -65,7 +67,9 @@ func clamped[T ~int](v T) int32 {
 	return int32(min(max(v, math.MinInt32), math.MaxInt32))
 }
 
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
 
 func copied[K comparable, V any](m map[K]V) map[K]V {
 	out := make(map[K]V, len(m))

@@ -56,7 +56,9 @@ func writesItself(t, how reflect.Type) bool {
 	return t.Implements(how) || reflect.PointerTo(t).Implements(how)
 }
 
-func (w *walk) addLine(path, kind string) { w.lines = append(w.lines, path+" "+kind) }
+func (w *walk) addLine(path, kind string) {
+	w.lines = append(w.lines, path+" "+kind)
+}
 
 func (w *walk) addFields(path string, t reflect.Type) {
 	for i := range t.NumField() {

@@ -11,8 +11,11 @@ func OfService(service protoreflect.ServiceDescriptor) []string {
 	w := messages{}
 	for i := range service.Methods().Len() {
 		m := service.Methods().Get(i)
-		w.lines = append(w.lines, fmt.Sprintf("call %s takes %s%s and gives %s%s", m.FullName(),
-			streamed(m.IsStreamingClient()), m.Input().FullName(), streamed(m.IsStreamingServer()), m.Output().FullName()))
+		w.lines = append(w.lines,
+			fmt.Sprintf("call %s takes %s%s and gives %s%s", m.FullName(),
+				streamed(m.IsStreamingClient()), m.Input().FullName(),
+				streamed(m.IsStreamingServer()), m.Output().FullName()),
+		)
 		w.addMessage(m.Input())
 		w.addMessage(m.Output())
 	}

@@ -55,17 +55,21 @@ func (s Shape) Check(t testing.TB, file string) {
 
 // compare returns what is wrong, "" for nothing, and whether recording is a way out.
 func (s Shape) compare(old Shape, absent bool) (problem string, mayRecord bool) {
-	gone, added := without(old.Lines, s.Lines), without(s.Lines, old.Lines)
+	gone := without(old.Lines, s.Lines)
+	added := without(s.Lines, old.Lines)
 	switch {
 	case absent:
 		return s.Name + " is not recorded yet: run this test with -record", true
 	case s.Number < old.Number:
-		return fmt.Sprintf("the number of %s went back from %d to %d: a number is never used twice (%s)", s.Name, old.Number, s.Number, s.Where), false
+		return fmt.Sprintf("the number of %s went back from %d to %d: a number is never used twice (%s)",
+			s.Name, old.Number, s.Number, s.Where), false
 	case s.Number > old.Number:
-		return fmt.Sprintf("%s has the new number %d: run this test with -record, and commit the file", s.Name, s.Number), true
+		return fmt.Sprintf("%s has the new number %d: run this test with -record, and commit the file",
+			s.Name, s.Number), true
 	case len(gone) > 0:
 		return fmt.Sprintf("%s has changed and its number is still %d. Programs of two releases would misread each other: raise %s to %d, "+
-			"say in docs/cluster.md what reads what, then run this test with -record.%s", s.Name, s.Number, s.Where, s.Number+1, differences(gone, added)), false
+			"say in docs/cluster.md what reads what, then run this test with -record.%s",
+			s.Name, s.Number, s.Where, s.Number+1, differences(gone, added)), false
 	case len(added) > 0:
 		return fmt.Sprintf("%s has new parts. If a program that knows number %d may pass them over, run this test with -record and commit the file; "+
 			"if it may not, raise %s first.%s", s.Name, s.Number, s.Where, differences(nil, added)), true
@@ -109,8 +113,12 @@ func readShape(file string) (Shape, error) {
 	for line := range strings.Lines(string(bytes.TrimPrefix(text, []byte(head)))) {
 		line = strings.TrimSuffix(line, "\n")
 		if s.Number == 0 {
-			if _, err := fmt.Sscanf(line, "number %d", &s.Number); err != nil || s.Number < 1 {
-				return s, fmt.Errorf("%s: %q is no number of a shape; remove the file and run the test with -record", file, line)
+			_, err := fmt.Sscanf(line, "number %d", &s.Number)
+			if err != nil || s.Number < 1 {
+				return s, fmt.Errorf(
+					"%s: %q is no number of a shape; remove the file and run the test with -record",
+					file, line,
+				)
 			}
 			continue
 		}

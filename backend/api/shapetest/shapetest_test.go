@@ -27,9 +27,16 @@ func TestCompare(t *testing.T) {
 		"a number of before":        {4, []string{"a 0 int", "b 4 int"}, "went back from 5 to 4", false},
 		"a number of before, other": {4, []string{"c 0 int"}, "went back from 5 to 4", false},
 	} {
-		s := Shape{Name: "it", Number: c.number, Where: "the constant", Lines: c.lines}
+		s := Shape{
+			Name:   "it",
+			Number: c.number,
+			Where:  "the constant",
+			Lines:  c.lines,
+		}
 		problem, mayRecord := s.compare(old, false)
-		if !strings.Contains(problem, c.says) || (c.says == "") != (problem == "") || mayRecord != c.record {
+		if !strings.Contains(problem, c.says) ||
+			(c.says == "") != (problem == "") ||
+			mayRecord != c.record {
 			t.Errorf("%s: %q, %v", name, problem, mayRecord)
 		}
 	}
@@ -64,7 +71,10 @@ func TestOfJSON(t *testing.T) {
 		Plain  bool
 		hidden int
 	}{})
-	want := []string{"x.id uint64", "x.list[].at json", "x.list[].self again", "x.by_name{string} float64", "x.raw bytes", "x.Plain bool"}
+	want := []string{
+		"x.id uint64", "x.list[].at json", "x.list[].self again", "x.by_name{string} float64",
+		"x.raw bytes", "x.Plain bool",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

@@ -47,7 +47,13 @@ type Stranger struct {
 // NewRoom has room for so many connections, and for so many of one source. One that
 // speaks is left alone for grace.
 func NewRoom(most, perSource int, grace time.Duration) *Room {
-	return &Room{most: most, perSource: perSource, grace: grace, all: list.New(), sources: map[netip.Prefix]*list.List{}}
+	return &Room{
+		most:      most,
+		perSource: perSource,
+		grace:     grace,
+		all:       list.New(),
+		sources:   map[netip.Prefix]*list.List{},
+	}
 }
 
 // Enter makes a place for a connection, or reports that there is none. It

@@ -26,7 +26,10 @@ func gone(t *testing.T, c net.Conn) bool {
 func (r *Room) admit(t *testing.T, from netip.Prefix, at time.Time) (*Stranger, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	t.Cleanup(func() {
+		_ = ours.Close()
+		_ = theirs.Close()
+	})
 	s, ok := r.Enter(ours, from, at)
 	if !ok {
 		return nil, theirs
@@ -40,7 +43,8 @@ func TestSilentOnesMakePlace(t *testing.T) {
 	if second, _ := w.admit(t, near, start); first == nil || second == nil {
 		t.Fatal("two of one source have no place")
 	}
-	if third, _ := w.admit(t, near, start); third == nil || !gone(t, c) || w.Len() != 2 {
+	third, _ := w.admit(t, near, start)
+	if third == nil || !gone(t, c) || w.Len() != 2 {
 		t.Errorf("the third of one source: %v, the first is gone: %v, %d wait", third, gone(t, c), w.Len())
 	}
 	if w.Leave(first) {
@@ -72,7 +76,11 @@ func TestSpeakersKeepTheirPlace(t *testing.T) {
 func TestAllSourcesTogetherAreBounded(t *testing.T) {
 	w := NewRoom(8, 4, time.Second)
 	for i := range 100 {
-		w.admit(t, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i), 1}), 32), start)
+		w.admit(
+			t,
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i), 1}), 32),
+			start,
+		)
 		if w.Len() > 8 || len(w.sources) > 8 {
 			t.Fatalf("%d wait from %d sources", w.Len(), len(w.sources))
 		}

@@ -9,7 +9,10 @@ import (
 
 // A build is named by the best that is known of it, and never by "devel".
 func TestNameBuild(t *testing.T) {
-	commit := []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}}
+	commit := []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"},
+		{Key: "vcs.modified", Value: "true"},
+	}
 	for _, c := range []struct {
 		stamp, version string
 		settings       []debug.BuildSetting
@@ -21,7 +24,10 @@ func TestNameBuild(t *testing.T) {
 		{"", "", commit[:1], "0123456789ab"},
 		{"", "(devel)", nil, ""},
 	} {
-		info := &debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: c.settings}
+		info := &debug.BuildInfo{
+			Main:     debug.Module{Version: c.version},
+			Settings: c.settings,
+		}
 		if got := nameBuild(c.stamp, info); got != c.want {
 			t.Errorf("%q, %q: %q instead of %q", c.stamp, c.version, got, c.want)
 		}
@@ -33,7 +39,8 @@ func TestExecutableHasAName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, sum := readBuildID(path), hashFile(path)
+	id := readBuildID(path)
+	sum := hashFile(path)
 	if len(id) != buildChars || len(sum) != buildChars {
 		t.Errorf("build id %q, hash %q", id, sum)
 	}

@@ -51,7 +51,9 @@ func (k *clock) drift(rate float64) {
 }
 
 // stand and run stop the monotonic clock, and the wall clock with it, and let them go on.
-func (k *clock) stand() { k.stops = append(k.stops, stop{k.w.now, stopOpen}) }
+func (k *clock) stand() {
+	k.stops = append(k.stops, stop{k.w.now, stopOpen})
+}
 
 func (k *clock) run() {
 	if n := len(k.stops); n > 0 && k.stops[n-1].last == stopOpen {
@@ -70,14 +72,20 @@ func (k *clock) mono(at time.Duration) time.Duration {
 }
 
 // wall is what the wall clock shows.
-func (k *clock) wall() time.Time { return epoch.Add(k.w.now + k.off()) }
+func (k *clock) wall() time.Time {
+	return epoch.Add(k.w.now + k.off())
+}
 
 // read is one look at both clocks, as a process of the machine takes it.
 func (k *clock) read() steady.Reading {
 	if k.boot == "" {
 		k.boot = fmt.Sprint("boot ", k.boots)
 	}
-	return steady.Reading{Wall: k.wall(), Since: k.mono(k.w.now), BootID: k.boot}
+	return steady.Reading{
+		Wall:   k.wall(),
+		Since:  k.mono(k.w.now),
+		BootID: k.boot,
+	}
 }
 
 // reboot begins the monotonic clock anew.
@@ -85,7 +93,10 @@ func (k *clock) reboot() {
 	k.run()
 	k.boots++
 	k.boot = ""
-	k.stops = append(k.stops[:0], stop{at: -bootAge, last: k.w.now + bootAge - time.Second})
+	k.stops = append(k.stops[:0], stop{
+		at:   -bootAge,
+		last: k.w.now + bootAge - time.Second,
+	})
 }
 
 // The wall clock steps, drifts and stands; the monotonic one does not, but while its machine is

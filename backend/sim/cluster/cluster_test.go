@@ -65,7 +65,15 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{World: newWorld(seed), seed: seed, dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}, struck: map[string]int{}}
+	c := &Cluster{
+		World:  newWorld(seed),
+		seed:   seed,
+		dir:    dir,
+		nodes:  map[falcon.Node]*node{},
+		pids:   100,
+		did:    map[string]int{},
+		struck: map[string]int{},
+	}
 	c.setup = c.draw()
 	c.setup.versions(seed)
 	if change != nil {
@@ -107,8 +115,13 @@ func (c *Cluster) close() {
 // draw makes a setup.
 func (c *Cluster) draw() setup {
 	s := setup{
-		nodes: 3 + c.rng.IntN(4), spares: 2, perNode: 2, iteration: c.between(300*time.Millisecond, 2*time.Second),
-		checkpointEvery: 20, spread: c.between(0, 900*time.Millisecond), exitInfo: c.rng.IntN(2) == 0,
+		nodes:           3 + c.rng.IntN(4),
+		spares:          2,
+		perNode:         2,
+		iteration:       c.between(300*time.Millisecond, 2*time.Second),
+		checkpointEvery: 20,
+		spread:          c.between(0, 900*time.Millisecond),
+		exitInfo:        c.rng.IntN(2) == 0,
 	}
 	s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode, PP: 1}
 	if s.nodes%2 == 0 && c.rng.IntN(2) == 0 {
@@ -181,11 +194,13 @@ func (n *node) reach(h *host) *reach {
 // endOutage notes how long the node was out of reach, when it has been. A time between two
 // outages that was shorter than its latency let nothing through: they are one.
 func (n *node) endOutage(at *reach) {
-	d, open := n.c.now-at.reached, at.reached-at.back
+	d := n.c.now - at.reached
+	open := at.reached - at.back
 	if d <= time.Second {
 		return
 	}
-	if late := max(n.path.up.slow, n.path.down.slow); late > 0 && open < late+2*watchEvery {
+	late := max(n.path.up.slow, n.path.down.slow)
+	if late > 0 && open < late+2*watchEvery {
 		d += open + at.outage
 	}
 	at.outage, at.back = d, n.c.now
@@ -197,7 +212,13 @@ const watchEvery = 100 * time.Millisecond
 func (c *Cluster) watch() {
 	for _, n := range c.order {
 		a := n.agent
-		if a == nil || a.halted() || a.conn == nil || !a.conn.agentUp || !a.conn.engUp || a.conn.session == nil || n.path.up.cut {
+		if a == nil ||
+			a.halted() ||
+			a.conn == nil ||
+			!a.conn.agentUp ||
+			!a.conn.engUp ||
+			a.conn.session == nil ||
+			n.path.up.cut {
 			continue
 		}
 		at := n.reach(a.conn.host)

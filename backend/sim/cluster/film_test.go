@@ -39,10 +39,20 @@ const trains = 20 * time.Second
 
 // filmed is the job of all scenes: eight replicas on four nodes.
 func filmed(s *setup) {
-	s.nodes, s.perNode, s.spares = 4, 2, 0
+	s.nodes = 4
+	s.perNode = 2
+	s.spares = 0
 	s.layout = falcon.Layout{TP: 1, DP: 8, PP: 1}
-	s.iteration, s.iterations, s.spread, s.exitInfo = 500*time.Millisecond, 1<<30, 300*time.Millisecond, true
-	s.drainMs, s.snapshotBytes, s.autoTests, s.alone, s.hosted, s.reuse = 200, 0, false, true, false, false
+	s.iteration = 500 * time.Millisecond
+	s.iterations = 1 << 30
+	s.spread = 300 * time.Millisecond
+	s.exitInfo = true
+	s.drainMs = 200
+	s.snapshotBytes = 0
+	s.autoTests = false
+	s.alone = true
+	s.hosted = false
+	s.reuse = false
 	s.fresh()
 }
 
@@ -59,14 +69,20 @@ func slows(d falcon.Device, times float64) func(*Cluster) {
 
 var scenes = []scene{
 	{
-		name: "climb", until: 150 * time.Second,
+		name:  "climb",
+		until: 150 * time.Second,
 		setup: func(s *setup) {
 			s.spares = 2
 			s.fresh()
 			s.overheads = map[falcon.Rung]float64{falcon.RungS4: 6000}
 			s.policy = &falcon.Policy{
-				Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "lab",
-				Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Countdown: 3}, falcon.RungS4: {Countdown: 20}},
+				Mode:  falcon.ModeAuto,
+				Cap:   falcon.RungS4,
+				Owner: "lab",
+				Rungs: map[falcon.Rung]falcon.RungPolicy{
+					falcon.RungS2: {Countdown: 3},
+					falcon.RungS4: {Countdown: 20},
+				},
 			}
 		},
 		at: map[time.Duration]func(*Cluster){
@@ -75,42 +91,64 @@ var scenes = []scene{
 		},
 	},
 	{
-		name: "node-loss", until: 50 * time.Second,
-		setup: func(s *setup) { s.policy = &falcon.Policy{Mode: falcon.ModeApprove} },
+		name:  "node-loss",
+		until: 50 * time.Second,
+		setup: func(s *setup) {
+			s.policy = &falcon.Policy{Mode: falcon.ModeApprove}
+		},
 		at: map[time.Duration]func(*Cluster){
 			trains: func(c *Cluster) { c.nodes["n2"].die(false) },
 		},
 	},
 	{
-		name: "scancel", until: 35 * time.Second,
-		setup: func(s *setup) { s.policy = &falcon.Policy{Mode: falcon.ModeApprove} },
+		name:  "scancel",
+		until: 35 * time.Second,
+		setup: func(s *setup) {
+			s.policy = &falcon.Policy{Mode: falcon.ModeApprove}
+		},
 		at: map[time.Duration]func(*Cluster){
 			trains: func(c *Cluster) {
 				for _, n := range c.order {
 					for _, p := range n.procs {
-						c.after(c.between(0, 300*time.Millisecond), func() { p.kill("killed by signal 15 (SIGTERM)") })
+						c.after(c.between(
+							0,
+							300*time.Millisecond,
+						), func() { p.kill("killed by signal 15 (SIGTERM)") })
 					}
 				}
 			},
 		},
 	},
 	{
-		name: "hang", until: 60 * time.Second,
-		setup: func(s *setup) { s.policy = &falcon.Policy{Mode: falcon.ModeApprove} },
+		name:  "hang",
+		until: 60 * time.Second,
+		setup: func(s *setup) {
+			s.policy = &falcon.Policy{Mode: falcon.ModeApprove}
+		},
 		at: map[time.Duration]func(*Cluster){
-			trains: func(c *Cluster) { c.job.stayer, c.job.stays = 5, 25*time.Second },
+			trains: func(c *Cluster) {
+				c.job.stayer = 5
+				c.job.stays = 25 * time.Second
+			},
 		},
 	},
 	{
-		name: "fence", until: 65 * time.Second,
+		name:  "fence",
+		until: 65 * time.Second,
 		setup: func(s *setup) {
 			s.spares = 1
 			s.fresh()
 			s.overheads = map[falcon.Rung]float64{"S4 fence": 3000, falcon.RungS4: 30_000}
 			never := falcon.RungPolicy{Approval: falcon.ApprovalNever}
 			s.policy = &falcon.Policy{
-				Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "lab",
-				Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: never, falcon.RungS3: never, falcon.RungS4: {Countdown: 10}},
+				Mode:  falcon.ModeAuto,
+				Cap:   falcon.RungS4,
+				Owner: "lab",
+				Rungs: map[falcon.Rung]falcon.RungPolicy{
+					falcon.RungS2: never,
+					falcon.RungS3: never,
+					falcon.RungS4: {Countdown: 10},
+				},
 			}
 		},
 		at: map[time.Duration]func(*Cluster){trains: slows("n1.g0", 3)},
@@ -132,7 +170,10 @@ func TestFilms(t *testing.T) {
 // shoot plays a scene and returns a film for each size of a terminal.
 func (s scene) shoot(t *testing.T) map[string]string {
 	t.Helper()
-	c, err := newCluster(1, func(x *setup) { filmed(x); s.setup(x) })
+	c, err := newCluster(1, func(x *setup) {
+		filmed(x)
+		s.setup(x)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +182,12 @@ func (s scene) shoot(t *testing.T) map[string]string {
 	for at, do := range s.at {
 		c.after(at, func() { do(c) })
 	}
-	cam := &camera{t: t, c: c, sizes: [][2]int{{80, 24}, {120, 40}}, films: map[string]*strings.Builder{}}
+	cam := &camera{
+		t:     t,
+		c:     c,
+		sizes: [][2]int{{80, 24}, {120, 40}},
+		films: map[string]*strings.Builder{},
+	}
 	c.after(consoleEvery, cam.look)
 	c.run(s.until)
 	if len(c.bad) > 0 {
@@ -207,15 +253,27 @@ func (m *camera) pull() {
 		m.t.Errorf("at %v: %v", m.c.now, err)
 		return
 	}
-	m.state = &feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live, Since: m.now(), Received: m.now(), Memo: &feed.Memo{}}
+	m.state = &feed.State{
+		Snap:     snap,
+		Events:   snap.Events,
+		Conn:     feed.Live,
+		Since:    m.now(),
+		Received: m.now(),
+		Memo:     &feed.Memo{},
+	}
 }
 
-func (m *camera) now() time.Time { return epoch.Add(m.c.now) }
+func (m *camera) now() time.Time {
+	return epoch.Add(m.c.now)
+}
 
 // draw is the whole screen.
 func (m *camera) draw(w, h int) []string {
 	profile := colorprofile.ASCII
-	console, err := tui.New(picture{state: m.state}, tui.Options{Theme: "dark", Profile: &profile, Now: m.now})
+	console, err := tui.New(
+		picture{state: m.state},
+		tui.Options{Theme: "dark", Profile: &profile, Now: m.now},
+	)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -260,10 +318,12 @@ func compareFilm(t *testing.T, name, got string) {
 	if got == string(want) {
 		return
 	}
-	g, w := strings.Split(got, "\nt="), strings.Split(string(want), "\nt=")
+	g := strings.Split(got, "\nt=")
+	w := strings.Split(string(want), "\nt=")
 	for i := range g {
 		if i >= len(w) || g[i] != w[i] {
-			t.Fatalf("%s differs (-update-films rewrites it):\nt=%s\nwas\nt=%s", path, g[i], strings.Join(w[min(i, len(w)):min(i+1, len(w))], ""))
+			t.Fatalf("%s differs (-update-films rewrites it):\nt=%s\nwas\nt=%s",
+				path, g[i], strings.Join(w[min(i, len(w)):min(i+1, len(w))], ""))
 		}
 	}
 	t.Fatalf("%s differs (-update-films rewrites it): it is longer", path)

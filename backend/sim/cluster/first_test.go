@@ -29,8 +29,12 @@ var (
 	linesTold = flag.Int("lines", 60, "how many lines of a story are printed")
 	stories   = flag.String("stories", "testdata/*.txt", "the stories that TestFound plays")
 	hashes    = flag.Bool("hashes", false, "print the hash of every run's trace")
-	upset     = flag.String("upsets", "", "clocks, pauses and journals too: none, all, or only these kinds, by commas; all on three seeds of four by default")
-	whole     = flag.Bool("whole", false, "print what was found without shrinking it")
+	upset     = flag.String(
+		"upsets",
+		"",
+		"clocks, pauses and journals too: none, all, or only these kinds, by commas; all on three seeds of four by default",
+	)
+	whole = flag.Bool("whole", false, "print what was found without shrinking it")
 )
 
 // Seeds that a test plays at most; the race detector, which runs with -short,
@@ -116,16 +120,27 @@ func tell(t *testing.T, c *Cluster, most int) {
 
 // drawn is the story of a seed by the test's flags.
 func drawn(seed uint64) story {
-	p := plan{deeds: *count, every: 4 * time.Second, faults: *share, faultGap: 100 * time.Second}
+	p := plan{
+		deeds:    *count,
+		every:    4 * time.Second,
+		faults:   *share,
+		faultGap: 100 * time.Second,
+	}
 	for _, k := range harmless {
 		if *only != "" && strings.Contains(","+*only+",", ","+k.kind+",") {
 			p.kinds = append(p.kinds, k)
 		}
 	}
-	s := story{seed: seed, exitInfo: seed%3 != 0, deeds: schedule(seed, p)}
+	s := story{
+		seed:     seed,
+		exitInfo: seed%3 != 0,
+		deeds:    schedule(seed, p),
+	}
 	if kinds := upsetKinds(upsetsOf(seed)); len(kinds) > 0 {
 		s.deeds = upsetting(seed, kinds, s.deeds)
-		s.alone, s.hosted, s.reuse = seed%5 == 1, seed%7 == 2, seed%2 == 1
+		s.alone = seed%5 == 1
+		s.hosted = seed%7 == 2
+		s.reuse = seed%2 == 1
 	}
 	if seed%2 == 0 {
 		s.iterations = 200 + int64(seed%7)*100
@@ -146,10 +161,12 @@ func TestSeeds(t *testing.T) {
 	var sum tally
 	began := time.Now()
 	t.Run("all", func(t *testing.T) {
-		for shard := range uint64(runtime.GOMAXPROCS(0)) {
+		shards := uint64(runtime.GOMAXPROCS(0))
+		end := *first + uint64(seedsMost())
+		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
 				t.Parallel()
-				for seed := *first + shard; seed < *first+uint64(seedsMost()); seed += uint64(runtime.GOMAXPROCS(0)) {
+				for seed := *first + shard; seed < end; seed += shards {
 					s := drawn(seed)
 					c := play(t, s)
 					sum.add(c)
@@ -185,10 +202,13 @@ func (y *tally) add(c *Cluster) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.orders == nil {
-		y.orders, y.deeds, y.struck = map[string]int{}, map[string]int{}, map[string]int{}
+		y.orders = map[string]int{}
+		y.deeds = map[string]int{}
+		y.struck = map[string]int{}
 	}
 	y.time += c.now
-	y.resumed, y.fences = y.resumed+c.judge.resumed, y.fences+c.judge.fences
+	y.resumed += c.judge.resumed
+	y.fences += c.judge.fences
 	if c.job.finished {
 		y.finished++
 	}
@@ -205,8 +225,10 @@ func (y *tally) add(c *Cluster) {
 }
 
 func (y *tally) String() string {
-	return fmt.Sprintf("%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, deeds %v, engines killed %v",
-		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds, y.struck)
+	return fmt.Sprintf(
+		"%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, deeds %v, engines killed %v",
+		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds, y.struck,
+	)
 }
 
 // check wants every kind of deed and of order to have been met in 300 runs or more:
@@ -221,12 +243,20 @@ func (y *tally) check(t *testing.T) {
 			t.Errorf("no %s was met", k.kind)
 		}
 	}
-	for _, point := range append(journal.Points(), engine.PointBeforeWrite, engine.PointAfterWrite, engine.PointAfterSend) {
+	for _, point := range append(journal.Points(),
+		engine.PointBeforeWrite,
+		engine.PointAfterWrite,
+		engine.PointAfterSend,
+	) {
 		if y.struck[point] == 0 {
 			t.Errorf("no engine was killed %s", point)
 		}
 	}
-	if y.resumed == 0 || y.finished == 0 || y.orders[falcon.OrderMicroBatches] == 0 || y.orders[falcon.OrderPlacement] == 0 || y.orders[falcon.OrderCheckpoint] == 0 {
+	if y.resumed == 0 ||
+		y.finished == 0 ||
+		y.orders[falcon.OrderMicroBatches] == 0 ||
+		y.orders[falcon.OrderPlacement] == 0 ||
+		y.orders[falcon.OrderCheckpoint] == 0 {
 		t.Errorf("something was never met: %s", y)
 	}
 }
@@ -241,7 +271,11 @@ func found(t *testing.T, s story, c *Cluster) {
 	}
 	if *keep != "" {
 		name := filepath.Join(*keep, fmt.Sprintf("seed%d.txt", s.seed))
-		if err := os.WriteFile(name, []byte("# "+strings.Join(c.bad, "; ")+"\n"+s.String()), 0o600); err != nil {
+		if err := os.WriteFile(
+			name,
+			[]byte("# "+strings.Join(c.bad, "; ")+"\n"+s.String()),
+			0o600,
+		); err != nil {
 			t.Error(err)
 		}
 	}
@@ -254,13 +288,15 @@ func found(t *testing.T, s story, c *Cluster) {
 func TestRepeats(t *testing.T) {
 	for seed := *first; seed < *first+uint64(repeatsMost()); seed++ {
 		s := drawn(seed)
-		a, b := play(t, s), play(t, s)
+		a := play(t, s)
+		b := play(t, s)
 		if a.hash() == b.hash() {
 			continue
 		}
 		for i := range a.lines {
 			if i >= len(b.lines) || a.lines[i] != b.lines[i] {
-				t.Errorf("seed %d: line %d: %s\n%s", seed, i, a.lines[i], b.lines[min(i, len(b.lines)-1)])
+				t.Errorf("seed %d: line %d: %s\n%s",
+					seed, i, a.lines[i], b.lines[min(i, len(b.lines)-1)])
 				break
 			}
 		}

@@ -55,7 +55,13 @@ func newHost(c *Cluster, name string) *host {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		c.violate("%s", err)
 	}
-	h := &host{c: c, name: name, clock: &clock{w: c.World}, began: c.now, path: filepath.Join(dir, "journal.db")}
+	h := &host{
+		c:     c,
+		name:  name,
+		clock: &clock{w: c.World},
+		began: c.now,
+		path:  filepath.Join(dir, "journal.db"),
+	}
 	h.belief = c.judge.of(h)
 	return h
 }
@@ -72,8 +78,13 @@ func (h *host) start() {
 		return
 	}
 	e, err := engine.New(engine.Config{
-		JobName: "sim", ID: h.c.engineID(), Journal: j, Fault: h.strike, Clock: h.clock.read,
-		Policy: h.c.setup.acts(), Mitigate: mitigate.Config{OverheadsMs: h.c.setup.overheads},
+		JobName:    "sim",
+		ID:         h.c.engineID(),
+		Journal:    j,
+		Fault:      h.strike,
+		Clock:      h.clock.read,
+		Policy:     h.c.setup.acts(),
+		Mitigate:   mitigate.Config{OverheadsMs: h.c.setup.overheads},
 		Retention:  engine.Retention{SnapshotBytes: h.c.setup.snapshotBytes},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
 		Recoverer:  &spy{Machine: recovery.New(recovery.Config{}), j: h.belief},
@@ -105,7 +116,12 @@ func (s setup) acts() falcon.Policy {
 	if s.policy != nil {
 		return *s.policy
 	}
-	return falcon.Policy{Mode: falcon.ModeAuto, Cap: s.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}}
+	return falcon.Policy{
+		Mode:     falcon.ModeAuto,
+		Cap:      s.cap,
+		Owner:    "sim",
+		Recovery: falcon.RecoveryPolicy{PerHour: 1000},
+	}
 }
 
 // strike kills an engine that is to die, at the point where its time has come.
@@ -150,7 +166,10 @@ func (h *host) kill() {
 	h.dying = true // what is under way ends where it is
 	h.engine.Halt()
 	_ = h.journal.Close()
-	h.engine, h.stopped, h.doom, h.dying = nil, false, 0, false
+	h.engine = nil
+	h.stopped = false
+	h.doom = 0
+	h.dying = false
 	for _, c := range h.c.conns {
 		if c.host == h && c.life == h.life && c.engUp {
 			c.closeEngine("the engine was killed")
@@ -271,18 +290,22 @@ func (h *host) turn(tick bool) {
 			continue // told by the life before
 		}
 		h.seen = line.GetSeq()
-		stands, unknown := strings.Contains(line.GetText(), standsText), strings.Contains(line.GetText(), unknownText)
+		stands := strings.Contains(line.GetText(), standsText)
+		unknown := strings.Contains(line.GetText(), unknownText)
 		if stands || unknown {
 			h.belief.reported = h.c.now
 		}
 		h.belief.stands = h.belief.stands || stands
 		h.belief.unknown = unknown || h.belief.unknown && !strings.HasPrefix(line.GetText(), "job epoch ")
-		if o := h.c.oracle; o != nil && (line.GetKind() == "agent" || line.GetKind() == "journal") {
+		o := h.c.oracle
+		if o != nil && (line.GetKind() == "agent" || line.GetKind() == "journal") {
 			o.heard = h.c.now // what was spooled, or held until all nodes were heard, comes now
 		}
 		h.log("[%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
-	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })
+	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool {
+		return !c.agentUp && !c.engUp
+	})
 	for _, c := range h.c.conns {
 		c.pump()
 	}

@@ -45,7 +45,15 @@ type team struct {
 }
 
 func newJob(c *Cluster) *job {
-	return &job{c: c, teams: map[uint64]*team{}, slow: map[falcon.Device]float64{}, relieved: map[falcon.Device]time.Duration{}, orders: map[string]int{}, checkpoint: falcon.NoIteration, newest: -1}
+	return &job{
+		c:          c,
+		teams:      map[uint64]*team{},
+		slow:       map[falcon.Device]float64{},
+		relieved:   map[falcon.Device]time.Duration{},
+		orders:     map[string]int{},
+		checkpoint: falcon.NoIteration,
+		newest:     -1,
+	}
 }
 
 // digest is the checksum of a rank's shard at a step.
@@ -61,10 +69,17 @@ func (j *job) digest(rank int, step int64) uint64 {
 func (j *job) join(p *proc, gen uint64, resume int64, fresh bool) {
 	t := j.teams[gen]
 	if t == nil {
-		t = &team{j: j, gen: gen, resume: resume, fresh: fresh, members: map[int]*proc{}}
+		t = &team{
+			j:       j,
+			gen:     gen,
+			resume:  resume,
+			fresh:   fresh,
+			members: map[int]*proc{},
+		}
 		j.teams[gen] = t
 	}
-	if old := t.members[p.rank]; old != nil && old != p && old.alive && old.team == t {
+	old := t.members[p.rank]
+	if old != nil && old != p && old.alive && old.team == t {
 		j.c.violate("rank %d has two processes in generation %d: %s and %s", p.rank, gen, old, p)
 	}
 	t.members[p.rank] = p
@@ -95,11 +110,17 @@ func (t *team) overdue(p *proc) {
 		return
 	}
 	p.team = nil
-	p.rejoined = ring.Rejoined{Generation: t.gen, Iteration: t.resume, Status: -2}
+	p.rejoined = ring.Rejoined{
+		Generation: t.gen,
+		Iteration:  t.resume,
+		Status:     -2,
+	}
 	p.stand(t.gen, -2, p.tag())
 }
 
-func (t *team) ranks() []int { return slices.Sorted(maps.Keys(t.members)) }
+func (t *team) ranks() []int {
+	return slices.Sorted(maps.Keys(t.members))
+}
 
 // whole reports whether all members can go on.
 func (t *team) whole() bool {
@@ -126,7 +147,8 @@ func (t *team) begin() {
 		}
 	}
 	t.restore()
-	t.running, t.iteration = true, t.resume-1
+	t.running = true
+	t.iteration = t.resume - 1
 	c.log("generation %d trains from iteration %d", t.gen, t.resume)
 	t.next()
 }
@@ -162,7 +184,8 @@ func (t *team) restore() {
 			c.violate("rank %d restores step %d from storage, which holds %d", r, t.resume, c.job.checkpoint)
 		}
 		if !storage && from.step != t.resume && from.kept != t.resume {
-			c.violate("rank %d restores step %d from %s, which holds %d and %d", r, t.resume, from, from.step, from.kept)
+			c.violate("rank %d restores step %d from %s, which holds %d and %d",
+				r, t.resume, from, from.step, from.kept)
 		}
 	}
 	t.j.sets++
@@ -171,7 +194,13 @@ func (t *team) restore() {
 		p.step, p.kept = t.resume, falcon.NoIteration
 		p.connect(t.j.sets)
 		if !t.fresh {
-			p.rejoined = ring.Rejoined{Generation: t.gen, Iteration: t.resume, GroupsNs: 1e6, StateNs: 1e6, Bytes: 1}
+			p.rejoined = ring.Rejoined{
+				Generation: t.gen,
+				Iteration:  t.resume,
+				GroupsNs:   1e6,
+				StateNs:    1e6,
+				Bytes:      1,
+			}
 		}
 		p.n.poke()
 	}
@@ -189,7 +218,9 @@ func (t *team) in(p *proc) bool {
 }
 
 // done reports whether a member has finished the optimizer of this iteration.
-func (t *team) done(p *proc) bool { return t.optAt > 0 && !t.in(p) }
+func (t *team) done(p *proc) bool {
+	return t.optAt > 0 && !t.in(p)
+}
 
 // next begins an iteration, or ends the job.
 func (t *team) next() {
@@ -218,14 +249,20 @@ func (t *team) next() {
 		t.wait(t.next)
 		return // what was voted for holds
 	}
-	t.j.begun, t.j.newest = c.now, max(t.j.newest, t.iteration)
-	if every := c.setup.checkpointEvery; every > 0 && t.iteration > 0 && t.iteration%every == 0 {
+	t.j.begun = c.now
+	t.j.newest = max(t.j.newest, t.iteration)
+	every := c.setup.checkpointEvery
+	if every > 0 && t.iteration > 0 && t.iteration%every == 0 {
 		t.j.checkpoint = t.iteration
 	}
 	for _, r := range t.ranks() {
 		p := t.members[r]
 		p.ctl.Iteration = t.iteration
-		p.marks = append(p.marks, ring.Mark{Iteration: t.iteration, StartNs: p.mono(), PausedNs: p.pausedNs})
+		p.marks = append(p.marks, ring.Mark{
+			Iteration: t.iteration,
+			StartNs:   p.mono(),
+			PausedNs:  p.pausedNs,
+		})
 		p.ctl.MarksWritten = uint64(len(p.marks))
 	}
 	c.log("generation %d: iteration %d", t.gen, t.iteration)
@@ -236,20 +273,32 @@ func (t *team) next() {
 // gradients in its own time, and all leave it together.
 func (t *team) compute() {
 	c := t.j.c
-	longest, own := time.Duration(0), map[int]time.Duration{}
+	longest := time.Duration(0)
+	own := map[int]time.Duration{}
 	for _, r := range t.ranks() {
 		p := t.members[r]
-		own[r] = time.Duration(float64(c.setup.iteration) * 0.85 * t.j.slowness(p) * float64(p.ctl.MicroBatches) / 8 * (0.995 + 0.01*c.rng.Float64()))
+		own[r] = time.Duration(
+			float64(c.setup.iteration) * 0.85 * t.j.slowness(p) * float64(p.ctl.MicroBatches) / 8 *
+				(0.995 + 0.01*c.rng.Float64()),
+		)
 		longest = max(longest, own[r])
 	}
-	begin, transfer := c.now, c.setup.iteration/20
+	begin := c.now
+	transfer := c.setup.iteration / 20
 	absent := t.hang(own)
 	longest += absent
 	c.after(longest+transfer, func() {
 		for _, r := range t.ranks() {
-			if p := t.members[r]; p.team == t && p.alive && (absent == 0 || own[r] == longest) {
+			p := t.members[r]
+			if p.team == t && p.alive && (absent == 0 || own[r] == longest) {
 				enter := p.monoAt(begin + own[r])
-				p.call("dp", t.iteration, enter, (longest + transfer - own[r]).Nanoseconds(), 8<<20)
+				p.call(
+					"dp",
+					t.iteration,
+					enter,
+					(longest + transfer - own[r]).Nanoseconds(),
+					8<<20,
+				)
 			}
 		}
 		t.optimize()
@@ -280,14 +329,18 @@ func (t *team) hang(own map[int]time.Duration) time.Duration {
 }
 
 // slowness is how much longer a process's work takes than on a healthy GPU.
-func (j *job) slowness(p *proc) float64 { return max(1, j.slow[p.dev]) }
+func (j *job) slowness(p *proc) float64 {
+	return max(1, j.slow[p.dev])
+}
 
 // trap holds the members that a pause has ordered to stop before this iteration.
 func (t *team) trap() bool {
 	held := false
 	for _, r := range t.ranks() {
 		p := t.members[r]
-		if p.pause.Wanted != 0 && p.pause.State == ring.PauseArmed && p.boundary <= t.iteration {
+		if p.pause.Wanted != 0 &&
+			p.pause.State == ring.PauseArmed &&
+			p.boundary <= t.iteration {
 			p.pause.State, p.pause.TrappedNs, p.pause.QuietNs = ring.PauseQuiet, p.mono(), p.mono()
 			p.n.poke()
 		}
@@ -323,7 +376,8 @@ func (t *team) optimize() {
 	if !t.go_(t.optimize) {
 		return
 	}
-	t.optAt, t.optFor = c.now, map[int]time.Duration{}
+	t.optAt = c.now
+	t.optFor = map[int]time.Duration{}
 	for _, r := range t.ranks() {
 		t.optFor[r] = c.between(time.Millisecond, max(2*time.Millisecond, c.setup.iteration/20))
 	}
@@ -363,7 +417,9 @@ func (t *team) vote() bool {
 	if !held {
 		t.j.c.log("generation %d: order %d is not held by all", t.gen, newest.ID)
 		for _, p := range t.members {
-			p.ctl.CommittedOrder, p.ctl.CommittedIteration, p.ctl.CommittedStatus = newest.ID, from, refusedGone
+			p.ctl.CommittedOrder = newest.ID
+			p.ctl.CommittedIteration = from
+			p.ctl.CommittedStatus = refusedGone
 		}
 		return true
 	}
@@ -372,14 +428,22 @@ func (t *team) vote() bool {
 	members := t.ranks()
 	for _, r := range members {
 		p := t.members[r]
-		p.ctl.CommittedOrder, p.ctl.CommittedIteration, p.ctl.CommittedStatus = newest.ID, from, 0
+		p.ctl.CommittedOrder = newest.ID
+		p.ctl.CommittedIteration = from
+		p.ctl.CommittedStatus = 0
 		switch newest.Kind {
 		case falcon.OrderMicroBatches:
 			p.ctl.MicroBatches = int(newest.MicroBatches[t.j.c.setup.layout.Coord(falcon.Rank(r)).DP])
 		case falcon.OrderPlacement:
 			size := len(members) / len(newest.Blocks)
 			p.rank = int(newest.Blocks[r/size])*size + r%size
-			p.place = ring.Place{Order: newest.ID, Iteration: from, Rank: p.rank, StepNs: [4]int64{1e6, 1e6, 1e6, 1e6}, Bytes: 1 << 20}
+			p.place = ring.Place{
+				Order:     newest.ID,
+				Iteration: from,
+				Rank:      p.rank,
+				StepNs:    [4]int64{1e6, 1e6, 1e6, 1e6},
+				Bytes:     1 << 20,
+			}
 		case falcon.OrderCheckpoint:
 			t.j.checkpoint, p.ctl.ResumeIteration = from, from
 		}

@@ -31,17 +31,24 @@ type belief struct {
 	h       *host
 	fenced  map[fence]bool
 	state   map[string]falcon.RecoveryState
-	stands  bool                   // a restart was given up, and the engine has said so
-	unknown bool                   // ranks that nobody describes, and the engine has said so
-	waits   bool                   // a recovery waits for a spare
-	awaits  []falcon.Node          // whom a recovery waits for, while most of the nodes do not do what they should
-	asks    string                 // the recovery that waits for a person
-	doubts  string                 // the one that asks a person whether the job has finished, which it has
-	barred  map[falcon.Node]string // fenced, and not lifted: by which recovery
+	stands  bool // a restart was given up, and the engine has said so
+	unknown bool // ranks that nobody describes, and the engine has said so
+	waits   bool // a recovery waits for a spare
+	// whom a recovery waits for, while most of the nodes do not do what they should
+	awaits []falcon.Node
+	asks   string                 // the recovery that waits for a person
+	doubts string                 // the one that asks a person whether the job has finished, which it has
+	barred map[falcon.Node]string // fenced, and not lifted: by which recovery
 }
 
 func (j *judge) of(h *host) *belief {
-	return &belief{judge: j, h: h, fenced: map[fence]bool{}, state: map[string]falcon.RecoveryState{}, barred: map[falcon.Node]string{}}
+	return &belief{
+		judge:  j,
+		h:      h,
+		fenced: map[fence]bool{},
+		state:  map[string]falcon.RecoveryState{},
+		barred: map[falcon.Node]string{},
+	}
 }
 
 // fence is one node that a recovery has given up.
@@ -51,7 +58,12 @@ type fence struct {
 }
 
 func newJudge(c *Cluster) *judge {
-	return &judge{c: c, launch: map[[2]uint64]int{}, sick: -time.Hour, short: -time.Hour}
+	return &judge{
+		c:      c,
+		launch: map[[2]uint64]int{},
+		sick:   -time.Hour,
+		short:  -time.Hour,
+	}
 }
 
 // spy is the recovery machine with the judge looking at what it decides.
@@ -103,7 +115,8 @@ func (j *judge) look() {
 // restored forgets what an engine decided that was killed before the journal kept it: none of
 // that came into force, and what the next one decides is judged by itself.
 func (j *belief) restored(kept []falcon.Recovery) {
-	state, fenced := map[string]falcon.RecoveryState{}, map[fence]bool{}
+	state := map[string]falcon.RecoveryState{}
+	fenced := map[fence]bool{}
 	for i, v := range kept {
 		j.stands = j.stands || i == len(kept)-1 && v.State == falcon.RecoveryFailed
 		state[v.ID] = v.State
@@ -115,13 +128,16 @@ func (j *belief) restored(kept []falcon.Recovery) {
 		}
 	}
 	j.state, j.fenced = state, fenced
-	maps.DeleteFunc(j.barred, func(n falcon.Node, id string) bool { return !fenced[fence{id, n}] })
+	maps.DeleteFunc(j.barred, func(n falcon.Node, id string) bool {
+		return !fenced[fence{id, n}]
+	})
 }
 
 func (j *belief) recovery(v falcon.Recovery) {
 	was := j.state[v.ID]
 	if was != v.State {
-		j.h.log("%s is %s (generation %d, fenced %v, pending %v, resume %d): %s", v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
+		j.h.log("%s is %s (generation %d, fenced %v, pending %v, resume %d): %s",
+			v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
 	}
 	if was != v.State {
 		j.c.reach(v.State)
@@ -158,7 +174,8 @@ func (j *belief) recovery(v falcon.Recovery) {
 			n := j.c.nodes[d.Node()]
 			return n != nil && (n.suspect() || byAction(v, n.name) && n.slowOfLate())
 		})
-		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor && !blamed {
+		why := j.c.job.broken()
+		if why == "" && j.c.now-j.sick > sickFor && !blamed {
 			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
 		}
 	}
@@ -190,7 +207,11 @@ func (j *belief) ruin(v falcon.Recovery) {
 // fit is how many devices can run a rank, and are not given up for a reason that holds.
 func (c *Cluster) fit() (devices int) {
 	for _, n := range c.order {
-		if n.power && !n.demanded && !c.broken(n) && n.ends() < 3 && (!n.lost && !n.faulty && !n.suspect() || !c.host.belief.isFenced(n.name)) {
+		if n.power &&
+			!n.demanded &&
+			!c.broken(n) &&
+			n.ends() < 3 &&
+			(!n.lost && !n.faulty && !n.suspect() || !c.host.belief.isFenced(n.name)) {
 			devices += c.setup.perNode
 		}
 	}
@@ -232,15 +253,19 @@ func (j *belief) fence(v falcon.Recovery, name falcon.Node, out, of int) {
 	if j.c.now-at.back < backFor+late {
 		away = max(away, at.outage) // the engine has not heard of its return so far
 	}
-	if (broken != "" || j.c.now-j.sick <= sickFor) && (away > reachFor && 2*out <= max(of, 2) || away > keepalive) {
+	if (broken != "" || j.c.now-j.sick <= sickFor) &&
+		(away > reachFor && 2*out <= max(of, 2) || away > keepalive) {
 		return
 	}
-	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v", name, v.ID, away, out, of, broken, faults(v))
+	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v",
+		name, v.ID, away, out, of, broken, faults(v))
 }
 
 // byAction reports whether an action on a slowdown has the node replaced.
 func byAction(v falcon.Recovery, name falcon.Node) bool {
-	return slices.ContainsFunc(v.Faults, func(f falcon.Fault) bool { return f.Action != "" && f.Node == name })
+	return slices.ContainsFunc(v.Faults, func(f falcon.Fault) bool {
+		return f.Action != "" && f.Node == name
+	})
 }
 
 // relievedFor is how long after a device's relief the engine may still act on what it was.
@@ -273,7 +298,9 @@ func (n *node) guilty() bool {
 		if p.alive && p.team == nil && n.c.job.broken() == "" {
 			return true // a process that is left over takes the place of others
 		}
-		if p.frozen && p.alive || !p.alive && !p.normal && n.c.now-p.endedAt < guiltyFor || n.c.now-n.thawed < sickFor {
+		if p.frozen && p.alive ||
+			!p.alive && !p.normal && n.c.now-p.endedAt < guiltyFor ||
+			n.c.now-n.thawed < sickFor {
 			return true
 		}
 	}
@@ -282,7 +309,9 @@ func (n *node) guilty() bool {
 
 // suspect reports whether a device of the node has reported a fatal fault of late:
 // with a stall, whatever its cause, that is a sign against it.
-func (n *node) suspect() bool { return n.blamed > 0 && n.c.now-n.blamed < guiltyFor+heardFor }
+func (n *node) suspect() bool {
+	return n.blamed > 0 && n.c.now-n.blamed < guiltyFor+heardFor
+}
 
 // heardFor is how much later than a device's report the engine may hear of it.
 const heardFor = 3 * time.Minute
@@ -335,13 +364,16 @@ func (j *belief) open() bool {
 }
 
 // trains reports whether iterations begin.
-func (j *judge) trains() bool { return j.c.now-j.c.job.begun < 10*time.Second+3*j.c.setup.iteration }
+func (j *judge) trains() bool {
+	return j.c.now-j.c.job.begun < 10*time.Second+3*j.c.setup.iteration
+}
 
 // awaitsMost reports whether a recovery waits for half of the nodes or more, all of which are broken:
 // so many at once are believed of none before the wait is over.
 func (j *belief) awaitsMost() bool {
 	broken := func(n falcon.Node) bool { return j.c.broken(j.c.nodes[n]) }
-	return len(j.awaits) > 1 && !slices.ContainsFunc(j.awaits, func(n falcon.Node) bool { return !broken(n) })
+	return len(j.awaits) > 1 &&
+		!slices.ContainsFunc(j.awaits, func(n falcon.Node) bool { return !broken(n) })
 }
 
 // end judges a run that is over: the job trains, or is finished.
@@ -351,7 +383,11 @@ func (j *judge) end() {
 		return
 	}
 	b := c.host.belief
-	if b.stands || b.unknown || j.reported > c.job.begun || b.awaitsMost() || c.now-j.short <= shortFor {
+	if b.stands ||
+		b.unknown ||
+		j.reported > c.job.begun ||
+		b.awaitsMost() ||
+		c.now-j.short <= shortFor {
 		j.gaveUp++
 		return
 	}

@@ -64,7 +64,13 @@ type directory struct{ n *node }
 func (d directory) Discover() (ring.Listing, error) {
 	var out ring.Listing
 	for _, p := range d.n.procs {
-		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, UID: os.Getuid(), StartMonoNs: p.monoAt(p.born)}
+		e := ring.Entry{
+			Path:        p.path,
+			Job:         "sim",
+			PID:         p.pid,
+			UID:         os.Getuid(),
+			StartMonoNs: p.monoAt(p.born),
+		}
 		switch {
 		case !p.shown:
 		case p.alive:
@@ -130,15 +136,30 @@ func (d directory) Ended() ([]ring.Ended, map[string]error, error) {
 			continue
 		}
 		out = append(out, ring.Ended{
-			Path: path, UID: os.Getuid(), Header: p.Header(), End: p.Control().Ended, Rank: p.rank, Place: p.place.Order, PlaceIteration: p.place.Iteration,
-			Generation: p.gen, GenNow: p.ctl.GenerationNow, Iteration: p.ctl.Iteration, StepTag: p.step, TP: p.ctl.TP, DP: p.ctl.DP, PP: p.ctl.PP,
-			Committed: p.Control().Committed(), Rejoined: p.rejoinedWell(),
+			Path:           path,
+			UID:            os.Getuid(),
+			Header:         p.Header(),
+			End:            p.Control().Ended,
+			Rank:           p.rank,
+			Place:          p.place.Order,
+			PlaceIteration: p.place.Iteration,
+			Generation:     p.gen,
+			GenNow:         p.ctl.GenerationNow,
+			Iteration:      p.ctl.Iteration,
+			StepTag:        p.step,
+			TP:             p.ctl.TP,
+			DP:             p.ctl.DP,
+			PP:             p.ctl.PP,
+			Committed:      p.Control().Committed(),
+			Rejoined:       p.rejoinedWell(),
 		})
 	}
 	return out, nil, nil
 }
 
-func (d directory) MonoNs() int64 { return d.n.clock.mono(d.n.c.now).Nanoseconds() }
+func (d directory) MonoNs() int64 {
+	return d.n.clock.mono(d.n.c.now).Nanoseconds()
+}
 
 // machine starts processes on a node.
 type machine struct{ n *node }
@@ -154,7 +175,8 @@ func (m machine) Start(s launch.Spec) (launch.Proc, error) {
 	p := m.n.c.newProc(m.n, rank, falcon.Device(env["FALCON_DEVICE"]), gen)
 	p.mark = "FALCON_LAUNCH=" + env["FALCON_LAUNCH"]
 	c := m.n.c
-	c.log("%s: started rank %d as pid %d, generation %d (join %s, resume %s)", m.n.name, rank, p.pid, gen, env["FALCON_JOIN"], env["FALCON_RESUME"])
+	c.log("%s: started rank %d as pid %d, generation %d (join %s, resume %s)",
+		m.n.name, rank, p.pid, gen, env["FALCON_JOIN"], env["FALCON_RESUME"])
 	c.judge.started(p)
 	var ready func()
 	ready = func() {

@@ -72,7 +72,15 @@ func (n *node) dial(a *agentLife) {
 		w.after(w.between(latencyLeast, latencyMost), func() { a.failed("refused") })
 		return
 	}
-	c := &conn{w: w, node: n, host: n.lead(), life: n.lead().life, agentUp: true, engUp: true, agent: a}
+	c := &conn{
+		w:       w,
+		node:    n,
+		host:    n.lead(),
+		life:    n.lead().life,
+		agentUp: true,
+		engUp:   true,
+		agent:   a,
+	}
 	c.up.heard, c.down.heard = w.now, w.now
 	a.conn = c
 	n.c.conns = append(n.c.conns, c)
@@ -129,7 +137,10 @@ func (c *conn) probe() {
 	if whole && c.agentUp && c.engUp && c.node.power && !c.agent.halted() {
 		c.up.heard, c.down.heard = c.w.now, c.w.now
 	}
-	if c.engUp && c.host.life == c.life && !c.host.stopped && c.w.now-c.up.heard >= keepalive {
+	if c.engUp &&
+		c.host.life == c.life &&
+		!c.host.stopped &&
+		c.w.now-c.up.heard >= keepalive {
 		c.closeEngine("keepalive")
 	}
 	if c.agentUp && !c.agent.halted() && c.w.now-c.down.heard >= keepalive {
@@ -153,7 +164,9 @@ func (c *conn) accept(hello *falconv1.AgentFrame) {
 
 // live reports whether the engine's end still is the one that the connection
 // was made to.
-func (c *conn) live() bool { return c.engUp && c.host.engine != nil && c.host.life == c.life }
+func (c *conn) live() bool {
+	return c.engUp && c.host.engine != nil && c.host.life == c.life
+}
 
 // toEngine carries one frame of the agent.
 func (c *conn) toEngine(f *falconv1.AgentFrame) {
@@ -196,7 +209,9 @@ func (c *conn) pump() {
 func olderFrame(f *falconv1.AgentFrame) {
 	switch b := f.Body.(type) {
 	case *falconv1.AgentFrame_Hello:
-		b.Hello.Standing, b.Hello.Formats, b.Hello.Living = nil, nil, 0
+		b.Hello.Standing = nil
+		b.Hello.Formats = nil
+		b.Hello.Living = 0
 	case *falconv1.AgentFrame_Beat:
 		b.Beat.Standing = nil
 	case *falconv1.AgentFrame_Result:

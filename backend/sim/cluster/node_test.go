@@ -33,15 +33,17 @@ type node struct {
 
 	procs []*proc // that were ever started here, oldest first
 
-	by       map[*host]*reach
-	leads    *host         // where its agent's address leads to, nil = to the engine
-	thawed   time.Duration // when a process here last went on after a freeze
-	hot      uint64        // thermal time of its GPUs so far, ns
-	blamed   time.Duration // when a device here last reported a fatal fault, 0 = never
-	lost     bool          // it lost its power, and no fence of it was lifted since
-	faulty   bool          // it was given up while a device's fatal report spoke against it, and no fence of it was lifted since
-	demanded bool          // an operator has asked for its replacement
-	old      bool          // its agent is of the version before, until it is started again
+	by     map[*host]*reach
+	leads  *host         // where its agent's address leads to, nil = to the engine
+	thawed time.Duration // when a process here last went on after a freeze
+	hot    uint64        // thermal time of its GPUs so far, ns
+	blamed time.Duration // when a device here last reported a fatal fault, 0 = never
+	lost   bool          // it lost its power, and no fence of it was lifted since
+	// it was given up while a device's fatal report spoke against it, and no fence
+	// of it was lifted since
+	faulty   bool
+	demanded bool // an operator has asked for its replacement
+	old      bool // its agent is of the version before, until it is started again
 }
 
 // agentLife is one life of a node's agent.
@@ -59,7 +61,14 @@ type agentLife struct {
 }
 
 func newNode(c *Cluster, name falcon.Node, dir string) *node {
-	n := &node{c: c, name: name, dir: filepath.Join(dir, string(name)), clock: &clock{w: c.World}, by: map[*host]*reach{}, power: true}
+	n := &node{
+		c:     c,
+		name:  name,
+		dir:   filepath.Join(dir, string(name)),
+		clock: &clock{w: c.World},
+		by:    map[*host]*reach{},
+		power: true,
+	}
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		c.violate("%s", err)
 	}
@@ -81,23 +90,42 @@ func (n *node) boot() {
 	n.boots++
 	n.time = steady.New(n.clock.read)
 	cfg := agent.Defaults()
-	cfg.Node, cfg.Job, cfg.ShmDir = string(n.name), "sim", n.dir
+	cfg.Node = string(n.name)
+	cfg.Job = "sim"
+	cfg.ShmDir = n.dir
 	cfg.DrainMs, cfg.RankTable = n.c.setup.drainMs, filepath.Join(n.dir, "table.json")
-	cfg.Launch = launch.Config{Command: []string{"/bin/true"}, NodeRanks: n.c.setup.perNode}
+	cfg.Launch = launch.Config{
+		Command:   []string{"/bin/true"},
+		NodeRanks: n.c.setup.perNode,
+	}
 	cfg.Host.Proc = n.dir // nothing of this machine's processes is theirs
 	a := &agentLife{n: n, backoff: ship.BackoffMin, old: n.old}
-	a.agent = agent.New(cfg, agent.Options{Directory: directory{n}, Launch: machine{n}, Now: n.now})
-	boot, from := fmt.Sprintf("%s-%d", n.name, n.boots), a.agent.TakeOver()
+	a.agent = agent.New(cfg, agent.Options{
+		Directory: directory{n},
+		Launch:    machine{n},
+		Now:       n.now,
+	})
+	boot := fmt.Sprintf("%s-%d", n.name, n.boots)
+	from := a.agent.TakeOver()
 	if from != nil {
 		boot = from.Boot
 	}
 	var err error
 	a.link, err = ship.NewLink(ship.Config{
 		Hello: &falconv1.Hello{
-			Agent: string(n.name), Node: string(n.name), Boot: boot, Version: "sim", Job: "sim",
-			LaunchRanks: int32(n.c.setup.perNode), Protocol: n.protocol(),
+			Agent:       string(n.name),
+			Node:        string(n.name),
+			Boot:        boot,
+			Version:     "sim",
+			Job:         "sim",
+			LaunchRanks: int32(n.c.setup.perNode),
+			Protocol:    n.protocol(),
 		},
-		From: from, Welcome: a.agent.Welcome, Standing: a.agent.Standing, Command: a.agent.Command, Ask: a.agent.Ask,
+		From:     from,
+		Welcome:  a.agent.Welcome,
+		Standing: a.agent.Standing,
+		Command:  a.agent.Command,
+		Ask:      a.agent.Ask,
 	})
 	if err != nil {
 		n.c.violate("%s: %s", n.name, err)
@@ -133,19 +161,32 @@ func (a *agentLife) probe() {
 	if a.over {
 		return
 	}
-	n, readings := a.n, []falcon.GPUReading{}
+	n := a.n
+	readings := []falcon.GPUReading{}
 	for i := range n.c.setup.perNode {
 		d := falcon.NewDevice(n.name, i)
-		r := falcon.GPUReading{Device: d, AtNs: n.now().UnixNano(), MaxSMClockMHz: 1980, SMClockMHz: 1980, TemperatureC: 60, PowerMw: 400_000, PowerLimitMw: 700_000}
+		r := falcon.GPUReading{
+			Device:        d,
+			AtNs:          n.now().UnixNano(),
+			MaxSMClockMHz: 1980,
+			SMClockMHz:    1980,
+			TemperatureC:  60,
+			PowerMw:       400_000,
+			PowerLimitMw:  700_000,
+		}
 		if f := n.c.job.slow[d]; f > 0 {
-			r.SMClockMHz, r.TemperatureC, r.Reasons = uint32(1980/f), 92, falcon.ReasonHwThermal
+			r.SMClockMHz = uint32(1980 / f)
+			r.TemperatureC = 92
+			r.Reasons = falcon.ReasonHwThermal
 			n.hot += uint64(float64(telemetryEvery) * (1 - 1/f))
 		}
 		r.ThermalNs = n.hot
 		readings = append(readings, r)
 	}
 	if !a.halted() {
-		a.link.Shipper().Send(agent.TelemetryFrame(readings, nil, falcon.HostReading{AtNs: n.now().UnixNano()}))
+		a.link.Shipper().Send(agent.TelemetryFrame(readings, nil, falcon.HostReading{
+			AtNs: n.now().UnixNano(),
+		}))
 	}
 	n.c.after(telemetryEvery, a.probe)
 }
@@ -212,7 +253,8 @@ func (a *agentLife) received(c *conn, f *falconv1.EngineFrame) {
 		return
 	}
 	if a.halted() {
-		a.n.c.after(100*time.Millisecond, func() { a.received(c, f) }) // it waits in the socket
+		// it waits in the socket
+		a.n.c.after(100*time.Millisecond, func() { a.received(c, f) })
 		return
 	}
 	if w := f.GetWelcome(); w != nil {

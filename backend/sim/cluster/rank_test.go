@@ -79,17 +79,40 @@ func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *pro
 	c.starts++
 	pid := n.freePid()
 	p := &proc{
-		c: c, n: n, pid: pid, start: c.starts, rank: rank, env: rank, dev: dev, gen: gen, alive: true, born: c.now, kept: falcon.NoIteration, step: falcon.NoIteration,
-		path:     filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(pid)),
-		comms:    []ring.Comm{},
-		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen, TestWorkspace: 64 << 20},
-		boundary: -1, old: n.old,
+		c:     c,
+		n:     n,
+		pid:   pid,
+		start: c.starts,
+		rank:  rank,
+		env:   rank,
+		dev:   dev,
+		gen:   gen,
+		alive: true,
+		born:  c.now,
+		kept:  falcon.NoIteration,
+		step:  falcon.NoIteration,
+		path:  filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(pid)),
+		comms: []ring.Comm{},
+		ctl: ring.Control{
+			Iteration:     -1,
+			StepTag:       -1,
+			Coverage:      ring.CoverAdapter | ring.CoverInit | ring.CoverColl,
+			Generation:    gen,
+			GenerationNow: gen,
+			TestWorkspace: 64 << 20,
+		},
+		boundary: -1,
+		old:      n.old,
 	}
 	if c.setup.hosted {
 		p.ctl.Coverage |= ring.CoverStays
 	}
 	l := c.setup.layout
-	p.ctl.TP, p.ctl.DP, p.ctl.PP, p.ctl.MicroBatches, p.ctl.Described = l.TP, l.DP, l.PP, 8, 1
+	p.ctl.TP = l.TP
+	p.ctl.DP = l.DP
+	p.ctl.PP = l.PP
+	p.ctl.MicroBatches = 8
+	p.ctl.Described = 1
 	p.bornUnixNs = n.clock.wall().UnixNano()
 	n.procs = append(n.procs, p)
 	return p
@@ -142,7 +165,9 @@ func (p *proc) connect(set uint64) {
 		{ID: 1e6 + set*1000, Size: l.World(), Rank: p.rank, Name: "world"},
 		{ID: 2e6 + set*1000 + uint64(at.PP*l.TP+at.TP), Size: l.DP, Rank: at.DP, Name: "dp"},
 	} {
-		x.Slot, x.Generation, x.State = uint32(len(p.comms)), 1, ring.CommLive
+		x.Slot = uint32(len(p.comms))
+		x.Generation = 1
+		x.State = ring.CommLive
 		p.comms = append(p.comms, x)
 	}
 }
@@ -162,21 +187,38 @@ func (p *proc) comm(name string) *ring.Comm {
 func (p *proc) call(name string, step int64, enterNs, tookNs int64, bytes uint64) {
 	x := p.comm(name)
 	p.records = append(p.records, ring.Record{
-		EnterNs: enterNs, ExitNs: enterNs + 1000, Count: bytes / 4, Ordinal: x.Calls, Seq: x.Calls + 1, Comm: x.Slot, Peer: -1,
-		Step: uint32(step), Op: falcon.OpAllReduce, Dtype: 7,
+		EnterNs: enterNs,
+		ExitNs:  enterNs + 1000,
+		Count:   bytes / 4,
+		Ordinal: x.Calls,
+		Seq:     x.Calls + 1,
+		Comm:    x.Slot,
+		Peer:    -1,
+		Step:    uint32(step),
+		Op:      falcon.OpAllReduce,
+		Dtype:   7,
 	})
 	if p.window != 0 && enterNs >= p.windowAt && enterNs < p.windowBy {
 		p.ctl.TimingsWritten++
 		p.timings = append(p.timings, ring.Timing{
-			Comm: x.Slot, Ordinal: x.Calls, Op: falcon.OpAllReduce, Dtype: 7, Peer: -1, Bytes: bytes,
-			StartNs: enterNs - p.windowAt, DurationNs: tookNs, Window: p.window,
+			Comm:       x.Slot,
+			Ordinal:    x.Calls,
+			Op:         falcon.OpAllReduce,
+			Dtype:      7,
+			Peer:       -1,
+			Bytes:      bytes,
+			StartNs:    enterNs - p.windowAt,
+			DurationNs: tookNs,
+			Window:     p.window,
 		})
 	}
 	x.Calls++
 }
 
 // kill ends the process at once; how is what the kernel would say.
-func (p *proc) kill(how string) { p.end(how, false) }
+func (p *proc) kill(how string) {
+	p.end(how, false)
+}
 
 // finish ends it in order: it takes its file back.
 func (p *proc) finish() {
@@ -208,13 +250,16 @@ func (p *proc) end(how string, normal bool) {
 		return
 	}
 	p.alive, p.how, p.normal, p.endedAt = false, how, normal, p.c.now
-	p.c.log("rank %d (pid %d on %s, generation %d) ends: %s", p.rank, p.pid, p.n.name, p.gen, how)
+	p.c.log("rank %d (pid %d on %s, generation %d) ends: %s",
+		p.rank, p.pid, p.n.name, p.gen, how)
 	for _, w := range p.watches {
 		w.end()
 	}
 }
 
-func (p *proc) String() string { return fmt.Sprintf("rank %d (pid %d on %s)", p.rank, p.pid, p.n.name) }
+func (p *proc) String() string {
+	return fmt.Sprintf("rank %d (pid %d on %s)", p.rank, p.pid, p.n.name)
+}
 
 // able reports whether the process takes part in what comes next.
 func (p *proc) able(t *team) bool {
@@ -225,23 +270,36 @@ func (p *proc) able(t *team) bool {
 func (p *proc) still() bool { return p.frozen || p.n.paused }
 
 // held reports whether a pause holds the process before the next iteration.
-func (p *proc) held() bool { return p.pause.Wanted != 0 && p.pause.State == ring.PauseQuiet }
+func (p *proc) held() bool {
+	return p.pause.Wanted != 0 && p.pause.State == ring.PauseQuiet
+}
 
-func (p *proc) mono() int64 { return p.monoAt(p.c.now) }
+func (p *proc) mono() int64 {
+	return p.monoAt(p.c.now)
+}
 
 // monoAt is what the node's monotonic clock showed at a moment.
-func (p *proc) monoAt(at time.Duration) int64 { return p.n.clock.mono(at).Nanoseconds() }
+func (p *proc) monoAt(at time.Duration) int64 {
+	return p.n.clock.mono(at).Nanoseconds()
+}
 
 // Header and what follows is what the agent sees.
 func (p *proc) Header() ring.Header {
 	return ring.Header{
-		PID: p.pid, Rank: p.env, World: p.c.setup.layout.World(), LocalRank: p.dev.Index(), Job: "sim", Device: string(p.dev),
+		PID:         p.pid,
+		Rank:        p.env,
+		World:       p.c.setup.layout.World(),
+		LocalRank:   p.dev.Index(),
+		Job:         "sim",
+		Device:      string(p.dev),
 		StartMonoNs: p.monoAt(p.born),
 	}
 }
 
 // UnixNs is by the wall clock as the process was started.
-func (p *proc) UnixNs(mono int64) int64 { return p.bornUnixNs + mono - p.monoAt(p.born) }
+func (p *proc) UnixNs(mono int64) int64 {
+	return p.bornUnixNs + mono - p.monoAt(p.born)
+}
 
 func (p *proc) Drain(buf []ring.Record) (int, uint64) {
 	n := copy(buf, p.records)
@@ -254,7 +312,8 @@ const marksKept = 64
 func (p *proc) Marks(next uint64, out []ring.Mark) (marks []ring.Mark, following, lost uint64) {
 	all := uint64(len(p.marks))
 	if all > marksKept && next < all-marksKept {
-		lost, next = all-marksKept-next, all-marksKept
+		lost = all - marksKept - next
+		next = all - marksKept
 	}
 	return append(out[:0], p.marks[min(next, all):]...), all, lost
 }
@@ -275,7 +334,8 @@ func (p *proc) StartProfile(w uint32, untilNs int64, _ ring.CommMask) {
 
 func (p *proc) StopProfile() {
 	if p.window != 0 {
-		p.ctl.ProfileDone, p.window = p.window, 0
+		p.ctl.ProfileDone = p.window
+		p.window = 0
 	}
 }
 
@@ -314,24 +374,36 @@ func (p *proc) tag() int64 {
 // settle books an optimizer step that the process has finished by now.
 func (p *proc) settle() {
 	if t := p.team; t != nil && t.done(p) && p.step == t.iteration {
-		p.kept, p.step = p.step, p.step+1
+		p.kept = p.step
+		p.step++
 	}
 }
 
-func (p *proc) Comms(out []ring.Comm) []ring.Comm   { return append(out[:0], p.comms...) }
-func (p *proc) Place() (ring.Place, bool)           { return p.place, true }
-func (p *proc) NewestOrder() uint64                 { return p.newest }
-func (p *proc) SetPeriod(uint32, uint32)            {}
-func (p *proc) Pause() ring.Pause                   { return p.pause }
-func (p *proc) TestResult() (ring.TestResult, bool) { return p.result, p.result.ID != 0 }
-func (p *proc) Park() (ring.Park, bool)             { return p.park, true }
-func (p *proc) Rejoined() (ring.Rejoined, bool)     { return p.rejoined, true }
-func (p *proc) Beat(bool)                           {}
-func (p *proc) Err() error                          { return nil }
-func (p *proc) Close() error                        { return nil }
+func (p *proc) Comms(out []ring.Comm) []ring.Comm {
+	return append(out[:0], p.comms...)
+}
+func (p *proc) Place() (ring.Place, bool) { return p.place, true }
+func (p *proc) NewestOrder() uint64       { return p.newest }
+func (p *proc) SetPeriod(uint32, uint32)  {}
+func (p *proc) Pause() ring.Pause         { return p.pause }
+func (p *proc) TestResult() (ring.TestResult, bool) {
+	return p.result, p.result.ID != 0
+}
+func (p *proc) Park() (ring.Park, bool) { return p.park, true }
+func (p *proc) Rejoined() (ring.Rejoined, bool) {
+	return p.rejoined, true
+}
+func (p *proc) Beat(bool)    {}
+func (p *proc) Err() error   { return nil }
+func (p *proc) Close() error { return nil }
 
 func (p *proc) JobState() ring.JobState {
-	return ring.JobState{Bytes: 1 << 20, CopyBytesS: 1 << 30, Checkpoint: p.c.job.checkpoint, Can: p.c.setup.can()}
+	return ring.JobState{
+		Bytes:      1 << 20,
+		CopyBytesS: 1 << 30,
+		Checkpoint: p.c.job.checkpoint,
+		Can:        p.c.setup.can(),
+	}
 }
 
 func (p *proc) PutOrder(o falcon.Order) error {
@@ -341,7 +413,15 @@ func (p *proc) PutOrder(o falcon.Order) error {
 
 // PutTest runs a test: those of a pair end together, as far as anybody can tell.
 func (p *proc) PutTest(t ring.Test) error {
-	r := ring.TestResult{ID: t.ID, Kind: t.Kind, Status: ring.TestDone, Repeats: t.Repeats, MedianNs: 5e6, BestNs: 4e6, Bytes: t.Bytes}
+	r := ring.TestResult{
+		ID:       t.ID,
+		Kind:     t.Kind,
+		Status:   ring.TestDone,
+		Repeats:  t.Repeats,
+		MedianNs: 5e6,
+		BestNs:   4e6,
+		Bytes:    t.Bytes,
+	}
 	if t.Kind == ring.TestGEMM {
 		r.MedianNs = int64(5e6 * p.c.job.slowness(p))
 	}
@@ -364,7 +444,12 @@ func (p *proc) Arm(order uint64, untilNs, boundary int64, _ []ring.Cut) error {
 	if p.team == nil || p.team.iteration >= boundary {
 		return ring.ErrMissed
 	}
-	p.pause = ring.Pause{Wanted: order, UntilNs: untilNs, Seen: order, State: ring.PauseArmed}
+	p.pause = ring.Pause{
+		Wanted:  order,
+		UntilNs: untilNs,
+		Seen:    order,
+		State:   ring.PauseArmed,
+	}
 	p.boundary = boundary
 	p.c.after(time.Duration(untilNs-p.mono()), func() {
 		if p.pause.Wanted == order && !p.pause.State.Over() {
@@ -391,14 +476,23 @@ func (p *proc) letGo(state ring.PauseState) {
 // Suspend has the process unwind and park, unless it is frozen or gone.
 func (p *proc) Suspend(generation uint64, untilNs int64) error {
 	p.ctl.SuspendWanted = max(p.ctl.SuspendWanted, generation)
-	p.c.after(p.c.between(unwindLeast, unwindMost), func() { p.unwind(generation, untilNs) })
+	p.c.after(p.c.between(unwindLeast, unwindMost), func() {
+		p.unwind(generation, untilNs)
+	})
 	return nil
 }
 
 func (p *proc) unwind(generation uint64, untilNs int64) {
-	again := func() { p.c.after(20*time.Millisecond, func() { p.unwind(generation, untilNs) }) }
+	again := func() {
+		p.c.after(20*time.Millisecond, func() {
+			p.unwind(generation, untilNs)
+		})
+	}
 	switch {
-	case !p.alive || p.leaving || generation < p.ctl.SuspendWanted || p.ctl.Suspended >= generation:
+	case !p.alive ||
+		p.leaving ||
+		generation < p.ctl.SuspendWanted ||
+		p.ctl.Suspended >= generation:
 		return
 	case p.still():
 		again()
@@ -433,12 +527,23 @@ func (p *proc) rejoinedWell() uint64 {
 
 // stand parks.
 func (p *proc) stand(generation uint64, status int32, tag int64) {
-	p.park = ring.Park{On: true, Generation: generation, Status: status, Tag: tag, SinceNs: p.mono(), Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}}
+	p.park = ring.Park{
+		On:         true,
+		Generation: generation,
+		Status:     status,
+		Tag:        tag,
+		SinceNs:    p.mono(),
+		Hold:       falcon.RankHold{Steps: [2]int64{-1, -1}},
+	}
 	if p.step != falcon.NoIteration && tag >= 0 {
-		p.park.Hold = falcon.RankHold{Steps: [2]int64{p.step, p.kept}, Sums: [2]uint64{p.c.job.digest(p.rank, p.step), p.c.job.digest(p.rank, p.kept)}}
+		p.park.Hold = falcon.RankHold{
+			Steps: [2]int64{p.step, p.kept},
+			Sums:  [2]uint64{p.c.job.digest(p.rank, p.step), p.c.job.digest(p.rank, p.kept)},
+		}
 	}
 	if p.c.setup.verbose {
-		p.c.log("rank %d (pid %d on %s) parks in generation %d with tag %d, holds %v", p.rank, p.pid, p.n.name, generation, tag, p.park.Hold.Steps)
+		p.c.log("rank %d (pid %d on %s) parks in generation %d with tag %d, holds %v",
+			p.rank, p.pid, p.n.name, generation, tag, p.park.Hold.Steps)
 	}
 	if g := p.stopGen; g >= generation && g > 0 {
 		p.c.after(10*time.Millisecond, p.finish)
@@ -471,10 +576,16 @@ func (p *proc) take(r ring.Rejoin) {
 	switch {
 	case p.still() && p.alive:
 		p.c.after(50*time.Millisecond, func() { p.take(r) })
-	case !p.alive || !p.park.On || p.park.Generation != r.Generation || p.ctl.SuspendWanted > r.Generation:
+	case !p.alive ||
+		!p.park.On ||
+		p.park.Generation != r.Generation ||
+		p.ctl.SuspendWanted > r.Generation:
 	default:
 		p.park = ring.Park{}
-		p.ctl.GenerationNow, p.newest, p.box = r.Generation, 0, [4]falcon.Order{} // orders of before are void
+		// orders of before are void
+		p.ctl.GenerationNow = r.Generation
+		p.newest = 0
+		p.box = [4]falcon.Order{}
 		p.rejoin = &r
 		p.c.job.join(p, r.Generation, r.Resume, false)
 	}
@@ -482,5 +593,12 @@ func (p *proc) take(r ring.Rejoin) {
 
 // can is what the job's adapter declares.
 func (s setup) can() falcon.Can {
-	return falcon.Can{Declared: true, Park: !s.hosted, Split: true, Place: !s.hosted, Checkpoint: true, Versions: 1}
+	return falcon.Can{
+		Declared:   true,
+		Park:       !s.hosted,
+		Split:      true,
+		Place:      !s.hosted,
+		Checkpoint: true,
+		Versions:   1,
+	}
 }

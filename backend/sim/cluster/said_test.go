@@ -36,7 +36,12 @@ type oracle struct {
 }
 
 func newOracle(c *Cluster) *oracle {
-	return &oracle{c: c, kinds: map[statements.Kind]int{}, false: map[string]string{}, times: map[string]int{}}
+	return &oracle{
+		c:     c,
+		kinds: map[statements.Kind]int{},
+		false: map[string]string{},
+		times: map[string]int{},
+	}
 }
 
 // What the oracle allows. An agent looks at its processes every 0.2 to 0.6 s and sends what it found;
@@ -52,7 +57,11 @@ const (
 // look judges what is said now.
 func (o *oracle) look(h *host) {
 	o.follow(h)
-	if h.engine == nil || h.stopped || h.dying || o.c.rival != nil || h != o.c.host {
+	if h.engine == nil ||
+		h.stopped ||
+		h.dying ||
+		o.c.rival != nil ||
+		h != o.c.host {
 		return
 	}
 	snap := o.picture(h)
@@ -85,7 +94,9 @@ func (o *oracle) picture(h *host) *falconv1.SnapshotReply {
 	}
 	ask := h.call
 	if o.shown != 0 && h.engine.Time().UnixNano()-o.shown < int64(pictureAge) {
-		ask = func(f func(context.Context, *engine.Engine) error) error { return f(context.Background(), h.engine) }
+		ask = func(f func(context.Context, *engine.Engine) error) error {
+			return f(context.Background(), h.engine)
+		}
 	}
 	if err := ask(latest); err != nil {
 		return nil
@@ -102,11 +113,13 @@ func (o *oracle) follow(h *host) {
 		}
 		o.begun = at
 	}
-	if h.engine == nil || h.stopped || h.full > 0 || h.life != o.life { // a full disk lets it take nothing
+	// a full disk lets it take nothing
+	if h.engine == nil || h.stopped || h.full > 0 || h.life != o.life {
 		o.life, o.heard = h.life, o.c.now
 	}
 	if h.engine != o.engine {
-		o.engine, o.shown = h.engine, 0
+		o.engine = h.engine
+		o.shown = 0
 	}
 	for _, n := range o.c.order {
 		if at := n.reach(h); o.c.now-at.reached > 2*watchEvery || n.paused {
@@ -119,7 +132,8 @@ func (o *oracle) follow(h *host) {
 func (o *oracle) wrong(what, format string, args ...any) {
 	o.times[what]++
 	if o.false[what] == "" {
-		o.false[what] = fmt.Sprintf("seed %d at %.1f s: ", o.c.seed, o.c.now.Seconds()) + fmt.Sprintf(format, args...)
+		o.false[what] = fmt.Sprintf("seed %d at %.1f s: ", o.c.seed, o.c.now.Seconds()) +
+			fmt.Sprintf(format, args...)
 		o.c.log("FALSE: %s: %s", what, o.false[what])
 	}
 }
@@ -149,8 +163,13 @@ func (o *oracle) judgeGoodNews(list []statements.Statement) {
 		return
 	}
 	for _, s := range list {
-		if s.Kind == statements.Running || s.Kind == statements.Slow || s.Kind == statements.Slower || s.Kind == statements.Learning || s.Severity == statements.Good {
-			o.wrong("runs, while it stands", "%s (%s), no iteration for %v, usually %v; the job: %s", s.Kind, s.Severity, o.c.now-o.c.job.begun, o.usual(), o.c.job.broken())
+		if s.Kind == statements.Running ||
+			s.Kind == statements.Slow ||
+			s.Kind == statements.Slower ||
+			s.Kind == statements.Learning ||
+			s.Severity == statements.Good {
+			o.wrong("runs, while it stands", "%s (%s), no iteration for %v, usually %v; the job: %s",
+				s.Kind, s.Severity, o.c.now-o.c.job.begun, o.usual(), o.c.job.broken())
 			return
 		}
 	}
@@ -161,8 +180,14 @@ func (o *oracle) judgeFinished(list []statements.Statement) {
 	for _, s := range list {
 		switch {
 		case s.Kind == statements.Finished && !o.c.job.finished:
-			o.wrong("finished, which it has not", "over %v; the job: %s", o.c.job.over, o.c.job.broken())
-		case (s.Kind == statements.Ended || s.Kind == statements.Failed || s.Kind == statements.Gone || s.Kind == statements.Stopped) && o.c.job.broken() == "" && o.c.now-o.c.job.begun < o.usual():
+			o.wrong("finished, which it has not", "over %v; the job: %s",
+				o.c.job.over, o.c.job.broken())
+		case (s.Kind == statements.Ended ||
+			s.Kind == statements.Failed ||
+			s.Kind == statements.Gone ||
+			s.Kind == statements.Stopped) &&
+			o.c.job.broken() == "" &&
+			o.c.now-o.c.job.begun < o.usual():
 			o.wrong("ended, while it trains", "%s", s.Kind)
 		}
 	}
@@ -170,7 +195,10 @@ func (o *oracle) judgeFinished(list []statements.Statement) {
 
 // judgeAlarms wants no standstill of a job that trains before an engine that hears all of it.
 func (o *oracle) judgeAlarms(list []statements.Statement) {
-	if o.c.now-o.heard < calmFor || len(o.took) < tookKept || o.c.now-o.c.job.begun > o.usual() || o.late() > lookFor+statements.Sampling {
+	if o.c.now-o.heard < calmFor ||
+		len(o.took) < tookKept ||
+		o.c.now-o.c.job.begun > o.usual() ||
+		o.late() > lookFor+statements.Sampling {
 		return
 	}
 	if slices.Max(o.took) > 2*o.c.setup.iteration || o.c.now-o.c.judge.sick < calmFor {
@@ -211,25 +239,37 @@ func (o *oracle) judgeWaits(list []statements.Statement, snap *falconv1.Snapshot
 			if a.GetState() != "proposed" && a.GetState() != "approved" {
 				continue
 			}
-			at := slices.IndexFunc(list, func(s statements.Statement) bool { return s.Action.GetId() == a.GetId() })
+			at := slices.IndexFunc(list, func(s statements.Statement) bool {
+				return s.Action.GetId() == a.GetId()
+			})
 			person := frozen || a.GetState() == "proposed" && a.GetDeadlineUnixNs() == 0
 			switch {
 			case at < 0:
 				o.wrong("an action is not said", "%s is %s", a.GetId(), a.GetState())
 			case a.GetRung() == "S4" && at >= firstFew:
-				o.wrong("an end of processes is not among the first", "%s is %s, at place %d", a.GetId(), a.GetState(), at)
+				o.wrong("an end of processes is not among the first", "%s is %s, at place %d",
+					a.GetId(), a.GetState(), at)
 			case person && (list[at].Who == statements.Nobody || list[at].Since.IsZero()):
 				o.wrong("who must act, or since when, is not said", "%s is %s", a.GetId(), a.GetState())
-			case !person && a.GetDeadlineUnixNs() != 0 && list[at].Until.UnixNano() != a.GetDeadlineUnixNs():
+			case !person &&
+				a.GetDeadlineUnixNs() != 0 &&
+				list[at].Until.UnixNano() != a.GetDeadlineUnixNs():
 				o.wrong("a countdown is not said", "%s is %s", a.GetId(), a.GetState())
 			}
 		}
 	}
 	r := snap.GetRecovery()
-	waits := r.GetState() == "proposed" && r.GetDeadlineUnixNs() == 0 || o.c.now-o.heard > againFor && strings.Contains(r.GetReason(), "connect a spare node") && o.c.host.belief.waits
-	at := slices.IndexFunc(list, func(s statements.Statement) bool { return s.Kind == statements.Recovery })
-	if waits && (at < 0 || at >= firstFew || list[at].Who == statements.Nobody || list[at].Since.IsZero()) {
-		o.wrong("a recovery that waits does not say so", "%s is %s: %s", r.GetId(), r.GetState(), r.GetReason())
+	waits := r.GetState() == "proposed" && r.GetDeadlineUnixNs() == 0 ||
+		o.c.now-o.heard > againFor &&
+			strings.Contains(r.GetReason(), "connect a spare node") &&
+			o.c.host.belief.waits
+	at := slices.IndexFunc(list, func(s statements.Statement) bool {
+		return s.Kind == statements.Recovery
+	})
+	if waits &&
+		(at < 0 || at >= firstFew || list[at].Who == statements.Nobody || list[at].Since.IsZero()) {
+		o.wrong("a recovery that waits does not say so", "%s is %s: %s",
+			r.GetId(), r.GetState(), r.GetReason())
 	}
 }
 
@@ -253,8 +293,14 @@ func TestWhatIsSaidIsTrue(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d seeds, %d looks; first statements: %v; false, by seeds: %v", most, sum.looks, sum.kinds, sum.total)
-	for _, k := range []statements.Kind{statements.Running, statements.Standing, statements.Recovery, statements.Incident} {
+	t.Logf("%d seeds, %d looks; first statements: %v; false, by seeds: %v",
+		most, sum.looks, sum.kinds, sum.total)
+	for _, k := range []statements.Kind{
+		statements.Running,
+		statements.Standing,
+		statements.Recovery,
+		statements.Incident,
+	} {
 		if most > 4 && sum.kinds[k] == 0 {
 			t.Errorf("%s was never said first: the test proves nothing of it", k)
 		}
@@ -280,7 +326,9 @@ func (y *truths) add(t *testing.T, c *Cluster) {
 	for what, text := range c.oracle.false {
 		if y.total[what] < 3 {
 			t.Errorf("%s: %s (%d times)", what, text, c.oracle.times[what])
-			at := slices.IndexFunc(c.lines, func(line string) bool { return strings.Contains(line, "FALSE: "+what) })
+			at := slices.IndexFunc(c.lines, func(line string) bool {
+				return strings.Contains(line, "FALSE: "+what)
+			})
 			t.Log("\n" + strings.Join(c.lines[max(0, at-*linesTold):at+1], "\n"))
 		}
 		y.total[what]++

@@ -26,7 +26,8 @@ type deed struct {
 }
 
 func (d deed) String() string {
-	return fmt.Sprintf("%8.3f %-12s node %d rank %d for %v (%t)", d.at.Seconds(), d.kind, d.node, d.rank, d.last.Round(time.Millisecond), d.flag)
+	return fmt.Sprintf("%8.3f %-12s node %d rank %d for %v (%t)",
+		d.at.Seconds(), d.kind, d.node, d.rank, d.last.Round(time.Millisecond), d.flag)
 }
 
 // kinds of deeds with their weights. Those above the line leave every process
@@ -102,18 +103,25 @@ func schedule(seed uint64, p plan) []deed {
 	if kinds == nil {
 		kinds = harmless
 	}
-	at, gap := start, time.Duration(0)
+	at := start
+	gap := time.Duration(0)
 	var out []deed
 	for range p.deeds {
 		at += time.Duration(rng.ExpFloat64() * float64(p.every))
-		d := deed{at: at, node: rng.IntN(8), rank: rng.IntN(64), flag: rng.IntN(2) == 0}
+		d := deed{
+			at:   at,
+			node: rng.IntN(8),
+			rank: rng.IntN(64),
+			flag: rng.IntN(2) == 0,
+		}
 		d.last = time.Duration(500+rng.IntN(4500)) * time.Millisecond
 		if rng.IntN(3) == 0 {
 			d.last = time.Duration(5+rng.IntN(55)) * time.Second
 		}
 		d.kind = pick(rng, kinds)
 		if rng.Float64() < p.faults && at > gap {
-			d.kind, gap = pick(rng, faulty), at+p.faultGap
+			d.kind = pick(rng, faulty)
+			gap = at + p.faultGap
 		}
 		out = append(out, d)
 	}
@@ -141,7 +149,8 @@ func (c *Cluster) do(d deed) {
 	case "cut", "cut-up", "cut-down", "half-cut", "all-cut":
 		c.cut(d)
 	case "slow":
-		n.path.up.slow, n.path.down.slow = min(d.last/10, slowMost), min(d.last/10, slowMost)
+		n.path.up.slow = min(d.last/10, slowMost)
+		n.path.down.slow = min(d.last/10, slowMost)
 		c.after(d.last, func() { n.path.up.slow, n.path.down.slow = 0, 0 })
 	case "all-term":
 		for _, n := range c.order {
@@ -156,7 +165,8 @@ func (c *Cluster) do(d deed) {
 		c.after(min(d.last, 20*time.Second), c.host.revive)
 	case "engine-crash": // killed at one of the next points at which it writes or sends
 		if c.host.engine != nil {
-			c.host.doom, c.host.seldom = 1+d.rank%12, d.node%2 == 0 && c.setup.snapshotBytes > 0
+			c.host.doom = 1 + d.rank%12
+			c.host.seldom = d.node%2 == 0 && c.setup.snapshotBytes > 0
 			if c.host.seldom {
 				c.host.doom = 1 + d.rank%3
 			}
@@ -197,7 +207,11 @@ func (c *Cluster) operate(d deed) {
 	err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
 		switch d.kind {
 		case "test":
-			_, err := e.Validate(ctx, operator, &falconv1.ValidateRequest{Gemm: true, LinkTest: d.flag, Reason: "sim"})
+			_, err := e.Validate(ctx, operator, &falconv1.ValidateRequest{
+				Gemm:     true,
+				LinkTest: d.flag,
+				Reason:   "sim",
+			})
 			return err
 		case "freeze":
 			s, err := e.Latest(ctx)
@@ -249,7 +263,8 @@ func (c *Cluster) decide(ctx context.Context, e *engine.Engine, no int) error {
 			continue
 		}
 		q := &falconv1.DecideRequest{Incident: x.GetId(), Reason: "sim"}
-		if rungs := []falcon.Rung{"", falcon.RungS2, falcon.RungS3, falcon.RungS4}; no%4 > 0 {
+		rungs := []falcon.Rung{"", falcon.RungS2, falcon.RungS3, falcon.RungS4}
+		if no%4 > 0 {
 			q.Approve, q.Rung = true, string(rungs[no%4])
 		}
 		_, err = e.Decide(ctx, operator, q)
@@ -265,9 +280,17 @@ func (c *Cluster) demand(ctx context.Context, e *engine.Engine, d deed) error {
 	if p == nil {
 		return errNothing
 	}
-	q := &falconv1.RecoverRequest{Verb: "renew", Rank: int32(p.rank), Reason: "sim"}
+	q := &falconv1.RecoverRequest{
+		Verb:   "renew",
+		Rank:   int32(p.rank),
+		Reason: "sim",
+	}
 	if d.flag && c.now < start+10*time.Minute {
-		q = &falconv1.RecoverRequest{Verb: "fence", Node: string(p.n.name), Reason: "sim"}
+		q = &falconv1.RecoverRequest{
+			Verb:   "fence",
+			Node:   string(p.n.name),
+			Reason: "sim",
+		}
 	}
 	was := p.n.demanded
 	p.n.demanded, c.judge.sick = was || q.GetVerb() == "fence", c.now
@@ -324,7 +347,9 @@ func (c *Cluster) mend(n *node) {
 	if n.path.cuts--; n.path.cuts > 0 {
 		return
 	}
-	n.path.up.cut, n.path.down.cut, n.path.refuse = false, false, false
+	n.path.up.cut = false
+	n.path.down.cut = false
+	n.path.refuse = false
 	for _, x := range c.conns {
 		if x.node == n {
 			x.mended()
@@ -404,25 +429,37 @@ func (c *Cluster) lift() {
 		}
 		if n.power && c.host.belief.isFenced(n.name) && !c.broken(n) {
 			err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
-				_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
+				_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{
+					Verb:   "lift",
+					Node:   string(n.name),
+					Reason: "repaired",
+				})
 				return err
 			})
-			if err == nil || errors.Is(err, engine.ErrNotFound) && !c.host.belief.open() { // the engine died before its fence, or as it lifted it
+			// the engine died before its fence, or as it lifted it
+			if err == nil || errors.Is(err, engine.ErrNotFound) && !c.host.belief.open() {
 				delete(c.host.belief.barred, n.name)
-				n.demanded, n.lost, n.faulty = false, false, false
+				n.demanded = false
+				n.lost = false
+				n.faulty = false
 				c.log("operator: lifted the fence of %s", n.name)
 			} else {
 				c.log("operator: lift %s: %v", n.name, err)
 			}
 		}
 	}
-	if id := c.host.belief.asks; id != "" && c.job.broken() != "" { // they look at the job before they approve
+	// they look at the job before they approve
+	if id := c.host.belief.asks; id != "" && c.job.broken() != "" {
 		verb := "approve"
 		if id == c.host.belief.doubts {
 			verb = "deny" // its log says that it has finished
 		}
 		err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
-			_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: verb, Recovery: id, Reason: "sim"})
+			_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{
+				Verb:     verb,
+				Recovery: id,
+				Reason:   "sim",
+			})
 			return err
 		})
 		c.log("operator: %s %s: %v", verb, id, err)
@@ -442,7 +479,9 @@ const nodesMost = 24
 
 // broken reports whether a process on a node is frozen.
 func (c *Cluster) broken(n *node) bool {
-	return slices.ContainsFunc(n.procs, func(p *proc) bool { return p.alive && p.frozen })
+	return slices.ContainsFunc(n.procs, func(p *proc) bool {
+		return p.alive && p.frozen
+	})
 }
 
 // heal ends everything that is in the way: from here on, what is real must be

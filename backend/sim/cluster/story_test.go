@@ -27,7 +27,9 @@ func (s story) setup(to *setup) {
 	if s.iterations > 0 {
 		to.iterations = s.iterations
 	}
-	to.exitInfo, to.hosted, to.reuse = s.exitInfo, s.hosted, s.reuse
+	to.exitInfo = s.exitInfo
+	to.hosted = s.hosted
+	to.reuse = s.reuse
 	if to.alone = s.alone; s.alone {
 		to.spares, to.skews, to.old = 0, to.skews[:to.nodes], to.old[:to.nodes]
 	}
@@ -52,7 +54,8 @@ func (s story) String() string {
 		}
 	}
 	for _, d := range s.deeds {
-		fmt.Fprintf(&b, "at %v %s node %d rank %d for %v %t\n", d.at, d.kind, d.node, d.rank, d.last, d.flag)
+		fmt.Fprintf(&b, "at %v %s node %d rank %d for %v %t\n",
+			d.at, d.kind, d.node, d.rank, d.last, d.flag)
 	}
 	return b.String()
 }
@@ -85,7 +88,8 @@ func readStory(path string) (story, error) {
 		case "reuse":
 			s.reuse = true
 		default:
-			if _, err = fmt.Sscanf(line, "at %s %s node %d rank %d for %s %t", &at, &d.kind, &d.node, &d.rank, &last, &d.flag); err == nil {
+			if _, err = fmt.Sscanf(line, "at %s %s node %d rank %d for %s %t",
+				&at, &d.kind, &d.node, &d.rank, &last, &d.flag); err == nil {
 				if d.at, err = time.ParseDuration(at); err == nil {
 					d.last, err = time.ParseDuration(last)
 				}

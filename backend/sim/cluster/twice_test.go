@@ -133,5 +133,6 @@ func (c *Cluster) reach(state falcon.RecoveryState) {
 
 // steps are those of a recovery at which a pause may begin.
 var steps = []falcon.RecoveryState{
-	falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryRejoin, falcon.RecoveryResumed,
+	falcon.RecoverySuspend, falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryRejoin,
+	falcon.RecoveryResumed,
 }

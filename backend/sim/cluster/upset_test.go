@@ -63,20 +63,30 @@ func upsetting(seed uint64, kinds []weighted, deeds []deed) []deed {
 		if at > end {
 			break
 		}
-		d := deed{at: at, kind: pick(rng, kinds), node: rng.IntN(8), rank: rng.IntN(64), flag: rng.IntN(2) == 0}
+		d := deed{
+			at:   at,
+			kind: pick(rng, kinds),
+			node: rng.IntN(8),
+			rank: rng.IntN(64),
+			flag: rng.IntN(2) == 0,
+		}
 		d.last = logBetween(rng, time.Second, pauseMost)
 		if d.kind == "engine-step" || d.kind == "node-step" {
 			d.last = logBetween(rng, stepLeast, stepMost)
 		}
 		out = append(out, d)
 	}
-	slices.SortStableFunc(out, func(a, b deed) int { return int(a.at - b.at) })
+	slices.SortStableFunc(out, func(a, b deed) int {
+		return int(a.at - b.at)
+	})
 	return out
 }
 
 // logBetween draws a duration, each order of magnitude as often as the others.
 func logBetween(rng *rand.Rand, lo, hi time.Duration) time.Duration {
-	return time.Duration(float64(lo) * math.Exp(rng.Float64()*math.Log(float64(hi)/float64(lo)))).Round(time.Millisecond)
+	return time.Duration(float64(lo) * math.Exp(rng.Float64()*math.Log(float64(hi)/float64(lo)))).Round(
+		time.Millisecond,
+	)
 }
 
 // until is when an entry is over; a step's size is no time.
@@ -102,12 +112,16 @@ func (c *Cluster) upset(d deed) {
 	case "node-pause":
 		n.pause(d.last, d.flag)
 	case "some-pause", "all-pause":
-		from, most := d.node%len(c.order), 2+d.rank%(len(c.order)-2)
+		from := d.node % len(c.order)
+		most := 2 + d.rank%(len(c.order)-2)
 		if d.kind == "all-pause" {
 			most = len(c.order)
 		}
 		for i := range most {
-			c.order[(from+i)%len(c.order)].pause(d.last+time.Duration(i*(d.rank%5))*100*time.Millisecond, d.flag)
+			c.order[(from+i)%len(c.order)].pause(
+				d.last+time.Duration(i*(d.rank%5))*100*time.Millisecond,
+				d.flag,
+			)
 		}
 	case "journal-back":
 		c.rollbacks++
@@ -190,7 +204,9 @@ func (n *node) goOn() {
 }
 
 // pausedLong reports whether the node stands long enough to be missed.
-func (n *node) pausedLong() bool { return n.paused && n.c.now-n.pausedAt >= reachFor }
+func (n *node) pausedLong() bool {
+	return n.paused && n.c.now-n.pausedAt >= reachFor
+}
 
 // awhile is what the deeds of a paused node wait for.
 const awhile = 50 * time.Millisecond
@@ -281,7 +297,8 @@ func (h *host) restore(was copied) {
 	h.write(backup, was.files[name])
 	r, _, err := journal.Restore(filepath.Join(h.dir(), backup), h.path, true)
 	if err == nil {
-		err = engine.MarkLoss(h.path, h.clock.wall(), fmt.Sprintf("restored up to record %d", r.Head.Seq))
+		err = engine.MarkLoss(h.path, h.clock.wall(), fmt.Sprintf("restored up to record %d",
+			r.Head.Seq))
 	}
 	if err != nil {
 		h.c.violate("a journal can't be restored: %s", err)

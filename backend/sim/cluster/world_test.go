@@ -27,8 +27,12 @@ func (q events) Len() int { return len(q) }
 func (q events) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].no < q[j].no
 }
-func (q events) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *events) Push(x any)   { *q = append(*q, x.(event)) }
+func (q events) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+}
+func (q *events) Push(x any) {
+	*q = append(*q, x.(event))
+}
 func (q *events) Pop() any {
 	old := *q
 	x := old[len(old)-1]
@@ -96,4 +100,6 @@ func (w *World) violate(format string, args ...any) {
 	w.bad = append(w.bad, text)
 }
 
-func (w *World) hash() string { return hex.EncodeToString(w.sum.Sum(nil)[:8]) }
+func (w *World) hash() string {
+	return hex.EncodeToString(w.sum.Sum(nil)[:8])
+}

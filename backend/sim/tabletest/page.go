@@ -11,7 +11,8 @@ import (
 // WritePart replaces one marked part of a page, or adds it at the end. by is what writes it, such as
 // "make eval"; text is without the marks. A page that is absent is made.
 func WritePart(path, part, by, text string) error {
-	from, to := fmt.Sprintf("<!-- %s: written by %s -->", part, by), fmt.Sprintf("<!-- end of %s -->", part)
+	from := fmt.Sprintf("<!-- %s: written by %s -->", part, by)
+	to := fmt.Sprintf("<!-- end of %s -->", part)
 	raw, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return err
@@ -21,7 +22,13 @@ func WritePart(path, part, by, text string) error {
 	if found {
 		_, tail, _ = strings.Cut(rest, to)
 	}
-	page := strings.TrimLeft(strings.TrimRight(head, "\n")+"\n\n", "\n") + from + "\n" + strings.TrimSpace(text) + "\n" + to + "\n"
+	page := strings.TrimLeft(strings.TrimRight(head, "\n")+"\n\n", "\n") +
+		from +
+		"\n" +
+		strings.TrimSpace(text) +
+		"\n" +
+		to +
+		"\n"
 	if tail = strings.TrimLeft(tail, "\n"); tail != "" {
 		page += "\n" + tail
 	}

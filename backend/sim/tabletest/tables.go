@@ -62,7 +62,9 @@ func Stamp(root, page, part string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(tables, func(t Table) bool { return t.Page == page && t.Part == part })
+	i := slices.IndexFunc(tables, func(t Table) bool {
+		return t.Page == page && t.Part == part
+	})
 	if i < 0 {
 		return "", fmt.Errorf("%w: %s has no part %s; add a row", ErrTables, page, part)
 	}
@@ -125,7 +127,8 @@ func Folder(root, folder string) (string, error) {
 
 func hashFile(sum hash.Hash, below, path string) error {
 	kind := filepath.Ext(path)
-	if strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".c", ".cc", ".h", ".py"}, kind) {
+	if strings.HasSuffix(path, "_test.go") ||
+		!slices.Contains([]string{".go", ".c", ".cc", ".h", ".py"}, kind) {
 		return nil
 	}
 	text, err := os.ReadFile(path)

@@ -34,7 +34,9 @@ func TestSourcesFollowTheCodeAlone(t *testing.T) {
 	}
 	base := sum(map[string]string{"a/x.go": "package a\n\nfunc f() int { return 1 }\n"})
 	for name, same := range map[string]map[string]string{
-		"a comment": {"a/x.go": "// Package a.\npackage a\n\n// f is one.\nfunc f() int { return 1 } // so\n"},
+		"a comment": {
+			"a/x.go": "// Package a.\npackage a\n\n// f is one.\nfunc f() int { return 1 } // so\n",
+		},
 		"layout":    {"a/x.go": "package a\nfunc  f()  int  {  return  1  }"},
 		"a test":    {"a/x.go": "package a\n\nfunc f() int { return 1 }\n", "a/x_test.go": "package a\n"},
 		"data":      {"a/x.go": "package a\n\nfunc f() int { return 1 }\n", "a/testdata/y.go": "package y\n"},

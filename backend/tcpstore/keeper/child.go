@@ -37,7 +37,10 @@ func (m message) String() string {
 	if m.word == wordReady {
 		return m.word + "\n"
 	}
-	return strings.TrimRight(fmt.Sprintf("%s %d %s", m.word, m.generation, strings.ReplaceAll(m.why, "\n", " ")), " ") + "\n"
+	return strings.TrimRight(
+		fmt.Sprintf("%s %d %s", m.word, m.generation, strings.ReplaceAll(m.why, "\n", " ")),
+		" ",
+	) + "\n"
 }
 
 // parse reads one line; ok = it is one that is known.
@@ -63,7 +66,12 @@ type child struct {
 }
 
 func newChild(control *os.File) *child {
-	return &child{control: control, answers: make(chan message, 1), heard: make(chan struct{}), ended: make(chan struct{})}
+	return &child{
+		control: control,
+		answers: make(chan message, 1),
+		heard:   make(chan struct{}),
+		ended:   make(chan struct{}),
+	}
 }
 
 func (c *child) kill() {
@@ -118,7 +126,10 @@ func (c *child) fence(generation uint64, log *slog.Logger) error {
 	case <-c.answers:
 	default:
 	}
-	if _, err := io.WriteString(c.control, message{word: wordFence, generation: generation}.String()); err != nil {
+	if _, err := io.WriteString(
+		c.control,
+		message{word: wordFence, generation: generation}.String(),
+	); err != nil {
 		return c.gone()
 	}
 	for late := time.After(fenceWait); ; {
@@ -134,7 +145,13 @@ func (c *child) fence(generation uint64, log *slog.Logger) error {
 		case <-c.ended:
 			return nil
 		case <-late:
-			log.Error("the rendezvous store did not answer to a fence, and is killed", "generation", generation, "waited", fenceWait)
+			log.Error(
+				"the rendezvous store did not answer to a fence, and is killed",
+				"generation",
+				generation,
+				"waited",
+				fenceWait,
+			)
 			return c.gone()
 		}
 	}

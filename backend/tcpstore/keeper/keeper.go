@@ -84,8 +84,13 @@ func Open(o Options) (*Keeper, error) {
 		return nil, err
 	}
 	k := &Keeper{
-		o: o, address: address, socket: socket, quit: make(chan struct{}), done: make(chan struct{}),
-		generation: o.Generation, trouble: "it is being started",
+		o:          o,
+		address:    address,
+		socket:     socket,
+		quit:       make(chan struct{}),
+		done:       make(chan struct{}),
+		generation: o.Generation,
+		trouble:    "it is being started",
 	}
 	go k.run()
 	return k, nil
@@ -136,11 +141,13 @@ func (k *Keeper) News() (out []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fell != "" && !k.toldDown {
-		out, k.toldDown = append(out, "the rendezvous store is down, and a job that is meeting loses its keys: "+k.fell), true
+		out = append(out, "the rendezvous store is down, and a job that is meeting loses its keys: "+k.fell)
+		k.toldDown = true
 	}
 	k.fell = ""
 	if k.toldDown && k.trouble == "" && time.Since(k.since) >= upAfter {
-		out, k.toldDown = append(out, "the rendezvous store serves again, without the keys of before"), false
+		out = append(out, "the rendezvous store serves again, without the keys of before")
+		k.toldDown = false
 	}
 	return out
 }
@@ -162,7 +169,8 @@ func (k *Keeper) Fence(generation uint64) error {
 	k.mu.Lock()
 	if generation < k.generation {
 		defer k.mu.Unlock()
-		return fmt.Errorf("%w: generation %d is in force, not %d", tcpstore.ErrFenced, k.generation, generation)
+		return fmt.Errorf("%w: generation %d is in force, not %d",
+			tcpstore.ErrFenced, k.generation, generation)
 	}
 	k.generation = generation
 	c := k.child
@@ -226,7 +234,13 @@ func (k *Keeper) down(err error, pause time.Duration) {
 	k.mu.Lock()
 	k.trouble, k.fell = why, why
 	k.mu.Unlock()
-	k.o.Log.Error("the rendezvous store is down, its keys are lost and its clients disconnected", "why", why, "again_in", pause)
+	k.o.Log.Error(
+		"the rendezvous store is down, its keys are lost and its clients disconnected",
+		"why",
+		why,
+		"again_in",
+		pause,
+	)
 }
 
 // once starts a store and returns when it has ended.
@@ -281,14 +295,18 @@ func (k *Keeper) begin() (*child, error) {
 
 func (k *Keeper) args() []string {
 	return []string{
-		"store", "--inherited", "--generation", strconv.FormatUint(k.generation, 10), "--budget", strconv.FormatInt(k.o.Budget, 10),
+		"store",
+		"--inherited",
+		"--generation", strconv.FormatUint(k.generation, 10),
+		"--budget", strconv.FormatInt(k.o.Budget, 10),
 	}
 }
 
 func (k *Keeper) up() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.trouble, k.since = "", time.Now()
+	k.trouble = ""
+	k.since = time.Now()
 	if k.starts > 1 {
 		k.o.Log.Info("the rendezvous store serves again", "generation", k.generation)
 	}
@@ -296,7 +314,11 @@ func (k *Keeper) up() {
 
 // pair is a connected pair of sockets: the keeper's end and the store's.
 func pair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fds, err := unix.Socketpair(
+		unix.AF_UNIX,
+		unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		0,
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("keeper: %w", err)
 	}

@@ -118,10 +118,14 @@ func (r *record) has(s string) bool {
 	return strings.Contains(r.b.String(), s)
 }
 
-func serves(k *Keeper) func() bool { return func() bool { return k.Trouble() == "" } }
+func serves(k *Keeper) func() bool {
+	return func() bool { return k.Trouble() == "" }
+}
 
 func gone(pid int) func() bool {
-	return func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+	return func() bool {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	}
 }
 
 // freeze stops a child of ours. The signal alone takes effect later: a thread on
@@ -172,7 +176,9 @@ func TestStoreDies(t *testing.T) {
 	must(t, err)
 	was := k.Pid()
 	must(t, syscall.Kill(was, syscall.SIGKILL))
-	until(t, "the log says why", func() bool { return log.has("is down") && log.has("killed") })
+	until(t, "the log says why", func() bool {
+		return log.has("is down") && log.has("killed")
+	})
 	if _, err := old.NumKeys(); err == nil {
 		t.Error("a client of the dead store was answered")
 	}
@@ -218,8 +224,12 @@ func TestFenceWhileDown(t *testing.T) {
 
 // A store that can't be started is tried again, and said to be down.
 func TestStoreCannotStart(t *testing.T) {
-	k := open(t, Options{Command: func(...string) *exec.Cmd { return exec.Command("/nonexistent/falcon") }})
-	until(t, "the keeper says why", func() bool { return strings.Contains(k.Trouble(), "can't be started") })
+	k := open(t, Options{Command: func(...string) *exec.Cmd {
+		return exec.Command("/nonexistent/falcon")
+	}})
+	until(t, "the keeper says why", func() bool {
+		return strings.Contains(k.Trouble(), "can't be started")
+	})
 	must(t, k.Fence(1))
 }
 
@@ -228,7 +238,9 @@ func TestProgramIsNoStore(t *testing.T) {
 	k := open(t, Options{Command: func(...string) *exec.Cmd {
 		return exec.Command("/bin/sh", "-c", "echo hello >&4; exec sleep 1000")
 	}})
-	until(t, "it was ended", func() bool { return strings.Contains(k.Trouble(), "killed") })
+	until(t, "it was ended", func() bool {
+		return strings.Contains(k.Trouble(), "killed")
+	})
 }
 
 // A store that does not answer is killed, and nothing of it is served any more.
@@ -287,14 +299,18 @@ func TestAddressIsRefused(t *testing.T) {
 
 func TestServeNeedsAKeeper(t *testing.T) {
 	c := command("store", "--inherited")
-	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "inherited") {
+	out, err := c.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "inherited") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
 // Lines of any bytes: what is understood is the same when it is written again.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"ready", "fence 7", "fenced 18446744073709551615", "refused 3 a newer one is in force", "fence x", "", "ready 1"} {
+	for _, s := range []string{
+		"ready", "fence 7", "fenced 18446744073709551615", "refused 3 a newer one is in force",
+		"fence x", "", "ready 1",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

@@ -26,7 +26,8 @@ var ErrInherited = errors.New("keeper: no socket was inherited; --inherited is f
 // Serve is the whole life of a store's process: it returns when its keeper has
 // closed the socket pair or is gone.
 func Serve(o tcpstore.Options) error {
-	socket, control := os.NewFile(socketFD, "socket"), os.NewFile(controlFD, "control")
+	socket := os.NewFile(socketFD, "socket")
+	control := os.NewFile(controlFD, "control")
 	if socket == nil || control == nil {
 		return ErrInherited
 	}

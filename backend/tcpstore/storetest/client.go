@@ -66,13 +66,19 @@ func (c *Client) greeting() []byte {
 func (c *Client) Conn() net.Conn { return c.nc }
 
 // AskGet sends a request and reads no answer.
-func (c *Client) AskGet(key string) error { return c.call(opGet, nil, nil, key) }
+func (c *Client) AskGet(key string) error {
+	return c.call(opGet, nil, nil, key)
+}
 
 // AskWait sends a wait for keys and reads no answer.
-func (c *Client) AskWait(keys ...string) error { return c.call(opWait, list(keys), nil) }
+func (c *Client) AskWait(keys ...string) error {
+	return c.call(opWait, list(keys), nil)
+}
 
 // AskWatch asks for what no store of this kind has, and reads no answer.
-func (c *Client) AskWatch(key string) error { return c.call(opWatch, nil, nil, key) }
+func (c *Client) AskWatch(key string) error {
+	return c.call(opWatch, nil, nil, key)
+}
 
 // Close hangs up.
 func (c *Client) Close() error { return c.nc.Close() }
@@ -144,13 +150,19 @@ func (c *Client) vector() ([]byte, error) {
 }
 
 // Set stores a value. Nothing comes back: a refusal shows in the next call.
-func (c *Client) Set(key, value string) error { return c.call(opSet, nil, nil, key, value) }
+func (c *Client) Set(key, value string) error {
+	return c.call(opSet, nil, nil, key, value)
+}
 
 // Append adds to the end of a value.
-func (c *Client) Append(key, value string) error { return c.call(opAppend, nil, nil, key, value) }
+func (c *Client) Append(key, value string) error {
+	return c.call(opAppend, nil, nil, key, value)
+}
 
 // Push adds an entry to a queue.
-func (c *Client) Push(key, value string) error { return c.call(opPush, nil, nil, key, value) }
+func (c *Client) Push(key, value string) error {
+	return c.call(opPush, nil, nil, key, value)
+}
 
 // Add adds to a number and returns the sum.
 func (c *Client) Add(key string, delta int64) (int64, error) {
@@ -164,10 +176,14 @@ func (c *Client) Delete(key string) (bool, error) {
 }
 
 // NumKeys counts the keys.
-func (c *Client) NumKeys() (int64, error) { return c.number(opNumKeys, nil) }
+func (c *Client) NumKeys() (int64, error) {
+	return c.number(opNumKeys, nil)
+}
 
 // QueueLen counts the entries of a queue.
-func (c *Client) QueueLen(key string) (int64, error) { return c.number(opLen, nil, key) }
+func (c *Client) QueueLen(key string) (int64, error) {
+	return c.number(opLen, nil, key)
+}
 
 // Read returns a value as it is now, empty when it is not there.
 func (c *Client) Read(key string) ([]byte, error) {

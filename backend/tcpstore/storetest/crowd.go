@@ -29,7 +29,12 @@ func Meet(address string, l Layout, n int, limit time.Duration) (time.Duration, 
 	if err != nil {
 		return 0, err
 	}
-	h := &crowd{to: to, layout: l, n: n, members: make(map[int32]*member, n)}
+	h := &crowd{
+		to:      to,
+		layout:  l,
+		n:       n,
+		members: make(map[int32]*member, n),
+	}
 	h.compose()
 	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return 0, fmt.Errorf("storetest: %w", err)
@@ -88,7 +93,9 @@ var answers = [asked]int{enters: 8, waits: 1}
 func (h *crowd) compose() {
 	c := NewClient(nil, h.layout)
 	one := binary.LittleEndian.AppendUint64(nil, 1)
-	add := func(key string) []byte { return append(text([]byte{byte(c.codes[opAdd])}, key), one...) }
+	add := func(key string) []byte {
+		return append(text([]byte{byte(c.codes[opAdd])}, key), one...)
+	}
 	h.asks[enters] = append(c.greeting(), add("/here")...)
 	h.asks[waits] = text(append([]byte{byte(c.codes[opWait])}, one...), "/go")
 	h.open = text(text([]byte{byte(c.codes[opSet])}, "/go"), "1")
@@ -148,7 +155,10 @@ func (h *crowd) connect() error {
 		return fmt.Errorf("storetest: connect: %w", err)
 	}
 	h.connecting++
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd)}
+	e := unix.EpollEvent{
+		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET,
+		Fd:     int32(fd),
+	}
 	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
 		return fmt.Errorf("storetest: %w", err)
 	}
@@ -193,7 +203,8 @@ func (h *crowd) turn(m *member, events uint32) error {
 	case m.step == enters && (err != nil || n == 0):
 		return h.again(m, err)
 	case err != nil || n == 0:
-		return fmt.Errorf("storetest: a client was disconnected at its request %d: %w", m.step, errors.Join(err, net.ErrClosed))
+		return fmt.Errorf("storetest: a client was disconnected at its request %d: %w",
+			m.step, errors.Join(err, net.ErrClosed))
 	}
 	if m.got = m.room[:len(m.got)+n]; len(m.got) < answers[m.step] {
 		return nil
@@ -221,7 +232,8 @@ func (h *crowd) answered(m *member) error {
 // again has a client start over.
 func (h *crowd) again(m *member, why error) error {
 	if h.tries++; h.tries > connectTries*h.n {
-		return fmt.Errorf("storetest: clients are disconnected again and again: %w", errors.Join(why, net.ErrClosed))
+		return fmt.Errorf("storetest: clients are disconnected again and again: %w",
+			errors.Join(why, net.ErrClosed))
 	}
 	h.connecting--
 	delete(h.members, int32(m.fd))
@@ -230,7 +242,8 @@ func (h *crowd) again(m *member, why error) error {
 }
 
 func (h *crowd) ask(m *member, s step) error {
-	m.step, m.got = s, m.room[:0]
+	m.step = s
+	m.got = m.room[:0]
 	return h.send(m, h.asks[s])
 }
 

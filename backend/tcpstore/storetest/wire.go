@@ -25,7 +25,9 @@ const (
 	Current               // since: a magic number comes first, SET is 1
 )
 
-func (l Layout) String() string { return [...]string{"legacy", "current"}[l] }
+func (l Layout) String() string {
+	return [...]string{"legacy", "current"}[l]
+}
 
 // op is a kind of request.
 type op uint8
@@ -54,11 +56,36 @@ const (
 // numbers of the requests by layout; what a layout does not have is absent.
 var numbers = [...]map[op]int{
 	Legacy: {
-		opSet: 0, opCompareSet: 1, opGet: 2, opAdd: 3, opCheck: 4, opWait: 5, opNumKeys: 6, opWatch: 7, opDelete: 8,
-		opAppend: 9, opMultiGet: 10, opMultiSet: 11,
+		opSet:        0,
+		opCompareSet: 1,
+		opGet:        2,
+		opAdd:        3,
+		opCheck:      4,
+		opWait:       5,
+		opNumKeys:    6,
+		opWatch:      7,
+		opDelete:     8,
+		opAppend:     9,
+		opMultiGet:   10,
+		opMultiSet:   11,
 	},
 	Current: {
-		opSet: 1, opCompareSet: 2, opGet: 3, opAdd: 4, opCheck: 5, opWait: 6, opNumKeys: 7, opDelete: 8, opAppend: 9,
-		opMultiGet: 10, opMultiSet: 11, opCancelWait: 12, opPing: 13, opPush: 14, opPop: 15, opLen: 16, opListKeys: 17,
+		opSet:        1,
+		opCompareSet: 2,
+		opGet:        3,
+		opAdd:        4,
+		opCheck:      5,
+		opWait:       6,
+		opNumKeys:    7,
+		opDelete:     8,
+		opAppend:     9,
+		opMultiGet:   10,
+		opMultiSet:   11,
+		opCancelWait: 12,
+		opPing:       13,
+		opPush:       14,
+		opPop:        15,
+		opLen:        16,
+		opListKeys:   17,
 	},
 }

@@ -60,7 +60,12 @@ func None() Hook {
 
 // Describe declares the layout and the micro-batches per iteration of this rank.
 func (h Hook) Describe(l falcon.Layout, microBatches int) {
-	C.trainer_job_describe(C.int(l.TP), C.int(l.DP), C.int(l.PP), C.int(microBatches))
+	C.trainer_job_describe(
+		C.int(l.TP),
+		C.int(l.DP),
+		C.int(l.PP),
+		C.int(microBatches),
+	)
 }
 
 // BeginIteration marks the start of iteration i.
@@ -87,13 +92,19 @@ func (h Hook) EndOptimizer(next int64) {
 
 // Finish declares that the job has ended well, so that the hook takes its file
 // back: Go's exit runs none of its destructors.
-func (h Hook) Finish() { C.trainer_job_finish() }
+func (h Hook) Finish() {
+	C.trainer_job_finish()
+}
 
 // Paused is how long the hook has held this process's calls so far.
-func (h Hook) Paused() time.Duration { return time.Duration(C.trainer_job_paused_ns()) }
+func (h Hook) Paused() time.Duration {
+	return time.Duration(C.trainer_job_paused_ns())
+}
 
 // Poll is the id of the newest order that this rank has prepared, 0 for none.
-func (h Hook) Poll(i int64) uint64 { return uint64(C.trainer_job_poll(C.int64_t(i))) }
+func (h Hook) Poll(i int64) uint64 {
+	return uint64(C.trainer_job_poll(C.int64_t(i)))
+}
 
 // Fetch copies the order with this id out of the mailbox.
 func (h Hook) Fetch(id uint64) (falcon.Order, error) {
@@ -103,7 +114,11 @@ func (h Hook) Fetch(id uint64) (falcon.Order, error) {
 	}
 	n := min(int(raw.n), C.FALCON_JOB_VALUES_MAX)
 	values := append([]int32(nil), unsafe.Slice((*int32)(unsafe.Pointer(&raw.values[0])), n)...)
-	o := falcon.Order{Epoch: uint64(raw.epoch), ID: uint64(raw.id), Kind: kindName(uint32(raw.kind))}
+	o := falcon.Order{
+		Epoch: uint64(raw.epoch),
+		ID:    uint64(raw.id),
+		Kind:  kindName(uint32(raw.kind)),
+	}
 	switch o.Kind {
 	case falcon.OrderPlacement:
 		o.Blocks = values
@@ -138,7 +153,13 @@ func (h Hook) Place(id uint64, i int64, rank falcon.Rank, steps [4]time.Duration
 	for k, d := range steps {
 		ns[k] = C.uint64_t(d.Nanoseconds())
 	}
-	C.trainer_job_place(C.uint64_t(id), C.int64_t(i), C.int(rank), &ns[0], C.uint64_t(bytes))
+	C.trainer_job_place(
+		C.uint64_t(id),
+		C.int64_t(i),
+		C.int(rank),
+		&ns[0],
+		C.uint64_t(bytes),
+	)
 }
 
 // Ack reports the voted order as holding from iteration i on, or refused. Of a

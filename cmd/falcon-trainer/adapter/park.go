@@ -36,15 +36,25 @@ const (
 // and the counts of micro-batches that a replica may be given: at least, at
 // most (0 = no limit), and a multiple of. Bytes, and bytes per second.
 func (h Hook) State(zero falcon.ZeRO, bytes, copyRate float64, least, most, multiple int) {
-	C.trainer_job_state(C.int(zero.Stage), C.int(zero.Instances), C.uint64_t(bytes), C.uint64_t(copyRate),
-		C.int(least), C.int(most), C.int(multiple))
+	C.trainer_job_state(
+		C.int(zero.Stage),
+		C.int(zero.Instances),
+		C.uint64_t(bytes),
+		C.uint64_t(copyRate),
+		C.int(least),
+		C.int(most),
+		C.int(multiple),
+	)
 }
 
 // Can declares what this process can do. A hook of before takes no declaration.
 func (h Hook) Can(c falcon.Can) {
 	var bits C.uint32_t
 	for bit, has := range map[C.uint32_t]bool{
-		C.FALCON_CAN_PARK: c.Park, C.FALCON_CAN_SPLIT: c.Split, C.FALCON_CAN_PLACE: c.Place, C.FALCON_CAN_CHECKPOINT: c.Checkpoint,
+		C.FALCON_CAN_PARK:       c.Park,
+		C.FALCON_CAN_SPLIT:      c.Split,
+		C.FALCON_CAN_PLACE:      c.Place,
+		C.FALCON_CAN_CHECKPOINT: c.Checkpoint,
 	} {
 		if has {
 			bits |= bit
@@ -55,7 +65,9 @@ func (h Hook) Can(c falcon.Can) {
 
 // Checkpoint declares that storage holds a checkpoint from which a restart would
 // begin with iteration i.
-func (h Hook) Checkpoint(i int64) { C.trainer_job_checkpoint(C.int64_t(i)) }
+func (h Hook) Checkpoint(i int64) {
+	C.trainer_job_checkpoint(C.int64_t(i))
+}
 
 // Parks reports whether there is a hook that can bring this process back into a
 // job which lost a peer.
@@ -63,7 +75,9 @@ func (h Hook) Parks() bool { return C.trainer_job_parks() != 0 }
 
 // Suspended is 0, or the generation of a suspension that this process has not
 // obeyed: it must unwind to Park. Any thread may ask.
-func (h Hook) Suspended() uint64 { return uint64(C.trainer_job_suspended()) }
+func (h Hook) Suspended() uint64 {
+	return uint64(C.trainer_job_suspended())
+}
 
 // Park blocks, with all queues drained and all communicators given up, until
 // the agent's order; hold is what this rank has. ErrStopped and ErrNobody are
@@ -86,7 +100,13 @@ func (h Hook) Park(status int32, hold falcon.RankHold) (Rejoin, error) {
 // iteration i, or status is the reason why not. bytes is the state that it received.
 func (h Hook) Rejoined(id uint64, i int64, status int32, groups, restore time.Duration, bytes int64) {
 	ns := [2]C.uint64_t{C.uint64_t(groups.Nanoseconds()), C.uint64_t(restore.Nanoseconds())}
-	C.trainer_job_rejoined(C.uint64_t(id), C.int64_t(i), C.int32_t(status), &ns[0], C.uint64_t(bytes))
+	C.trainer_job_rejoined(
+		C.uint64_t(id),
+		C.int64_t(i),
+		C.int32_t(status),
+		&ns[0],
+		C.uint64_t(bytes),
+	)
 }
 
 // ErrOrder is wrapped by every complaint about an order to rejoin.
@@ -123,7 +143,10 @@ func decode(id uint64, v []int32) (Rejoin, error) {
 	}
 	for i := range moves {
 		to, from := falcon.Rank(rest[2*i]), falcon.Rank(rest[2*i+1])
-		if _, twice := o.Moves[to]; twice || to < 0 || to == from || from < 0 && from != falcon.FromCheckpoint {
+		if _, twice := o.Moves[to]; twice ||
+			to < 0 ||
+			to == from ||
+			from < 0 && from != falcon.FromCheckpoint {
 			return bad(fmt.Sprintf("rank %d can't get its state from %d, or is named twice", to, from))
 		}
 		o.Moves[to] = from

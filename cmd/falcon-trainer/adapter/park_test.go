@@ -29,8 +29,12 @@ func TestOrdersToRejoinAreRead(t *testing.T) {
 		{Checkpoint: true, MicroBatches: []int32{2}},
 	} {
 		got, err := decode(4, lay(want))
-		if err != nil || got.Generation != 4 || got.Resume != want.Resume || got.Checkpoint != want.Checkpoint ||
-			!slices.Equal(got.MicroBatches, want.MicroBatches) || !maps.Equal(got.Moves, want.Moves) {
+		if err != nil ||
+			got.Generation != 4 ||
+			got.Resume != want.Resume ||
+			got.Checkpoint != want.Checkpoint ||
+			!slices.Equal(got.MicroBatches, want.MicroBatches) ||
+			!maps.Equal(got.Moves, want.Moves) {
 			t.Errorf("%+v became %+v, %v", want, got, err)
 		}
 	}
@@ -68,7 +72,9 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := decode(1, lay(o)); err != nil || again.Resume != o.Resume || !maps.Equal(again.Moves, o.Moves) {
+		if again, err := decode(1, lay(o)); err != nil ||
+			again.Resume != o.Resume ||
+			!maps.Equal(again.Moves, o.Moves) {
 			t.Fatalf("%v was read as %+v, which reads as %+v, %v", v, o, again, err)
 		}
 	})

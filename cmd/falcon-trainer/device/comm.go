@@ -64,7 +64,14 @@ func initComm(name string, id []byte, size, rank, blocking int) (*Comm, C.ncclRe
 	label := C.CString(name)
 	defer C.free(unsafe.Pointer(label))
 	c := &Comm{Name: name, Size: size}
-	code := C.trainer_comm_init(&c.c, C.int(size), unsafe.Pointer(unsafe.SliceData(id)), C.int(rank), label, C.int(blocking))
+	code := C.trainer_comm_init(
+		&c.c,
+		C.int(size),
+		unsafe.Pointer(unsafe.SliceData(id)),
+		C.int(rank),
+		label,
+		C.int(blocking),
+	)
 	return c, code
 }
 
@@ -81,7 +88,9 @@ func (c *Comm) Ready() (bool, error) {
 // Emulate makes sends and receives on c take as long as factor times their
 // bytes would: the state of an emulated GPU is larger than what is moved. Both
 // sides must do so. On real hardware it does nothing.
-func (c *Comm) Emulate(factor float64) { C.trainer_comm_scale(c.c, C.double(factor)) }
+func (c *Comm) Emulate(factor float64) {
+	C.trainer_comm_scale(c.c, C.double(factor))
+}
 
 // AsyncError reports what went wrong on the communicator in the background.
 func (c *Comm) AsyncError() error {
@@ -90,10 +99,14 @@ func (c *Comm) AsyncError() error {
 }
 
 // Abort breaks off whatever runs on the communicator, from any thread.
-func (c *Comm) Abort() { C.ncclCommAbort(c.c) }
+func (c *Comm) Abort() {
+	C.ncclCommAbort(c.c)
+}
 
 // Close destroys the communicator after its work is done.
-func (c *Comm) Close() error { return ncclErr("ncclCommDestroy", C.ncclCommDestroy(c.c)) }
+func (c *Comm) Close() error {
+	return ncclErr("ncclCommDestroy", C.ncclCommDestroy(c.c))
+}
 
 // Group issues the communication of issue as one operation.
 func (q *Queue) Group(issue func()) {
@@ -121,14 +134,24 @@ func (q *Queue) MinUint64(c *Comm, m Memory, n int) {
 }
 
 func (q *Queue) allReduce(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, op C.ncclRedOp_t) {
-	q.nccl(c, "ncclAllReduce", func() C.ncclResult_t { return C.ncclAllReduce(p, p, C.size_t(n), t, op, c.c, q.stream) })
+	q.nccl(c, "ncclAllReduce", func() C.ncclResult_t {
+		return C.ncclAllReduce(p, p, C.size_t(n), t, op, c.c, q.stream)
+	})
 }
 
 // ReduceScatterFloats leaves in dst this member's part of the sum of src over
 // the group; dst may be that part of src.
 func (q *Queue) ReduceScatterFloats(c *Comm, dst, src Floats) {
 	q.nccl(c, "ncclReduceScatter", func() C.ncclResult_t {
-		return C.ncclReduceScatter(src.p, dst.p, C.size_t(dst.n), C.ncclFloat32, C.ncclSum, c.c, q.stream)
+		return C.ncclReduceScatter(
+			src.p,
+			dst.p,
+			C.size_t(dst.n),
+			C.ncclFloat32,
+			C.ncclSum,
+			c.c,
+			q.stream,
+		)
 	})
 }
 
@@ -145,25 +168,39 @@ func (q *Queue) GatherBytes(c *Comm, dst, src Memory) {
 }
 
 func (q *Queue) gather(c *Comm, dst, src unsafe.Pointer, n int, t C.ncclDataType_t) {
-	q.nccl(c, "ncclAllGather", func() C.ncclResult_t { return C.ncclAllGather(src, dst, C.size_t(n), t, c.c, q.stream) })
+	q.nccl(c, "ncclAllGather", func() C.ncclResult_t {
+		return C.ncclAllGather(src, dst, C.size_t(n), t, c.c, q.stream)
+	})
 }
 
 // Send enqueues x for rank peer of c.
-func (q *Queue) Send(c *Comm, x Floats, peer int) { q.send(c, x.p, x.n, C.ncclFloat32, peer) }
+func (q *Queue) Send(c *Comm, x Floats, peer int) {
+	q.send(c, x.p, x.n, C.ncclFloat32, peer)
+}
 
 // SendBytes enqueues m for rank peer of c.
-func (q *Queue) SendBytes(c *Comm, m Memory, peer int) { q.send(c, m.p, m.bytes, C.ncclUint8, peer) }
+func (q *Queue) SendBytes(c *Comm, m Memory, peer int) {
+	q.send(c, m.p, m.bytes, C.ncclUint8, peer)
+}
 
 func (q *Queue) send(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, peer int) {
-	q.nccl(c, "ncclSend", func() C.ncclResult_t { return C.ncclSend(p, C.size_t(n), t, C.int(peer), c.c, q.stream) })
+	q.nccl(c, "ncclSend", func() C.ncclResult_t {
+		return C.ncclSend(p, C.size_t(n), t, C.int(peer), c.c, q.stream)
+	})
 }
 
 // Recv enqueues the arrival of x from rank peer of c.
-func (q *Queue) Recv(c *Comm, x Floats, peer int) { q.recv(c, x.p, x.n, C.ncclFloat32, peer) }
+func (q *Queue) Recv(c *Comm, x Floats, peer int) {
+	q.recv(c, x.p, x.n, C.ncclFloat32, peer)
+}
 
 // RecvBytes enqueues the arrival of m from rank peer of c.
-func (q *Queue) RecvBytes(c *Comm, m Memory, peer int) { q.recv(c, m.p, m.bytes, C.ncclUint8, peer) }
+func (q *Queue) RecvBytes(c *Comm, m Memory, peer int) {
+	q.recv(c, m.p, m.bytes, C.ncclUint8, peer)
+}
 
 func (q *Queue) recv(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, peer int) {
-	q.nccl(c, "ncclRecv", func() C.ncclResult_t { return C.ncclRecv(p, C.size_t(n), t, C.int(peer), c.c, q.stream) })
+	q.nccl(c, "ncclRecv", func() C.ncclResult_t {
+		return C.ncclRecv(p, C.size_t(n), t, C.int(peer), c.c, q.stream)
+	})
 }

@@ -52,8 +52,12 @@ func Open(index int) (*Queue, error) {
 		return &Queue{err: err}, err
 	}
 	q := stream()
-	q.cublas("cublasCreate", func() C.cublasStatus_t { return C.cublasCreate(&q.blas) })
-	q.cublas("cublasSetStream", func() C.cublasStatus_t { return C.cublasSetStream(q.blas, q.stream) })
+	q.cublas("cublasCreate", func() C.cublasStatus_t {
+		return C.cublasCreate(&q.blas)
+	})
+	q.cublas("cublasSetStream", func() C.cublasStatus_t {
+		return C.cublasSetStream(q.blas, q.stream)
+	})
 	return q, q.err
 }
 
@@ -93,7 +97,9 @@ func (q *Queue) Err() error { return q.err }
 
 // Mark sets the point that Done asks about: behind all enqueued so far.
 func (q *Queue) Mark() {
-	q.cuda("cudaEventRecord", func() C.cudaError_t { return C.cudaEventRecord(q.end, q.stream) })
+	q.cuda("cudaEventRecord", func() C.cudaError_t {
+		return C.cudaEventRecord(q.end, q.stream)
+	})
 }
 
 // Done reports, without waiting, whether the work before Mark is done; the error
@@ -127,7 +133,8 @@ func (q *Queue) cublas(call string, issue func() C.cublasStatus_t) {
 		return
 	}
 	if code := issue(); code != C.CUBLAS_STATUS_SUCCESS {
-		q.err = fmt.Errorf("%w: %s: %s", ErrDevice, call, C.GoString(C.cublasGetStatusString(code)))
+		q.err = fmt.Errorf("%w: %s: %s",
+			ErrDevice, call, C.GoString(C.cublasGetStatusString(code)))
 	}
 }
 
@@ -197,7 +204,9 @@ func (q *Queue) Alloc(bytes int) Memory {
 }
 
 // AllocFloats reserves n zeroed elements.
-func (q *Queue) AllocFloats(n int) Floats { return Floats{q.Alloc(n * floatBytes).p, n} }
+func (q *Queue) AllocFloats(n int) Floats {
+	return Floats{q.Alloc(n * floatBytes).p, n}
+}
 
 // AllocHost reserves n zeroed elements of pinned host memory, for copies that
 // run while the host goes on. It lives as long as the process.
@@ -225,27 +234,43 @@ func (f Floats) At(off, n int) Floats {
 func (f Floats) Len() int { return f.n }
 
 // Memory is the same range in bytes.
-func (f Floats) Memory() Memory { return Memory{f.p, f.n * floatBytes} }
+func (f Floats) Memory() Memory {
+	return Memory{f.p, f.n * floatBytes}
+}
 
-func (f Floats) c() *C.float { return (*C.float)(f.p) }
+func (f Floats) c() *C.float {
+	return (*C.float)(f.p)
+}
 
 // Zero clears m.
 func (q *Queue) Zero(m Memory) {
 	if m.bytes > 0 {
-		q.cuda("cudaMemsetAsync", func() C.cudaError_t { return C.cudaMemsetAsync(m.p, 0, C.size_t(m.bytes), q.stream) })
+		q.cuda("cudaMemsetAsync", func() C.cudaError_t {
+			return C.cudaMemsetAsync(m.p, 0, C.size_t(m.bytes), q.stream)
+		})
 	}
 }
 
 // CopyIn enqueues a copy of pinned host memory to the device; h must stay
 // untouched until the next Sync.
 func CopyIn[T any](q *Queue, dst Memory, h []T) {
-	q.copy(dst.p, unsafe.Pointer(unsafe.SliceData(h)), sized(dst, h), C.cudaMemcpyHostToDevice)
+	q.copy(
+		dst.p,
+		unsafe.Pointer(unsafe.SliceData(h)),
+		sized(dst, h),
+		C.cudaMemcpyHostToDevice,
+	)
 }
 
 // CopyOut enqueues a copy of device memory to pinned host memory; h may be
 // read after the next Sync.
 func CopyOut[T any](q *Queue, h []T, src Memory) {
-	q.copy(unsafe.Pointer(unsafe.SliceData(h)), src.p, sized(src, h), C.cudaMemcpyDeviceToHost)
+	q.copy(
+		unsafe.Pointer(unsafe.SliceData(h)),
+		src.p,
+		sized(src, h),
+		C.cudaMemcpyDeviceToHost,
+	)
 }
 
 // sized is the bytes of h, which must be those of m.
@@ -259,7 +284,9 @@ func sized[T any](m Memory, h []T) int {
 }
 
 func (q *Queue) copy(dst, src unsafe.Pointer, bytes int, kind uint32) {
-	q.cuda("cudaMemcpyAsync", func() C.cudaError_t { return C.cudaMemcpyAsync(dst, src, C.size_t(bytes), kind, q.stream) })
+	q.cuda("cudaMemcpyAsync", func() C.cudaError_t {
+		return C.cudaMemcpyAsync(dst, src, C.size_t(bytes), kind, q.stream)
+	})
 }
 
 // Matrix is a column-major view of device memory, transposed on reading when
@@ -271,7 +298,9 @@ type Matrix struct {
 }
 
 // Transpose is the same memory read the other way.
-func (m Matrix) Transpose() Matrix { return Matrix{m.Data, m.Cols, m.Rows, !m.T} }
+func (m Matrix) Transpose() Matrix {
+	return Matrix{m.Data, m.Cols, m.Rows, !m.T}
+}
 
 func (m Matrix) stride() C.int {
 	if m.T {
@@ -302,14 +331,30 @@ func (q *Queue) Gemm(dst, a, b Matrix, add bool) {
 // Activate enqueues unit = relu(pre + bias), square = unit²; width×batch.
 func (q *Queue) Activate(pre, bias, unit, square Floats, width, batch int) {
 	q.cuda("activate", func() C.cudaError_t {
-		return C.trainer_activate(q.stream, pre.c(), bias.c(), unit.c(), square.c(), C.int(width), C.int(batch))
+		return C.trainer_activate(
+			q.stream,
+			pre.c(),
+			bias.c(),
+			unit.c(),
+			square.c(),
+			C.int(width),
+			C.int(batch),
+		)
 	})
 }
 
 // Join enqueues y = x + branch + bias; hidden×batch.
 func (q *Queue) Join(y, x, branch, bias Floats, hidden, batch int) {
 	q.cuda("join", func() C.cudaError_t {
-		return C.trainer_join(q.stream, x.c(), branch.c(), bias.c(), y.c(), C.int(hidden), C.int(batch))
+		return C.trainer_join(
+			q.stream,
+			x.c(),
+			branch.c(),
+			bias.c(),
+			y.c(),
+			C.int(hidden),
+			C.int(batch),
+		)
 	})
 }
 
@@ -318,20 +363,39 @@ func (q *Queue) Join(y, x, branch, bias Floats, hidden, batch int) {
 // (the gradient of the layer's answer) hidden×batch.
 func (q *Queue) ActivateBack(grad, unit, gradBias, out, gradOutBias Floats, width, hidden, batch int) {
 	q.cuda("activate_back", func() C.cudaError_t {
-		return C.trainer_activate_back(q.stream, grad.c(), unit.c(), gradBias.c(), C.int(width),
-			out.c(), gradOutBias.c(), C.int(hidden), C.int(batch))
+		return C.trainer_activate_back(
+			q.stream,
+			grad.c(),
+			unit.c(),
+			gradBias.c(),
+			C.int(width),
+			out.c(),
+			gradOutBias.c(),
+			C.int(hidden),
+			C.int(batch),
+		)
 	})
 }
 
 // Add enqueues x += y.
 func (q *Queue) Add(x, y Floats) {
-	q.cuda("add", func() C.cudaError_t { return C.trainer_add(q.stream, x.c(), y.c(), C.int(x.n)) })
+	q.cuda("add", func() C.cudaError_t {
+		return C.trainer_add(q.stream, x.c(), y.c(), C.int(x.n))
+	})
 }
 
 // Loss enqueues loss (one float64) += Σ|y − target|²/hidden, and its gradient.
 func (q *Queue) Loss(y, target, grad Floats, loss Memory, hidden, batch int) {
 	q.cuda("loss", func() C.cudaError_t {
-		return C.trainer_loss(q.stream, y.c(), target.c(), grad.c(), (*C.double)(loss.p), C.int(hidden), C.int(batch))
+		return C.trainer_loss(
+			q.stream,
+			y.c(),
+			target.c(),
+			grad.c(),
+			(*C.double)(loss.p),
+			C.int(hidden),
+			C.int(batch),
+		)
 	})
 }
 
@@ -348,18 +412,32 @@ func (s State) At(off, n int) State {
 func (q *Queue) Adam(a model.Adam, step int64, scale float64, to, from State, grad Floats) {
 	c1, c2 := a.Corrections(step)
 	args := C.trainer_adam_args{
-		weight: from.Weight.c(), moment1: from.First.c(), moment2: from.Second.c(), grad: grad.c(),
-		weight_out: to.Weight.c(), moment1_out: to.First.c(), moment2_out: to.Second.c(),
-		n: C.int64_t(from.Weight.n), scale: C.float(scale), rate: C.float(a.Rate),
-		beta1: C.float(a.Beta1), beta2: C.float(a.Beta2), epsilon: C.float(a.Epsilon),
-		correct1: C.float(c1), correct2: C.float(c2),
+		weight:      from.Weight.c(),
+		moment1:     from.First.c(),
+		moment2:     from.Second.c(),
+		grad:        grad.c(),
+		weight_out:  to.Weight.c(),
+		moment1_out: to.First.c(),
+		moment2_out: to.Second.c(),
+		n:           C.int64_t(from.Weight.n),
+		scale:       C.float(scale),
+		rate:        C.float(a.Rate),
+		beta1:       C.float(a.Beta1),
+		beta2:       C.float(a.Beta2),
+		epsilon:     C.float(a.Epsilon),
+		correct1:    C.float(c1),
+		correct2:    C.float(c2),
 	}
-	q.cuda("adam", func() C.cudaError_t { return C.trainer_adam(q.stream, &args) })
+	q.cuda("adam", func() C.cudaError_t {
+		return C.trainer_adam(q.stream, &args)
+	})
 }
 
 // Spend enqueues nothing but modelled time for flops.
 func (q *Queue) Spend(flops float64) {
 	if flops > 0 {
-		q.cuda("spend", func() C.cudaError_t { return C.trainer_spend(q.stream, C.double(flops)) })
+		q.cuda("spend", func() C.cudaError_t {
+			return C.trainer_spend(q.stream, C.double(flops))
+		})
 	}
 }

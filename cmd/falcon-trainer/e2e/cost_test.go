@@ -19,15 +19,32 @@ func TestEmulatedStateTakesItsTime(t *testing.T) {
 		slackMs         = 5    // of a clock that began a little later
 	)
 	dir := t.TempDir()
-	args := job(1, 2, 2, 2, 14, "--fwd-ms=2", "--state-mb="+strconv.Itoa(stateMB), "--copy-gb-s=1", "--disk-mb-s=40",
-		"--checkpoint-dir="+filepath.Join(dir, "saved"))
+	args := job(
+		1,
+		2,
+		2,
+		2,
+		14,
+		"--fwd-ms=2",
+		"--state-mb="+strconv.Itoa(stateMB),
+		"--copy-gb-s=1",
+		"--disk-mb-s=40",
+		"--checkpoint-dir="+filepath.Join(dir, "saved"),
+	)
 	env := []string{"FALCON_LAB_STATE=" + paced(t, dir, args, 4)}
 	p := player{
-		world: 4, args: args, env: env, apart: true,
+		world:  4,
+		args:   args,
+		env:    env,
+		apart:  true,
 		orders: placement(1, 1, []int32{1, 0, 3, 2}) + " ; 2 3 1 6 1 1",
 	}
 	for r, got := range p.play(t) {
-		if o := got.overs(); got.code != 0 || len(o) != 1 || !o[0].Committed || got.end.End != "checkpointed" {
+		o := got.overs()
+		if got.code != 0 ||
+			len(o) != 1 ||
+			!o[0].Committed ||
+			got.end.End != "checkpointed" {
 			t.Fatalf("process %d: code %d, %+v, %+v: %s", r, got.code, o, got.end, got.said)
 		}
 		over := got.overs()[0]
@@ -44,12 +61,16 @@ func TestEmulatedStateTakesItsTime(t *testing.T) {
 			t.Errorf("process %d: %+v", r, save)
 		}
 		if r == 0 {
-			t.Logf("placement %.1f ms: %.0f emulated, %.1f of control; checkpoint %.1f ms", total, over.EmulatedMs, total-over.EmulatedMs, got.saved[0].Ms)
+			t.Logf("placement %.1f ms: %.0f emulated, %.1f of control; checkpoint %.1f ms",
+				total, over.EmulatedMs, total-over.EmulatedMs, got.saved[0].Ms)
 		}
 	}
-	p.args, p.orders = append(args, "--resume"), ""
+	p.args = append(args, "--resume")
+	p.orders = ""
 	for r, got := range p.play(t) {
-		if len(got.resumed) != 1 || got.resumed[0].LoadMs < diskMs-slackMs || got.resumed[0].RestoreMs < copyMs {
+		if len(got.resumed) != 1 ||
+			got.resumed[0].LoadMs < diskMs-slackMs ||
+			got.resumed[0].RestoreMs < copyMs {
 			t.Errorf("process %d: %+v: %s", r, got.resumed, got.said)
 		}
 	}

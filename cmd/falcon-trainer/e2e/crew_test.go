@@ -55,9 +55,10 @@ type crew struct {
 	gone       []*member
 	resumed    []int64          // iterations, one for each recovery that came to its end
 	first      map[int][]string // more arguments of a rank's first process
-	storage    int64            // iteration to which all go back where the next recovery is not from replicas, -1 = it is
-	split      []int32          // micro-batches per replica from the next recovery on, nil = as they were
-	last       int64            // and where no replica is left, -1 = that must not be
+	// iteration to which all go back where the next recovery is not from replicas, -1 = it is
+	storage int64
+	split   []int32 // micro-batches per replica from the next recovery on, nil = as they were
+	last    int64   // and where no replica is left, -1 = that must not be
 }
 
 // muster starts all ranks.
@@ -69,7 +70,16 @@ func muster(t *testing.T, l falcon.Layout, slices int, args ...string) *crew {
 // musterWith is muster with more arguments for some ranks' first processes.
 func musterWith(t *testing.T, l falcon.Layout, slices int, first map[int][]string, args ...string) *crew {
 	t.Helper()
-	c := &crew{t: t, layout: l, slices: slices, dir: t.TempDir(), hook: hookLibrary(t), first: first, storage: falcon.NoIteration, last: falcon.NoIteration}
+	c := &crew{
+		t:       t,
+		layout:  l,
+		slices:  slices,
+		dir:     t.TempDir(),
+		hook:    hookLibrary(t),
+		first:   first,
+		storage: falcon.NoIteration,
+		last:    falcon.NoIteration,
+	}
 	c.args = append(args, "--park", "--rendezvous="+filepath.Join(c.dir, "meet"))
 	for r := range l.World() {
 		c.members = append(c.members, c.start(r))
@@ -79,22 +89,38 @@ func musterWith(t *testing.T, l falcon.Layout, slices int, first map[int][]strin
 
 func (c *crew) start(rank int) *member {
 	c.t.Helper()
-	m := &member{rank: rank, log: filepath.Join(c.dir, fmt.Sprintf("log.%d.%d", rank, c.generation)), ended: make(chan struct{})}
+	m := &member{
+		rank:  rank,
+		log:   filepath.Join(c.dir, fmt.Sprintf("log.%d.%d", rank, c.generation)),
+		ended: make(chan struct{}),
+	}
 	args := append(slices.Clone(c.args), "--log="+m.log)
 	if c.generation == 0 {
 		args = append(args, c.first[rank]...)
 	}
 	m.cmd = exec.CommandContext(c.t.Context(), trainer, args...)
-	m.cmd.Env = append(clean(os.Environ()), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(c.layout.World()),
-		"LOCAL_RANK="+strconv.Itoa(rank%8), "LD_PRELOAD="+c.hook, "FALCON_SHM_DIR="+c.dir, "FALCON_JOB=e2e")
+	m.cmd.Env = append(clean(os.Environ()),
+		"RANK="+strconv.Itoa(rank),
+		"WORLD_SIZE="+strconv.Itoa(c.layout.World()),
+		"LOCAL_RANK="+strconv.Itoa(rank%8),
+		"LD_PRELOAD="+c.hook,
+		"FALCON_SHM_DIR="+c.dir,
+		"FALCON_JOB=e2e",
+	)
 	if c.generation > 0 {
-		m.cmd.Env = append(m.cmd.Env, "FALCON_JOIN=1", "FALCON_GENERATION="+strconv.FormatUint(c.generation, 10))
+		m.cmd.Env = append(m.cmd.Env,
+			"FALCON_JOIN=1",
+			"FALCON_GENERATION="+strconv.FormatUint(c.generation, 10),
+		)
 	}
 	m.cmd.Stderr = new(bytes.Buffer)
 	if err := m.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.t.Cleanup(func() { _ = m.cmd.Process.Kill(); <-m.ended })
+	c.t.Cleanup(func() {
+		_ = m.cmd.Process.Kill()
+		<-m.ended
+	})
 	go func() { // until the process ends
 		_ = m.cmd.Wait()
 		close(m.ended)
@@ -129,7 +155,8 @@ func (c *crew) memory(m *member) *ring.Process {
 	c.t.Helper()
 	until(c.t, "the shared memory of rank "+strconv.Itoa(m.rank), func() bool {
 		if m.ring == nil {
-			m.ring, _ = ring.Open(filepath.Join(c.dir, fmt.Sprintf("falcon.e2e.%d", m.cmd.Process.Pid)))
+			m.ring, _ = ring.Open(filepath.Join(c.dir, fmt.Sprintf("falcon.e2e.%d",
+				m.cmd.Process.Pid)))
 		}
 		return m.ring != nil || m.dead()
 	})
@@ -171,7 +198,9 @@ func (c *crew) runLosing(processes int) {
 // recoverNext waits for the next loss, and recovers the job from it.
 func (c *crew) recoverNext() {
 	c.t.Helper()
-	until(c.t, "a loss", func() bool { return len(c.lost()) > 0 || c.done() })
+	until(c.t, "a loss", func() bool {
+		return len(c.lost()) > 0 || c.done()
+	})
 	for !c.done() && !c.recover() {
 	}
 }
@@ -179,7 +208,9 @@ func (c *crew) recoverNext() {
 // end waits for the end of the job, and makes sure that it is a good one.
 func (c *crew) end() {
 	c.t.Helper()
-	until(c.t, "the end", func() bool { return c.done() || len(c.lost()) > 0 })
+	until(c.t, "the end", func() bool {
+		return c.done() || len(c.lost()) > 0
+	})
 	for r, m := range c.members {
 		if !m.finished() {
 			c.t.Errorf("rank %d did not end well: %v: %s", r, m.cmd.ProcessState, m.cmd.Stderr)
@@ -188,7 +219,9 @@ func (c *crew) end() {
 }
 
 func (c *crew) done() bool {
-	return !slices.ContainsFunc(c.members, func(m *member) bool { return !m.finished() })
+	return !slices.ContainsFunc(c.members, func(m *member) bool {
+		return !m.finished()
+	})
 }
 
 // recover brings the job back once; false when it lost somebody else meanwhile.
@@ -212,7 +245,9 @@ func (c *crew) recover() bool {
 	for _, r := range lost {
 		c.gone = append(c.gone, c.members[r])
 	}
-	c.members = slices.DeleteFunc(c.members, func(m *member) bool { return slices.Contains(c.gone, m) })
+	c.members = slices.DeleteFunc(c.members, func(m *member) bool {
+		return slices.Contains(c.gone, m)
+	})
 	well := c.all(func(m *member) bool { return c.parks(m) })
 	c.rank()
 	if !well || !c.all(func(m *member) bool { return c.parks(m) }) {
@@ -299,7 +334,11 @@ func (c *crew) plan() ring.Rejoin {
 	if c.storage >= 0 {
 		at := c.storage
 		c.storage = falcon.NoIteration
-		return ring.Rejoin{Generation: c.generation, Resume: at, Checkpoint: true}
+		return ring.Rejoin{
+			Generation: c.generation,
+			Resume:     at,
+			Checkpoint: true,
+		}
 	}
 	holders := map[int64]map[[3]int][]int{}
 	sums := map[string]uint64{}
@@ -331,16 +370,27 @@ func (c *crew) plan() ring.Rejoin {
 		}
 	}
 	if best < 0 && c.last >= 0 {
-		return ring.Rejoin{Generation: c.generation, Resume: c.last, Checkpoint: true}
+		return ring.Rejoin{
+			Generation: c.generation,
+			Resume:     c.last,
+			Checkpoint: true,
+		}
 	}
 	if best < 0 {
 		c.t.Fatalf("no step of which all shards are held: %v", holders)
 	}
-	order := ring.Rejoin{Generation: c.generation, Resume: best, MicroBatches: c.split}
+	order := ring.Rejoin{
+		Generation:   c.generation,
+		Resume:       best,
+		MicroBatches: c.split,
+	}
 	for r := range c.members {
 		held := holders[best][c.shard(r)]
 		if !slices.Contains(held, r) {
-			order.Moves = append(order.Moves, falcon.ShardMove{Rank: falcon.Rank(r), From: falcon.Rank(held[0])})
+			order.Moves = append(order.Moves, falcon.ShardMove{
+				Rank: falcon.Rank(r),
+				From: falcon.Rank(held[0]),
+			})
 		}
 	}
 	return order
@@ -370,9 +420,14 @@ func (c *crew) same(want []history) {
 		}
 		for _, l := range got.trained {
 			w := want[l.Rank].trained[*l.Iteration]
-			if l.Loss != w.Loss || l.FirstSample != w.FirstSample || l.MicroBatches != w.MicroBatches {
-				c.t.Errorf("rank %d, iteration %d: loss %v on %d micro-batches from sample %d, want %v, %d, %d",
-					r, *l.Iteration, l.Loss, l.MicroBatches, l.FirstSample, w.Loss, w.MicroBatches, w.FirstSample)
+			if l.Loss != w.Loss ||
+				l.FirstSample != w.FirstSample ||
+				l.MicroBatches != w.MicroBatches {
+				c.t.Errorf(
+					"rank %d, iteration %d: loss %v on %d micro-batches from sample %d, want %v, %d, %d",
+					r, *l.Iteration, l.Loss, l.MicroBatches, l.FirstSample, w.Loss, w.MicroBatches,
+					w.FirstSample,
+				)
 			}
 		}
 		c.whole(r, got, int64(len(want[r].trained)))
@@ -390,7 +445,8 @@ func (c *crew) whole(rank int, h history, iterations int64) {
 	c.t.Helper()
 	var seen int64
 	from := int64(0)
-	if first := slices.IndexFunc(h.rejoins, func(l line) bool { return l.Status == 0 }); h.start.Join && first >= 0 {
+	first := slices.IndexFunc(h.rejoins, func(l line) bool { return l.Status == 0 })
+	if h.start.Join && first >= 0 {
 		from = h.rejoins[first].Begins
 	}
 	for i, l := range h.trained {
@@ -423,7 +479,11 @@ func unharmed(t *testing.T, l falcon.Layout, args []string) []history {
 	key := strings.Join(args, " ")
 	if unharmedRuns[key] == nil {
 		dir := t.TempDir()
-		local(t, nil, append(slices.Clone(args), "--log="+filepath.Join(dir, "log.{rank}"))...)
+		local(
+			t,
+			nil,
+			append(slices.Clone(args), "--log="+filepath.Join(dir, "log.{rank}"))...,
+		)
 		for r := range l.World() {
 			b, err := os.ReadFile(filepath.Join(dir, "log."+strconv.Itoa(r)))
 			if err != nil {

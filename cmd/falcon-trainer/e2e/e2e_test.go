@@ -19,7 +19,17 @@ import (
 func TestMatchesTheReference(t *testing.T) {
 	const iterations, microBatches = 12, 4
 	got := local(t, nil, job(1, 1, 1, microBatches, iterations)...)
-	ref := newReference(model.Shape{Hidden: 32, FFN: 48, Layers: 4, Batch: 4}, 7, 0.002, 4*microBatches)
+	ref := newReference(
+		model.Shape{
+			Hidden: 32,
+			FFN:    48,
+			Layers: 4,
+			Batch:  4,
+		},
+		7,
+		0.002,
+		4*microBatches,
+	)
 	var want []float64
 	for range iterations {
 		want = append(want, ref.iterate())
@@ -46,9 +56,24 @@ func TestLayoutsAgree(t *testing.T) {
 func TestShardedOptimizerAgrees(t *testing.T) {
 	for _, l := range [][4]int{{1, 4, 2, 1}, {2, 2, 2, 1}, {1, 3, 1, 1}, {1, 4, 1, 2}} {
 		plain := local(t, nil, job(l[0], l[1], l[2], 2, 12)...)
-		args := job(l[0], l[1], l[2], 2, 12, "--zero=1", fmt.Sprintf("--zero-instances=%d", l[3]))
-		sharded, again := local(t, nil, args...), local(t, nil, args...)
-		agree(t, fmt.Sprintf("tp%d dp%d pp%d", l[0], l[1], l[2]), sharded.losses, plain.losses, 1e-5)
+		args := job(
+			l[0],
+			l[1],
+			l[2],
+			2,
+			12,
+			"--zero=1",
+			fmt.Sprintf("--zero-instances=%d", l[3]),
+		)
+		sharded := local(t, nil, args...)
+		again := local(t, nil, args...)
+		agree(
+			t,
+			fmt.Sprintf("tp%d dp%d pp%d", l[0], l[1], l[2]),
+			sharded.losses,
+			plain.losses,
+			1e-5,
+		)
 		if sharded.weights != again.weights {
 			t.Errorf("two runs gave the weights %q and %q", sharded.weights, again.weights)
 		}
@@ -57,8 +82,11 @@ func TestShardedOptimizerAgrees(t *testing.T) {
 
 func TestTwoRunsGiveTheSameWeights(t *testing.T) {
 	args := job(2, 2, 2, 3, 8)
-	a, b := local(t, nil, args...), local(t, nil, args...)
-	if a.weights == "" || a.weights != b.weights || !slices.Equal(a.losses, b.losses) {
+	a := local(t, nil, args...)
+	b := local(t, nil, args...)
+	if a.weights == "" ||
+		a.weights != b.weights ||
+		!slices.Equal(a.losses, b.losses) {
 		t.Errorf("weights %q and %q", a.weights, b.weights)
 	}
 	other := local(t, nil, append(args, "--seed=8")...)
@@ -69,7 +97,13 @@ func TestTwoRunsGiveTheSameWeights(t *testing.T) {
 
 // ordered runs a job whose ranks get orders, each rank at another time, and
 // returns each rank's history.
-func ordered(t *testing.T, orders string, world int, env []string, args ...string) (byRank []history, trace string) {
+func ordered(
+	t *testing.T,
+	orders string,
+	world int,
+	env []string,
+	args ...string,
+) (byRank []history, trace string) {
 	t.Helper()
 	need(t)
 	dir := t.TempDir()
@@ -91,7 +125,13 @@ func ordered(t *testing.T, orders string, world int, env []string, args ...strin
 func TestUnevenSplitTrainsAlike(t *testing.T) {
 	const iterations = 16
 	even := local(t, nil, job(1, 4, 2, 4, iterations)...)
-	byRank, _ := ordered(t, "1 1 0 3 4 6 5 4 1 ; 2 1 0 9 4 4 4 4 4", 8, nil, job(1, 4, 2, 4, iterations)...)
+	byRank, _ := ordered(
+		t,
+		"1 1 0 3 4 6 5 4 1 ; 2 1 0 9 4 4 4 4 4",
+		8,
+		nil,
+		job(1, 4, 2, 4, iterations)...,
+	)
 	for r, h := range byRank {
 		agree(t, fmt.Sprintf("rank %d", r), h.losses, even.losses, 1e-4)
 		mine := []int32{6, 5, 4, 1}[r%4]
@@ -123,7 +163,9 @@ func TestRefusalsAndStop(t *testing.T) {
 			t.Errorf("rank %d ran %d iterations, want 17", r, len(h.losses))
 		}
 		for i, w := range want {
-			if i >= len(h.orders) || h.orders[i].Order != w.id || h.orders[i].Status != w.status {
+			if i >= len(h.orders) ||
+				h.orders[i].Order != w.id ||
+				h.orders[i].Status != w.status {
 				t.Fatalf("rank %d: orders %+v", r, h.orders)
 			}
 			if (w.status == 0) != (h.orders[i].Reason == "") {
@@ -135,9 +177,17 @@ func TestRefusalsAndStop(t *testing.T) {
 
 // An order that one rank has lost binds nobody.
 func TestALostOrderBindsNobody(t *testing.T) {
-	byRank, _ := ordered(t, "1 1 0 2 2 5 1", 2, []string{"FAKE_FORGETFUL=1"}, job(1, 2, 1, 3, 8)...)
+	byRank, _ := ordered(
+		t,
+		"1 1 0 2 2 5 1",
+		2,
+		[]string{"FAKE_FORGETFUL=1"},
+		job(1, 2, 1, 3, 8)...,
+	)
 	for r, h := range byRank {
-		if len(h.orders) != 1 || h.orders[0].Status != 4 || slices.Max(h.micro) != 3 {
+		if len(h.orders) != 1 ||
+			h.orders[0].Status != 4 ||
+			slices.Max(h.micro) != 3 {
 			t.Errorf("rank %d: %+v, micro-batches %v", r, h.orders, h.micro)
 		}
 	}
@@ -169,7 +219,13 @@ end_optimizer 4 0 0
 }
 
 func TestMarksOffKeepsOrders(t *testing.T) {
-	_, trace := ordered(t, "9 1 0 1 2 1 3", 2, nil, job(1, 2, 1, 2, 4, "--marks=off")...)
+	_, trace := ordered(
+		t,
+		"9 1 0 1 2 1 3",
+		2,
+		nil,
+		job(1, 2, 1, 2, 4, "--marks=off")...,
+	)
 	got, err := os.ReadFile(trace + ".1")
 	if err != nil || string(got) != "describe 121 2 0\ndescribe 121 3 0\nack 9 3 0\n" {
 		t.Errorf("rank 1 called, %v:\n%s", err, got)
@@ -230,9 +286,17 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"--bwd-ms=5"}, nil, "give at least 10"},
 		{[]string{"--virtual-stages=2"}, nil, "at least 2 stages"},
 		{[]string{"--virtual-stages=0"}, nil, "give at least 1"},
-		{[]string{"--pp=2", "--virtual-stages=2", "--layers=6", "--micro-batches=4"}, nil, "choose a multiple of 4"},
+		{
+			[]string{"--pp=2", "--virtual-stages=2", "--layers=6", "--micro-batches=4"},
+			nil,
+			"choose a multiple of 4",
+		},
 		{[]string{"--pp=2", "--virtual-stages=2", "--micro-batches=3"}, nil, "give a multiple of 2"},
-		{[]string{"--pp=2", "--virtual-stages=2", "--eval-every=2", "--eval-micro-batches=3"}, nil, "give a positive multiple of 2"},
+		{
+			[]string{"--pp=2", "--virtual-stages=2", "--eval-every=2", "--eval-micro-batches=3"},
+			nil,
+			"give a positive multiple of 2",
+		},
 		{[]string{"--eval-every=-1"}, nil, "every -1 iterations"},
 		{[]string{"--checkpoint-every=2"}, nil, "name one"},
 		{[]string{"--resume"}, nil, "name one"},
@@ -252,7 +316,9 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"local", "--gpus-per-node=0"}, nil, "at least 1"},
 	} {
 		_, msg, code := execute(t, c.env, c.args...)
-		if code != 2 || !strings.Contains(string(msg), c.says) || strings.Count(string(msg), "\n") != 1 {
+		if code != 2 ||
+			!strings.Contains(string(msg), c.says) ||
+			strings.Count(string(msg), "\n") != 1 {
 			t.Errorf("%v %v: exit code %d, %q", c.args, c.env, code, msg)
 		}
 	}
@@ -279,9 +345,21 @@ func TestUsedRendezvous(t *testing.T) {
 
 // The modelled peak is that of the products of one stage, in --fwd-ms.
 func TestPrintPeak(t *testing.T) {
-	out, _, code := execute(t, nil, "--hidden=64", "--ffn=128", "--layers=4", "--batch=8", "--tp=2", "--pp=2", "--fwd-ms=4", "--print-peak")
+	out, _, code := execute(
+		t,
+		nil,
+		"--hidden=64",
+		"--ffn=128",
+		"--layers=4",
+		"--batch=8",
+		"--tp=2",
+		"--pp=2",
+		"--fwd-ms=4",
+		"--print-peak",
+	)
 	const want = 2 * 2 * 2 * 8 * 64 * 64 / 0.004 // layers × products × 2·batch·hidden·width
-	if got, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64); code != 0 || err != nil || got != want {
+	got, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+	if code != 0 || err != nil || got != want {
 		t.Errorf("exit code %d, %q, want %v", code, out, want)
 	}
 }

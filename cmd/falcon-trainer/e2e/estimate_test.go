@@ -59,18 +59,75 @@ var estimates = []estimate{
 	{name: "M2 2T2D2P", nodes: 2, tp: 2, dp: 2, pp: 2, microBatches: 8},
 	{name: "M4 2T4D1P", nodes: 4, tp: 2, dp: 4, pp: 1, microBatches: 8},
 	{name: "S 1T4D1P accumulation", nodes: 1, tp: 1, dp: 4, pp: 1, microBatches: 8},
-	{name: "S 1T1D4P interleaved", nodes: 1, tp: 1, dp: 1, pp: 4, microBatches: 8, more: []string{"--virtual-stages=2"}},
-	{name: "M2 2T2D2P interleaved", nodes: 2, tp: 2, dp: 2, pp: 2, microBatches: 8, more: []string{"--virtual-stages=2"}},
+	{
+		name:         "S 1T1D4P interleaved",
+		nodes:        1,
+		tp:           1,
+		dp:           1,
+		pp:           4,
+		microBatches: 8,
+		more:         []string{"--virtual-stages=2"},
+	},
+	{
+		name:         "M2 2T2D2P interleaved",
+		nodes:        2,
+		tp:           2,
+		dp:           2,
+		pp:           2,
+		microBatches: 8,
+		more:         []string{"--virtual-stages=2"},
+	},
 	{name: "S 4T1D1P evaluation", nodes: 1, tp: 4, dp: 1, pp: 1, microBatches: 8, extra: 5},
 	{name: "S 1T4D1P evaluation", nodes: 1, tp: 1, dp: 4, pp: 1, microBatches: 8, extra: 5},
 	{name: "S 1T1D4P evaluation", nodes: 1, tp: 1, dp: 1, pp: 4, microBatches: 8, extra: 5},
-	{name: "S 1T2D2P evaluation, checkpoint", nodes: 1, tp: 1, dp: 2, pp: 2, microBatches: 8, extra: 5, ofSave: 4, byDefault: true},
-	{name: "S 2T1D2P interleaved, evaluation, checkpoint", nodes: 1, tp: 2, dp: 1, pp: 2, microBatches: 8, extra: 5, ofSave: 4, more: []string{"--virtual-stages=2"}, byDefault: true},
-	{name: "M2 2T2D2P checkpoint, ZeRO-1", nodes: 2, tp: 2, dp: 2, pp: 2, microBatches: 8, ofSave: 4, more: []string{"--zero=1"}},
-	{name: "M4 2T4D1P evaluation, checkpoint", nodes: 4, tp: 2, dp: 4, pp: 1, microBatches: 8, extra: 5, ofSave: 4},
+	{
+		name:         "S 1T2D2P evaluation, checkpoint",
+		nodes:        1,
+		tp:           1,
+		dp:           2,
+		pp:           2,
+		microBatches: 8,
+		extra:        5,
+		ofSave:       4,
+		byDefault:    true,
+	},
+	{
+		name:         "S 2T1D2P interleaved, evaluation, checkpoint",
+		nodes:        1,
+		tp:           2,
+		dp:           1,
+		pp:           2,
+		microBatches: 8,
+		extra:        5,
+		ofSave:       4,
+		more:         []string{"--virtual-stages=2"},
+		byDefault:    true,
+	},
+	{
+		name:         "M2 2T2D2P checkpoint, ZeRO-1",
+		nodes:        2,
+		tp:           2,
+		dp:           2,
+		pp:           2,
+		microBatches: 8,
+		ofSave:       4,
+		more:         []string{"--zero=1"},
+	},
+	{
+		name:         "M4 2T4D1P evaluation, checkpoint",
+		nodes:        4,
+		tp:           2,
+		dp:           4,
+		pp:           1,
+		microBatches: 8,
+		extra:        5,
+		ofSave:       4,
+	},
 }
 
-func (e estimate) world() int { return e.tp * e.dp * e.pp }
+func (e estimate) world() int {
+	return e.tp * e.dp * e.pp
+}
 
 func (e estimate) args(iterations int, dir string) []string {
 	layers := e.pp
@@ -78,15 +135,27 @@ func (e estimate) args(iterations int, dir string) []string {
 		layers *= 2
 	}
 	args := []string{
-		"--hidden=48", "--ffn=96", "--batch=4", "--fwd-ms=6", "--marks=off", fmt.Sprintf("--layers=%d", layers),
-		fmt.Sprintf("--tp=%d", e.tp), fmt.Sprintf("--dp=%d", e.dp), fmt.Sprintf("--pp=%d", e.pp),
-		fmt.Sprintf("--micro-batches=%d", e.microBatches), fmt.Sprintf("--iterations=%d", iterations),
+		"--hidden=48",
+		"--ffn=96",
+		"--batch=4",
+		"--fwd-ms=6",
+		"--marks=off",
+		fmt.Sprintf("--layers=%d", layers),
+		fmt.Sprintf("--tp=%d", e.tp),
+		fmt.Sprintf("--dp=%d", e.dp),
+		fmt.Sprintf("--pp=%d", e.pp),
+		fmt.Sprintf("--micro-batches=%d", e.microBatches),
+		fmt.Sprintf("--iterations=%d", iterations),
 	}
 	if e.extra > 0 {
 		args = append(args, fmt.Sprintf("--eval-every=%d", e.extra), "--eval-micro-batches=6")
 	}
 	if e.ofSave > 0 {
-		args = append(args, fmt.Sprintf("--checkpoint-every=%d", e.ofSave), "--checkpoint-dir="+filepath.Join(dir, "saved"), "--checkpoint-ms=150")
+		args = append(args,
+			fmt.Sprintf("--checkpoint-every=%d", e.ofSave),
+			"--checkpoint-dir="+filepath.Join(dir, "saved"),
+			"--checkpoint-ms=150",
+		)
 	}
 	return append(args, e.more...)
 }
@@ -99,9 +168,13 @@ type catch struct {
 }
 
 func (c *catch) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
-func (*catch) Ends() []*falconv1.RankState                                    { return nil }
-func (*catch) Hears() bool                                                    { return true }
-func (*catch) Renew()                                                         {}
+func (*catch) Ends() []*falconv1.RankState {
+	return nil
+}
+func (*catch) Hears() bool {
+	return true
+}
+func (*catch) Renew() {}
 
 func (c *catch) Send(f *falconv1.AgentFrame) {
 	c.mu.Lock()
@@ -130,9 +203,14 @@ func (c *catch) ended(world int) bool {
 // follow runs a real agent over the job's shared memory until the test ends.
 func follow(t *testing.T, dir string) *catch {
 	t.Helper()
-	c := &catch{samples: map[int32][]*falconv1.Sample{}, states: map[int32]*falconv1.RankState{}}
+	c := &catch{
+		samples: map[int32][]*falconv1.Sample{},
+		states:  map[int32]*falconv1.RankState{},
+	}
 	cfg := agent.Defaults()
-	cfg.Node, cfg.ShmDir, cfg.Job = "n1", dir, "estimates"
+	cfg.Node = "n1"
+	cfg.ShmDir = dir
+	cfg.Job = "estimates"
 	a := agent.New(cfg, agent.Options{})
 	a.Bind(c)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -159,8 +237,14 @@ func (e estimate) run(t *testing.T, iterations int) (*catch, []history) {
 	caught := follow(t, dir)
 	perNode := e.world() / e.nodes
 	for r, c := range cmds {
-		c.Env = append(c.Env, "LOCAL_RANK="+strconv.Itoa(r%perNode), "FALCON_LAB_NODE="+strconv.Itoa(r/perNode), "FALCON_LAB_STATE="+state,
-			"LD_PRELOAD="+hook, "FALCON_SHM_DIR="+dir, "FALCON_JOB=estimates")
+		c.Env = append(c.Env,
+			"LOCAL_RANK="+strconv.Itoa(r%perNode),
+			"FALCON_LAB_NODE="+strconv.Itoa(r/perNode),
+			"FALCON_LAB_STATE="+state,
+			"LD_PRELOAD="+hook,
+			"FALCON_SHM_DIR="+dir,
+			"FALCON_JOB=estimates",
+		)
 	}
 	first(t, func() {
 		for _, c := range cmds {
@@ -208,7 +292,15 @@ func first(t *testing.T, start func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	set := func(policy, priority uint32) error {
-		return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: priority}, 0)
+		return unix.SchedSetAttr(
+			0,
+			&unix.SchedAttr{
+				Size:     unix.SizeofSchedAttr,
+				Policy:   policy,
+				Priority: priority,
+			},
+			0,
+		)
 	}
 	if set(unix.SCHED_RR, 1) == nil {
 		defer func() { _ = set(unix.SCHED_NORMAL, 0) }()
@@ -252,19 +344,22 @@ func compare(samples []*falconv1.Sample, truth []line) (deviation, error) {
 			out.worst, out.worstAt = off, i
 		}
 		out.mean += off
-		est, real = est+s.Ms, real+truth[i].Ms
+		est += s.Ms
+		real += truth[i].Ms
 	}
 	if out.n = len(sizes); out.n == 0 {
 		return out, fmt.Errorf("no iteration was found in %d samples", len(samples))
 	}
 	slices.Sort(sizes)
-	out.mean, out.median = out.mean/float64(out.n), sizes[out.n/2]
+	out.mean /= float64(out.n)
+	out.median = sizes[out.n/2]
 	out.ofMean = math.Abs(est-real) / real
 	return out, nil
 }
 
 // everyLayout is for a machine that has time, and little else to do.
-var everyLayout = flag.Bool("estimates", false, "compare estimated with true iteration times in every layout, and judge the mean error")
+var everyLayout = flag.Bool("estimates", false,
+	"compare estimated with true iteration times in every layout, and judge the mean error")
 
 // The iteration time that is inferred from the calls agrees with the trainer's
 // own clock, in every layout. A single stall of a busy machine weighs in the
@@ -279,13 +374,16 @@ func TestEstimatedIterations(t *testing.T) {
 		"the iterations after the warm-up, error of their mean, worst iteration. Beside it what the paper states",
 		"(FALCON §7.2, fig. 12; real GPUs) for the layout. S: 1 node, M2: 2, M4: 4; emulated. Evaluations come every",
 		"5 iterations, checkpoints every 4; their time belongs to the iteration.",
-		fmt.Sprintf("%-46s %5s %8s %9s %8s %7s  %s", "layout", "iter.", "ms", "mean size", "of mean", "worst", "FALCON"),
+		fmt.Sprintf("%-46s %5s %8s %9s %8s %7s  %s",
+			"layout", "iter.", "ms", "mean size", "of mean", "worst", "FALCON"),
 	}
 	for _, e := range estimates {
 		if !*everyLayout && !e.byDefault {
 			continue
 		}
-		t.Run(e.name, func(t *testing.T) { table = append(table, e.check(t, estimateLength)) })
+		t.Run(e.name, func(t *testing.T) {
+			table = append(table, e.check(t, estimateLength))
+		})
 	}
 	fmt.Println(strings.Join(table, "\n"))
 }
@@ -313,10 +411,13 @@ func (e estimate) check(t *testing.T, iterations int) string {
 		if got.from > warmIterations+1 || got.n < iterations-warmIterations-2 {
 			t.Errorf("rank %d: only %d iterations were found, from %d on", r, got.n, got.from)
 		}
-		t.Logf("rank %d: mean size of the error %.3f %%, worst %.2f %% in iteration %d, period %d", r, 100*got.mean, 100*got.worst, got.worstAt, caught.states[int32(r)].GetPeriod())
-		worst.mean, worst.ofMean = max(worst.mean, got.mean), max(worst.ofMean, got.ofMean)
+		t.Logf("rank %d: mean size of the error %.3f %%, worst %.2f %% in iteration %d, period %d",
+			r, 100*got.mean, 100*got.worst, got.worstAt, caught.states[int32(r)].GetPeriod())
+		worst.mean = max(worst.mean, got.mean)
+		worst.ofMean = max(worst.ofMean, got.ofMean)
 		worst.median = max(worst.median, got.median)
-		worst.worst, worst.n = max(worst.worst, got.worst), min(worst.n, got.n)
+		worst.worst = max(worst.worst, got.worst)
+		worst.n = min(worst.n, got.n)
 		ms = medianMs(h.trained)
 	}
 	size := worst.median
@@ -324,8 +425,10 @@ func (e estimate) check(t *testing.T, iterations int) string {
 		size = worst.mean
 	}
 	if size > estimateMax || worst.ofMean > estimateMax {
-		t.Errorf("size of the error: mean %.2f %%, median %.2f %%; error of the mean %.3f %%; at most %.1f %% was wanted",
-			100*worst.mean, 100*worst.median, 100*worst.ofMean, 100*estimateMax)
+		t.Errorf(
+			"size of the error: mean %.2f %%, median %.2f %%; error of the mean %.3f %%; at most %.1f %% was wanted",
+			100*worst.mean, 100*worst.median, 100*worst.ofMean, 100*estimateMax,
+		)
 	}
 	stated := paper[e.name]
 	if stated == "" {

@@ -21,13 +21,15 @@ func TestInterleavedStagesAgree(t *testing.T) {
 		{1, 1, 2, 2, 4}, {1, 1, 4, 2, 8}, {2, 2, 2, 2, 4}, {1, 2, 2, 4, 8},
 	} {
 		name := fmt.Sprintf("tp%d dp%d pp%d virtual %d", l.tp, l.dp, l.pp, l.chunks)
-		more := []string{fmt.Sprintf("--virtual-stages=%d", l.chunks), fmt.Sprintf("--layers=%d", l.layers)}
+		more := []string{fmt.Sprintf("--virtual-stages=%d", l.chunks), fmt.Sprintf("--layers=%d",
+			l.layers)}
 		same := want
 		if l.layers != 4 {
 			same = local(t, nil, job(1, 1, 1, total, iterations, more[1])...)
 		}
 		args := job(l.tp, l.dp, l.pp, total/l.dp, iterations, more...)
-		got, again := local(t, nil, args...), local(t, nil, args...)
+		got := local(t, nil, args...)
+		again := local(t, nil, args...)
 		agree(t, name, got.losses, same.losses, 1e-4)
 		if got.weights == "" || got.weights != again.weights {
 			t.Errorf("%s: two runs gave the weights %q and %q", name, got.weights, again.weights)
@@ -46,7 +48,9 @@ func TestUnevenSplitOfInterleavedStages(t *testing.T) {
 		if want := []int32{6, 2}[r%2]; h.micro[len(h.micro)-1] != want {
 			t.Errorf("rank %d ended with %d micro-batches, want %d", r, h.micro[len(h.micro)-1], want)
 		}
-		if len(h.orders) != 2 || h.orders[0].Status != 0 || h.orders[1].Status != 2 {
+		if len(h.orders) != 2 ||
+			h.orders[0].Status != 0 ||
+			h.orders[1].Status != 2 {
 			t.Errorf("rank %d: orders %+v", r, h.orders)
 		}
 	}
@@ -57,7 +61,17 @@ func TestUnevenSplitOfInterleavedStages(t *testing.T) {
 func TestEvaluationsMatchTheReference(t *testing.T) {
 	const iterations, total, every, heldOut = 12, 4, 5, 8
 	plain := local(t, nil, job(1, 1, 1, total, iterations)...)
-	ref := newReference(model.Shape{Hidden: 32, FFN: 48, Layers: 4, Batch: 4}, 7, 0.002, 4*total)
+	ref := newReference(
+		model.Shape{
+			Hidden: 32,
+			FFN:    48,
+			Layers: 4,
+			Batch:  4,
+		},
+		7,
+		0.002,
+		4*total,
+	)
 	var want []float64
 	for i := range iterations {
 		ref.iterate()
@@ -66,8 +80,21 @@ func TestEvaluationsMatchTheReference(t *testing.T) {
 		}
 	}
 	for _, l := range [][4]int{{1, 1, 1, 1}, {2, 1, 2, 1}, {1, 2, 2, 2}} {
-		got := local(t, nil, job(l[0], l[1], l[2], total/l[1], iterations, fmt.Sprintf("--virtual-stages=%d", l[3]),
-			fmt.Sprintf("--eval-every=%d", every), fmt.Sprintf("--eval-micro-batches=%d", heldOut/l[1]))...)
+		got := local(
+			t,
+			nil,
+			job(
+				l[0],
+				l[1],
+				l[2],
+				total/l[1],
+				iterations,
+				fmt.Sprintf("--virtual-stages=%d",
+					l[3]),
+				fmt.Sprintf("--eval-every=%d", every),
+				fmt.Sprintf("--eval-micro-batches=%d", heldOut/l[1]),
+			)...,
+		)
 		var losses []float64
 		for k, e := range got.judged {
 			if *e.Evaluation != int64((k+1)*every-1) {
@@ -99,18 +126,30 @@ func (r *reference) judge(first uint64, samples int) float64 {
 func TestCheckpoints(t *testing.T) {
 	dir := t.TempDir()
 	args := func(iterations int, folder string) []string {
-		return job(1, 2, 2, 2, iterations, "--zero=1", "--checkpoint-every=4", "--checkpoint-dir="+filepath.Join(dir, folder))
+		return job(
+			1,
+			2,
+			2,
+			2,
+			iterations,
+			"--zero=1",
+			"--checkpoint-every=4",
+			"--checkpoint-dir="+filepath.Join(dir, folder),
+		)
 	}
 	long := local(t, nil, args(11, "long")...)
 	short := local(t, nil, args(8, "short")...)
-	if len(long.saved) != 2 || *long.saved[0].Checkpoint != 3 || *long.saved[1].Checkpoint != 7 {
+	if len(long.saved) != 2 ||
+		*long.saved[0].Checkpoint != 3 ||
+		*long.saved[1].Checkpoint != 7 {
 		t.Fatalf("checkpoints %+v", long.saved)
 	}
 	if !slices.Equal(long.losses[:8], short.losses) {
 		t.Error("checkpoints changed the training")
 	}
 	for r := range 4 {
-		a, b := readCheckpoint(t, dir, "long", r), readCheckpoint(t, dir, "short", r)
+		a := readCheckpoint(t, dir, "long", r)
+		b := readCheckpoint(t, dir, "short", r)
 		if !bytes.Equal(a, b) {
 			t.Errorf("rank %d: two runs left different checkpoints", r)
 		}
@@ -119,7 +158,12 @@ func TestCheckpoints(t *testing.T) {
 
 func readCheckpoint(t *testing.T, dir, folder string, rank int) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, folder, "step-000000000008-g000000", fmt.Sprintf("rank-%05d.ckpt", rank)))
+	b, err := os.ReadFile(filepath.Join(
+		dir,
+		folder,
+		"step-000000000008-g000000",
+		fmt.Sprintf("rank-%05d.ckpt", rank),
+	))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +172,9 @@ func readCheckpoint(t *testing.T, dir, folder string, rank int) []byte {
 	if err := json.Unmarshal(line, &head); err != nil {
 		t.Fatal(err)
 	}
-	if head.Iteration != 8 || head.Rank != rank || len(rest) != 4*(head.Weights+2*head.Moments) {
+	if head.Iteration != 8 ||
+		head.Rank != rank ||
+		len(rest) != 4*(head.Weights+2*head.Moments) {
 		t.Errorf("rank %d: %+v and %d bytes", rank, head, len(rest))
 	}
 	moved := 0.0

@@ -95,7 +95,14 @@ func fakeJob(t *testing.T) string {
 
 var fake = sync.OnceValues(func() (string, error) {
 	so := filepath.Join(scratch, "libfakejob.so")
-	msg, err := exec.Command("gcc", "-shared", "-fPIC", "-I../../../native/include", "-o", so, "testdata/fakejob.c").CombinedOutput()
+	msg, err := exec.Command(
+		"gcc",
+		"-shared",
+		"-fPIC",
+		"-I../../../native/include",
+		"-o", so,
+		"testdata/fakejob.c",
+	).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("gcc: %w\n%s", err, msg)
 	}
@@ -181,10 +188,14 @@ func parse(t *testing.T, out []byte) history {
 		case l.Rejoin != 0:
 			h.rejoin(l)
 		case l.Iteration != nil:
-			if n := len(h.trained); n > 0 && *l.Iteration != *h.trained[n-1].Iteration+1 && *l.Iteration != h.begins() {
+			if n := len(h.trained); n > 0 &&
+				*l.Iteration != *h.trained[n-1].Iteration+1 &&
+				*l.Iteration != h.begins() {
 				t.Fatalf("iteration %d follows %d", *l.Iteration, *h.trained[n-1].Iteration)
 			}
-			h.losses, h.micro, h.trained = append(h.losses, l.Loss), append(h.micro, l.MicroBatches), append(h.trained, l)
+			h.losses = append(h.losses, l.Loss)
+			h.micro = append(h.micro, l.MicroBatches)
+			h.trained = append(h.trained, l)
 		case l.Evaluation != nil:
 			h.judged = append(h.judged, l)
 		case l.Checkpoint != nil:
@@ -209,7 +220,9 @@ func parse(t *testing.T, out []byte) history {
 // rejoin makes the iterations void that are run again.
 func (h *history) rejoin(l line) {
 	h.rejoins = append(h.rejoins, l)
-	for n := len(h.trained); l.Status == 0 && n > 0 && *h.trained[n-1].Iteration >= l.Begins; n-- {
+	for n := len(h.trained); l.Status == 0 &&
+		n > 0 &&
+		*h.trained[n-1].Iteration >= l.Begins; n-- {
 		h.trained, h.losses, h.micro = h.trained[:n-1], h.losses[:n-1], h.micro[:n-1]
 	}
 }
@@ -265,7 +278,8 @@ func clean(env []string) []string {
 	var out []string
 	for _, e := range env {
 		switch name, _, _ := strings.Cut(e, "="); name {
-		case "RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_LAB_STATE", "FALCON_LAB_NODE", "FALCON_GENERATION", "FALCON_JOIN", "LD_PRELOAD":
+		case "RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_LAB_STATE", "FALCON_LAB_NODE",
+			"FALCON_GENERATION", "FALCON_JOIN", "LD_PRELOAD":
 		default:
 			out = append(out, e)
 		}
@@ -298,7 +312,11 @@ func ranks(t *testing.T, world int, args ...string) []*exec.Cmd {
 	var out []*exec.Cmd
 	for r := range world {
 		cmd := exec.CommandContext(t.Context(), trainer, append(args, "--rendezvous="+meet)...)
-		cmd.Env = append(clean(os.Environ()), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(world), "LOCAL_RANK="+strconv.Itoa(r%8))
+		cmd.Env = append(clean(os.Environ()),
+			"RANK="+strconv.Itoa(r),
+			"WORLD_SIZE="+strconv.Itoa(world),
+			"LOCAL_RANK="+strconv.Itoa(r%8),
+		)
 		cmd.Stderr = new(bytes.Buffer)
 		out = append(out, cmd)
 	}

@@ -70,14 +70,24 @@ func TestOrdersThroughTheRealHook(t *testing.T) {
 			if err := p.PutOrder(o); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "the next iteration", func() bool { return p.Control().Iteration > seen || o.Kind == falcon.OrderStop })
+			until(t, "the next iteration", func() bool {
+				return p.Control().Iteration > seen || o.Kind == falcon.OrderStop
+			})
 		}
 	}
 	split := []int32{6, 5, 4, 1}
-	order(falcon.Order{Epoch: 1, ID: 1, Kind: falcon.OrderMicroBatches, MicroBatches: split})
+	order(falcon.Order{
+		Epoch:        1,
+		ID:           1,
+		Kind:         falcon.OrderMicroBatches,
+		MicroBatches: split,
+	})
 	for r, p := range rings {
 		var c ring.Control
-		until(t, "the commit", func() bool { c = p.Control(); return c.CommittedOrder == 1 && c.MicroBatches == int(split[r%4]) })
+		until(t, "the commit", func() bool {
+			c = p.Control()
+			return c.CommittedOrder == 1 && c.MicroBatches == int(split[r%4])
+		})
 		if c.CommittedStatus != 0 || c.CommittedIteration != rings[0].Control().CommittedIteration {
 			t.Errorf("rank %d committed %+v", r, c)
 		}
@@ -89,7 +99,10 @@ func TestOrdersThroughTheRealHook(t *testing.T) {
 	wait()
 	last := rings[0].Control()
 	for r, p := range rings {
-		if c := p.Control(); c.CommittedOrder != 2 || c.Iteration != last.Iteration || c.StepTag != c.Iteration+1 {
+		c := p.Control()
+		if c.CommittedOrder != 2 ||
+			c.Iteration != last.Iteration ||
+			c.StepTag != c.Iteration+1 {
 			t.Errorf("rank %d ended with %+v, rank 0 with %+v", r, c, last)
 		}
 	}
@@ -122,7 +135,11 @@ func TestCommunicatorsAreNamed(t *testing.T) {
 func TestPlacementThroughTheRealHook(t *testing.T) {
 	need(t)
 	const world = 4
-	wait, rings := hooked(t, world, job(1, 2, 2, 2, 1_000_000, "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+	wait, rings := hooked(
+		t,
+		world,
+		job(1, 2, 2, 2, 1_000_000, "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...,
+	)
 	order := func(o falcon.Order) {
 		for _, p := range rings {
 			if err := p.PutOrder(o); err != nil {
@@ -130,16 +147,26 @@ func TestPlacementThroughTheRealHook(t *testing.T) {
 			}
 		}
 	}
-	order(falcon.Order{Epoch: 1, ID: 1, Kind: falcon.OrderPlacement, Blocks: []int32{1, 2, 0, 3}})
+	order(falcon.Order{
+		Epoch:  1,
+		ID:     1,
+		Kind:   falcon.OrderPlacement,
+		Blocks: []int32{1, 2, 0, 3},
+	})
 	ranks := []int{1, 2, 0, 3}
 	for r, p := range rings {
 		until(t, "the commit", func() bool { return p.Control().CommittedOrder == 1 })
 		c := p.Control()
 		place, ok := p.Place()
-		if !ok || c.CommittedStatus != 0 || place.Order != 1 || place.Rank != ranks[r] || place.Iteration != c.CommittedIteration {
+		if !ok ||
+			c.CommittedStatus != 0 ||
+			place.Order != 1 ||
+			place.Rank != ranks[r] ||
+			place.Iteration != c.CommittedIteration {
 			t.Errorf("process %d: %+v, %+v", r, c, place)
 		}
-		if moved := ranks[r] != r; (place.Bytes > 0) != moved || place.StepNs[2] <= 0 {
+		moved := ranks[r] != r
+		if (place.Bytes > 0) != moved || place.StepNs[2] <= 0 {
 			t.Errorf("process %d: %+v", r, place)
 		}
 		live := func() (out []ring.Comm) {
@@ -157,10 +184,19 @@ func TestPlacementThroughTheRealHook(t *testing.T) {
 			}
 		}
 	}
-	order(falcon.Order{Epoch: 1, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true})
+	order(falcon.Order{
+		Epoch: 1,
+		ID:    2,
+		Kind:  falcon.OrderCheckpoint,
+		Leave: true,
+	})
 	wait()
 	for r, p := range rings {
-		if c := p.Control(); c.CommittedOrder != 2 || c.CommittedStatus != 0 || c.ResumeIteration != c.CommittedIteration || c.ResumeIteration != c.Iteration+1 {
+		c := p.Control()
+		if c.CommittedOrder != 2 ||
+			c.CommittedStatus != 0 ||
+			c.ResumeIteration != c.CommittedIteration ||
+			c.ResumeIteration != c.Iteration+1 {
 			t.Errorf("process %d ended with %+v", r, c)
 		}
 	}

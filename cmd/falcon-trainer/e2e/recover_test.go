@@ -50,19 +50,29 @@ func TestARankDiesAtEachPoint(t *testing.T) {
 	for _, j := range layoutsToRecover() {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
-		for i, point := range []string{"forward", "backward", "before-barrier", "mid-update", "after-update", "gather"} {
+		for i, point := range []string{
+			"forward", "backward", "before-barrier", "mid-update", "after-update", "gather",
+		} {
 			rank := (3*i + 1) % j.layout.World()
 			t.Run(fmt.Sprintf("%s/%s-%d", j.name, point, rank), func(t *testing.T) {
-				c := muster(t, j.layout, j.slices, append(args, fmt.Sprintf("--fault=%s@%d:%d", point, 3+i%3, rank))...)
+				c := muster(
+					t,
+					j.layout,
+					j.slices,
+					append(args, fmt.Sprintf("--fault=%s@%d:%d", point, 3+i%3, rank))...,
+				)
 				c.run(1)
 				c.same(want)
 				if len(c.gone) == 0 {
 					t.Fatal("nobody died")
 				}
-				if struck := c.history(c.gone[0]).struck; !slices.Equal(struck, []string{point}) {
+				struck := c.history(c.gone[0]).struck
+				if !slices.Equal(struck, []string{point}) {
 					t.Errorf("it was struck at %v", struck)
 				}
-				if len(c.gone) != 1 || len(c.resumed) != 1 || c.gone[0].rank != rank {
+				if len(c.gone) != 1 ||
+					len(c.resumed) != 1 ||
+					c.gone[0].rank != rank {
 					t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)
 				}
 			})
@@ -78,7 +88,9 @@ func TestASecondFaultDuringRecovery(t *testing.T) {
 	for _, j := range layoutsToRecover() {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
-		for _, second := range []string{"park@4:2", "groups@4:2/1", "restore@4:1/1", "restore@4:0/1", "restore@4:3/1"} {
+		for _, second := range []string{
+			"park@4:2", "groups@4:2/1", "restore@4:1/1", "restore@4:0/1", "restore@4:3/1",
+		} {
 			t.Run(j.name+"/"+second, func(t *testing.T) {
 				c := muster(t, j.layout, j.slices, append(args, "--fault=backward@4:1", "--fault="+second,
 					"--checkpoint-every=2", "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
@@ -87,8 +99,13 @@ func TestASecondFaultDuringRecovery(t *testing.T) {
 				}
 				c.run(1)
 				c.same(want)
-				if atOnce := c.generation == 1 && strings.HasPrefix(second, "park"); len(c.gone) != 2 || len(c.resumed) != 1 || c.generation < 2 && !atOnce || c.resumed[0] != 4 {
-					t.Errorf("%d processes went, generation %d, resumed at %v", len(c.gone), c.generation, c.resumed)
+				atOnce := c.generation == 1 && strings.HasPrefix(second, "park")
+				if len(c.gone) != 2 ||
+					len(c.resumed) != 1 ||
+					c.generation < 2 && !atOnce ||
+					c.resumed[0] != 4 {
+					t.Errorf("%d processes went, generation %d, resumed at %v",
+						len(c.gone), c.generation, c.resumed)
 				}
 			})
 		}
@@ -103,7 +120,9 @@ func TestANodeDiesAndThenAnother(t *testing.T) {
 		args := recoverArgs(j.layout, j.more...)
 		want := unharmed(t, j.layout, args)
 		t.Run(j.name, func(t *testing.T) {
-			a, b := []int{0, 1}, []int{2, 3} // replicas 0 and 1 of the first stage: (plain: tp 0 and 1), (zero: both slices)
+			// replicas 0 and 1 of the first stage: (plain: tp 0 and 1), (zero: both slices)
+			a := []int{0, 1}
+			b := []int{2, 3}
 			var faults []string
 			for _, r := range a {
 				faults = append(faults, fmt.Sprintf("--fault=forward@3:%d", r))
@@ -156,7 +175,10 @@ func TestBackToStorageInPlace(t *testing.T) {
 				c.same(want)
 				for r, m := range c.members {
 					h := c.history(m)
-					if len(h.rejoins) != 1 || h.rejoins[0].Source != -2 || h.rejoins[0].Begins != 2*every || h.start.Join != (r == 1) {
+					if len(h.rejoins) != 1 ||
+						h.rejoins[0].Source != -2 ||
+						h.rejoins[0].Begins != 2*every ||
+						h.start.Join != (r == 1) {
 						t.Errorf("rank %d: %+v", r, h.rejoins)
 					}
 				}
@@ -172,16 +194,45 @@ func TestBackToStorageInPlace(t *testing.T) {
 func TestTheJobTellsItsState(t *testing.T) {
 	need(t)
 	l := falcon.Layout{TP: 1, DP: 4, PP: 2}
-	c := muster(t, l, 2, job(1, 4, 2, 4, 1_000_000, "--layers=8", "--zero=1", "--zero-instances=2", "--virtual-stages=2",
-		"--state-mb=500", "--copy-gb-s=4", "--checkpoint-every=3", "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+	c := muster(
+		t,
+		l,
+		2,
+		job(
+			1,
+			4,
+			2,
+			4,
+			1_000_000,
+			"--layers=8",
+			"--zero=1",
+			"--zero-instances=2",
+			"--virtual-stages=2",
+			"--state-mb=500",
+			"--copy-gb-s=4",
+			"--checkpoint-every=3",
+			"--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"),
+		)...,
+	)
 	for r, m := range c.members {
 		p := c.memory(m)
 		until(t, "a checkpoint", func() bool { return p.JobState().Checkpoint >= 3 })
 		s := p.JobState()
 		s.Checkpoint = 0
 		want := ring.JobState{
-			ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 500e6, CopyBytesS: 4e9, MicroMin: 2, MicroMultiple: 2,
-			Can: falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true, Versions: 2},
+			ZeRO:          falcon.ZeRO{Stage: 1, Instances: 2},
+			Bytes:         500e6,
+			CopyBytesS:    4e9,
+			MicroMin:      2,
+			MicroMultiple: 2,
+			Can: falcon.Can{
+				Declared:   true,
+				Park:       true,
+				Split:      true,
+				Place:      true,
+				Checkpoint: true,
+				Versions:   2,
+			},
 		}
 		if s != want {
 			t.Errorf("rank %d tells %+v, want %+v", r, s, want)
@@ -202,10 +253,21 @@ func TestDeathInAPlacementIsRecovered(t *testing.T) {
 	want := unharmed(t, l, args)
 	for i, moment := range append(falcon.SwapSteps[:], "commit", "vote") {
 		t.Run(moment, func(t *testing.T) {
-			c := musterWith(t, l, 1, map[int][]string{i % 4: {"--die-step=" + moment}}, args...)
+			c := musterWith(
+				t,
+				l,
+				1,
+				map[int][]string{i % 4: {"--die-step=" + moment}},
+				args...,
+			)
 			for _, m := range c.members {
 				if p := c.memory(m); p != nil {
-					if err := p.PutOrder(falcon.Order{Epoch: 1, ID: 1, Kind: falcon.OrderPlacement, Blocks: []int32{3, 0, 1, 2}}); err != nil {
+					if err := p.PutOrder(falcon.Order{
+						Epoch:  1,
+						ID:     1,
+						Kind:   falcon.OrderPlacement,
+						Blocks: []int32{3, 0, 1, 2},
+					}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -223,17 +285,34 @@ func TestDeathInAPlacementIsRecovered(t *testing.T) {
 func TestParkedProcessesEnd(t *testing.T) {
 	need(t)
 	l := falcon.Layout{TP: 1, DP: 2, PP: 1}
-	c := muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
+	c := muster(
+		t,
+		l,
+		1,
+		append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...,
+	)
 	p := c.memory(c.members[0])
-	until(t, "the parking", func() bool { park, ok := p.Park(); return ok && park.On })
+	until(t, "the parking", func() bool {
+		park, ok := p.Park()
+		return ok && park.On
+	})
 	p.Stop(1)
 	<-c.members[0].ended
 	if h := c.history(c.members[0]); !c.members[0].finished() || h.end.End != "stopped" {
-		t.Errorf("told to end, it ended with %v, %+v: %s", c.members[0].cmd.ProcessState, h.end, c.members[0].cmd.Stderr)
+		t.Errorf("told to end, it ended with %v, %+v: %s",
+			c.members[0].cmd.ProcessState, h.end, c.members[0].cmd.Stderr)
 	}
-	c = muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
+	c = muster(
+		t,
+		l,
+		1,
+		append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...,
+	)
 	p = c.memory(c.members[0])
-	until(t, "the parking", func() bool { park, ok := p.Park(); return ok && park.On })
+	until(t, "the parking", func() bool {
+		park, ok := p.Park()
+		return ok && park.On
+	})
 	if err := c.members[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +321,12 @@ func TestParkedProcessesEnd(t *testing.T) {
 		t.Errorf("by SIGTERM it ended with %d", code)
 	}
 	t.Setenv("FALCON_PARK_AGENT_S", "1")
-	c = muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
+	c = muster(
+		t,
+		l,
+		1,
+		append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...,
+	)
 	<-c.members[0].ended
 	if h := c.history(c.members[0]); c.members[0].cmd.ProcessState.ExitCode() != 3 || h.end.End != "peer" {
 		t.Errorf("left alone, it ended with %v, %+v", c.members[0].cmd.ProcessState, h.end)
@@ -262,7 +346,9 @@ func TestSuspendedForNothing(t *testing.T) {
 			first := c.members[0]
 			for k := range int64(times) {
 				p := c.memory(first)
-				until(t, "the next iterations", func() bool { return p.Control().Iteration > 20*k })
+				until(t, "the next iterations", func() bool {
+					return p.Control().Iteration > 20*k
+				})
 				if !c.recover() {
 					t.Fatalf("a rank died of suspension %d: %v", k, c.lost())
 				}
@@ -270,7 +356,8 @@ func TestSuspendedForNothing(t *testing.T) {
 			c.run(0)
 			c.same(want)
 			if len(c.gone) > 0 || len(c.history(first).rejoins) != times {
-				t.Errorf("%d processes went, %d rejoins", len(c.gone), len(c.history(first).rejoins))
+				t.Errorf("%d processes went, %d rejoins",
+					len(c.gone), len(c.history(first).rejoins))
 			}
 		})
 	}
@@ -291,7 +378,8 @@ func TestRejoinWithAnotherSplit(t *testing.T) {
 		from := *h.trained[0].Iteration
 		agree(t, fmt.Sprintf("rank %d", r), h.losses, want[r].losses[from:], 1e-4)
 		for i, got := range h.micro {
-			if it := from + int64(i); it >= 4 && got != c.split[l.Coord(falcon.Rank(r)).DP] || it < 4 && got != 4 {
+			it := from + int64(i)
+			if it >= 4 && got != c.split[l.Coord(falcon.Rank(r)).DP] || it < 4 && got != 4 {
 				t.Errorf("rank %d ran %d micro-batches in iteration %d", r, got, it)
 			}
 		}
@@ -305,13 +393,15 @@ func TestRandomFaults(t *testing.T) {
 	need(t)
 	jobs := append(slices.Clone(recoverJobs), recoverJobs[0], recoverJobs[1])
 	jobs[2].layout, jobs[2].more = falcon.Layout{TP: 1, DP: 3, PP: 2}, []string{"--virtual-stages=2"}
-	jobs[3].layout, jobs[3].more = falcon.Layout{TP: 2, DP: 4, PP: 1}, []string{"--zero=1", "--zero-instances=2", "--eval-every=3"}
+	jobs[3].layout, jobs[3].more = falcon.Layout{TP: 2, DP: 4, PP: 1},
+		[]string{"--zero=1", "--zero-instances=2", "--eval-every=3"}
 	points := []string{"forward", "backward", "before-barrier", "mid-update", "after-update", "gather"}
 	for range *recoveries {
 		seed := rand.Uint64()
 		rng := rand.New(rand.NewPCG(seed, 0))
 		j := jobs[rng.IntN(len(jobs))]
-		fault := fmt.Sprintf("%s@%d:%d", points[rng.IntN(len(points))], rng.IntN(recoverIterations), rng.IntN(j.layout.World()))
+		fault := fmt.Sprintf("%s@%d:%d",
+			points[rng.IntN(len(points))], rng.IntN(recoverIterations), rng.IntN(j.layout.World()))
 		if rng.IntN(4) == 0 {
 			fault += ":freeze"
 		}
@@ -335,12 +425,25 @@ func TestOneInstanceHasNoReplica(t *testing.T) {
 	l := falcon.Layout{TP: 1, DP: 2, PP: 2}
 	args := recoverArgs(l, "--zero=1")
 	want := unharmed(t, l, args)
-	c := muster(t, l, 2, append(args, "--fault=mid-update@5:3", "--checkpoint-every=2", "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+	c := muster(
+		t,
+		l,
+		2,
+		append(args,
+			"--fault=mid-update@5:3",
+			"--checkpoint-every=2",
+			"--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"),
+		)...,
+	)
 	c.last = 4
 	c.run(1)
 	c.same(want)
 	for r, m := range c.members {
-		if h := c.history(m); len(h.rejoins) != 1 || h.rejoins[0].Source != -2 || h.rejoins[0].Begins != 4 || h.start.Join != (r == 3) {
+		h := c.history(m)
+		if len(h.rejoins) != 1 ||
+			h.rejoins[0].Source != -2 ||
+			h.rejoins[0].Begins != 4 ||
+			h.start.Join != (r == 3) {
 			t.Errorf("rank %d: %+v", r, h.rejoins)
 		}
 	}

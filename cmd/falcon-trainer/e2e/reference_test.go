@@ -28,8 +28,14 @@ func newReference(s model.Shape, seed uint64, rate float64, samples int) *refere
 	sh.Fill(first, seed)
 	n := len(first)
 	r := &reference{
-		shard: sh, adam: model.NewAdam(rate), seed: seed, samples: samples,
-		w: make([]float64, n), g: make([]float64, n), m: make([]float64, n), v: make([]float64, n),
+		shard:   sh,
+		adam:    model.NewAdam(rate),
+		seed:    seed,
+		samples: samples,
+		w:       make([]float64, n),
+		g:       make([]float64, n),
+		m:       make([]float64, n),
+		v:       make([]float64, n),
 	}
 	for i, x := range first {
 		r.w[i] = float64(x)
@@ -44,7 +50,8 @@ func (r *reference) forward(x []float64) (xs, units [][]float64) {
 	xs = append(xs, x)
 	for layer := range r.shard.Count {
 		at := r.shard.Layer(layer)
-		unit, y := make([]float64, f), make([]float64, h)
+		unit := make([]float64, f)
+		y := make([]float64, h)
 		for u := range f {
 			a := r.w[at.B1+u]
 			for j := range h {
@@ -58,7 +65,9 @@ func (r *reference) forward(x []float64) (xs, units [][]float64) {
 				y[j] += r.w[at.W2+u*h+j] * unit[u] * unit[u]
 			}
 		}
-		xs, units, x = append(xs, y), append(units, unit), y
+		xs = append(xs, y)
+		units = append(units, unit)
+		x = y
 	}
 	return xs, units
 }
@@ -102,7 +111,8 @@ func (r *reference) backward(xs, units [][]float64, target []float64) {
 }
 
 func (r *reference) sample(index uint64) (x, y []float64) {
-	in, out := make([]float32, r.shard.Hidden), make([]float32, r.shard.Hidden)
+	in := make([]float32, r.shard.Hidden)
+	out := make([]float32, r.shard.Hidden)
 	model.Input(r.seed, index, in)
 	model.Target(r.seed, index, out)
 	for j := range in {
@@ -137,7 +147,12 @@ func (r *reference) iterate() float64 {
 // The gradient of the reference itself is checked against finite differences,
 // so that agreement with it means something.
 func TestReferenceGradientAgainstFiniteDifferences(t *testing.T) {
-	s := model.Shape{Hidden: 6, FFN: 8, Layers: 3, Batch: 1}
+	s := model.Shape{
+		Hidden: 6,
+		FFN:    8,
+		Layers: 3,
+		Batch:  1,
+	}
 	r := newReference(s, 5, 1e-3, 1)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range r.w {
@@ -163,8 +178,19 @@ func TestReferenceGradientAgainstFiniteDifferences(t *testing.T) {
 }
 
 func TestReferenceLearns(t *testing.T) {
-	r := newReference(model.Shape{Hidden: 16, FFN: 32, Layers: 2, Batch: 1}, 1, 5e-3, 32)
-	first, last := r.iterate(), 0.0
+	r := newReference(
+		model.Shape{
+			Hidden: 16,
+			FFN:    32,
+			Layers: 2,
+			Batch:  1,
+		},
+		1,
+		5e-3,
+		32,
+	)
+	first := r.iterate()
+	last := 0.0
 	for range 60 {
 		last = r.iterate()
 	}

@@ -20,7 +20,12 @@ func checkpointed(t *testing.T, all []played) {
 	t.Helper()
 	for r, p := range all {
 		o := p.orders
-		if p.code != 0 || p.end.End != "checkpointed" || p.weights != "" || len(o) != 1 || o[0].Status != 0 || p.end.Next != o[0].From {
+		if p.code != 0 ||
+			p.end.End != "checkpointed" ||
+			p.weights != "" ||
+			len(o) != 1 ||
+			o[0].Status != 0 ||
+			p.end.Next != o[0].From {
 			t.Errorf("process %d: code %d, %+v, orders %+v: %s", r, p.code, p.end, o, p.said)
 		}
 	}
@@ -36,13 +41,23 @@ func TestResumedRunsEndAlike(t *testing.T) {
 		want := undisturbed(t, args)
 		args = append(args, "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))
 		checkpointed(t, player{world: world, args: args, orders: "1 3 1 4 1 1"}.play(t))
-		got := player{world: world, args: append(args, "--resume"), env: []string{"FALCON_GENERATION=1"}}.play(t)
+		got := player{
+			world: world,
+			args:  append(args, "--resume"),
+			env:   []string{"FALCON_GENERATION=1"},
+		}.play(
+			t,
+		)
 		if w := weights(t, got); w != want {
 			t.Errorf("%s: weights %q, want %q", name, w, want)
 		}
 		for r, p := range got {
 			from := p.trained[0].Iteration
-			if len(p.resumed) != 1 || *p.resumed[0].Resume != *from || *from < 5 || len(p.losses) != 14-int(*from) || p.start.Generation != 1 {
+			if len(p.resumed) != 1 ||
+				*p.resumed[0].Resume != *from ||
+				*from < 5 ||
+				len(p.losses) != 14-int(*from) ||
+				p.start.Generation != 1 {
 				t.Errorf("%s, rank %d: %+v, %d iterations from %d", name, r, p.resumed, len(p.losses), *from)
 			}
 		}
@@ -87,8 +102,11 @@ func TestOnlyWholeCheckpointsAreResumed(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := player{world: 4, args: append(args, "--resume")}.play(t)
-	if got[2].code != 1 || !strings.Contains(got[2].said, "checksum") || got[0].code == 0 {
-		t.Errorf("rank 2 ended with %d, saying %q, rank 0 with %d", got[2].code, got[2].said, got[0].code)
+	if got[2].code != 1 ||
+		!strings.Contains(got[2].said, "checksum") ||
+		got[0].code == 0 {
+		t.Errorf("rank 2 ended with %d, saying %q, rank 0 with %d",
+			got[2].code, got[2].said, got[0].code)
 	}
 }
 
@@ -101,7 +119,17 @@ func TestAReplicaIsDropped(t *testing.T) {
 	checkpointed(t, before)
 	after := player{world: 4, args: append(args, "--resume"), env: []string{"FALCON_GENERATION=1"}}.play(t)
 	weights(t, after)
-	ref := newReference(model.Shape{Hidden: 32, FFN: 48, Layers: 4, Batch: 4}, 7, 0.002, 3*2*4)
+	ref := newReference(
+		model.Shape{
+			Hidden: 32,
+			FFN:    48,
+			Layers: 4,
+			Batch:  4,
+		},
+		7,
+		0.002,
+		3*2*4,
+	)
 	var want []float64
 	for range before[0].losses {
 		want = append(want, ref.iterate())
@@ -110,7 +138,13 @@ func TestAReplicaIsDropped(t *testing.T) {
 	for range after[0].losses {
 		want = append(want, ref.iterate())
 	}
-	agree(t, "dp 3, then 2", append(before[0].losses, after[0].losses...), want, 1e-5)
+	agree(
+		t,
+		"dp 3, then 2",
+		append(before[0].losses, after[0].losses...),
+		want,
+		1e-5,
+	)
 	if len(want) != 12 {
 		t.Errorf("%d iterations", len(want))
 	}
@@ -125,14 +159,32 @@ func TestFewerReplicasShareTheBatch(t *testing.T) {
 	checkpointed(t, before)
 	after := player{world: 4, args: append(args, "--resume"), env: []string{"FALCON_GENERATION=1"}}.play(t)
 	weights(t, after)
-	ref := newReference(model.Shape{Hidden: 32, FFN: 48, Layers: 4, Batch: 4}, 7, 0.002, 7*4)
+	ref := newReference(
+		model.Shape{
+			Hidden: 32,
+			FFN:    48,
+			Layers: 4,
+			Batch:  4,
+		},
+		7,
+		0.002,
+		7*4,
+	)
 	var want []float64
 	for range 12 {
 		want = append(want, ref.iterate())
 	}
-	agree(t, "7 micro-batches over 3 replicas, then 2", append(before[0].losses, after[0].losses...), want, 1e-5)
-	if first := after[1].trained[0]; first.MicroBatches != 3 || after[0].trained[0].MicroBatches != 4 {
-		t.Errorf("replica 1 takes %d micro-batches, replica 0 %d", first.MicroBatches, after[0].trained[0].MicroBatches)
+	agree(
+		t,
+		"7 micro-batches over 3 replicas, then 2",
+		append(before[0].losses, after[0].losses...),
+		want,
+		1e-5,
+	)
+	first := after[1].trained[0]
+	if first.MicroBatches != 3 || after[0].trained[0].MicroBatches != 4 {
+		t.Errorf("replica 1 takes %d micro-batches, replica 0 %d",
+			first.MicroBatches, after[0].trained[0].MicroBatches)
 	}
 	_, msg, code := execute(t, nil, job(1, 3, 1, 2, 3, "--global-batch=2")...)
 	if code != 2 || !strings.Contains(string(msg), "2 micro-batches over 3 replicas") {
@@ -144,23 +196,44 @@ func TestFewerReplicasShareTheBatch(t *testing.T) {
 // those that are there, too: it comes as far as asking for the hook.
 func TestWhoJoinsFewerReplicas(t *testing.T) {
 	env := []string{"RANK=1", "WORLD_SIZE=2", "FALCON_JOIN=1", "FALCON_GENERATION=2"}
-	args := job(1, 4, 1, 2, 3, "--park", "--global-batch=8", "--rendezvous="+t.TempDir())
+	args := job(
+		1,
+		4,
+		1,
+		2,
+		3,
+		"--park", "--global-batch=8",
+		"--rendezvous="+t.TempDir(),
+	)
 	if _, msg, code := execute(t, env, args...); code != 2 || !strings.Contains(string(msg), "no hook") {
 		t.Errorf("exit code %d, %q", code, msg)
 	}
-	if _, msg, code := execute(t, env[:2], args...); code != 2 || !strings.Contains(string(msg), "WORLD_SIZE is 2") {
+	if _, msg, code := execute(t, env[:2], args...); code != 2 ||
+		!strings.Contains(string(msg), "WORLD_SIZE is 2") {
 		t.Errorf("exit code %d, %q", code, msg)
 	}
 }
 
 func TestWhatCannotBeResumedIsSaid(t *testing.T) {
 	dir := t.TempDir()
-	_, msg, code := execute(t, nil, job(1, 1, 1, 2, 3, "--resume", "--checkpoint-dir="+dir)...)
+	_, msg, code := execute(
+		t,
+		nil,
+		job(1, 1, 1, 2, 3, "--resume", "--checkpoint-dir="+dir)...,
+	)
 	if code != 1 || !strings.Contains(string(msg), "start without --resume") {
 		t.Errorf("exit code %d, %q", code, msg)
 	}
-	local(t, nil, job(1, 4, 1, 2, 3, "--zero=1", "--checkpoint-every=2", "--checkpoint-dir="+dir)...)
-	_, msg, code = execute(t, nil, append([]string{"local"}, job(1, 2, 1, 2, 3, "--zero=1", "--resume", "--checkpoint-dir="+dir)...)...)
+	local(
+		t,
+		nil,
+		job(1, 4, 1, 2, 3, "--zero=1", "--checkpoint-every=2", "--checkpoint-dir="+dir)...,
+	)
+	_, msg, code = execute(
+		t,
+		nil,
+		append([]string{"local"}, job(1, 2, 1, 2, 3, "--zero=1", "--resume", "--checkpoint-dir="+dir)...)...,
+	)
 	if code != 1 || !strings.Contains(string(msg), "only the replicas of plain data parallelism") {
 		t.Errorf("exit code %d, %q", code, msg)
 	}
@@ -180,7 +253,8 @@ func TestAnOlderGenerationWritesNothing(t *testing.T) {
 			t.Errorf("generation %s: exit code %d, %q", generation, code, msg)
 		}
 	}
-	if after := snapshot.Sets(dir); len(before) == 0 || !slices.Equal(before, after) {
+	after := snapshot.Sets(dir)
+	if len(before) == 0 || !slices.Equal(before, after) {
 		t.Errorf("%v became %v", before, after)
 	}
 }
@@ -194,13 +268,18 @@ func TestACheckpointThatCannotBeWritten(t *testing.T) {
 	args := job(1, 2, 1, 2, 8)
 	good := "--checkpoint-dir=" + filepath.Join(t.TempDir(), "saved")
 	got := player{
-		world: 2, args: args, orders: "1 3 1 1 1 1", more: map[int][]string{0: {good}, 1: {"--checkpoint-dir=" + blocked}},
+		world:  2,
+		args:   args,
+		orders: "1 3 1 1 1 1",
+		more:   map[int][]string{0: {good}, 1: {"--checkpoint-dir=" + blocked}},
 	}.play(t)
 	if want := undisturbed(t, args); weights(t, got) != want {
 		t.Error("the weights changed")
 	}
 	for r, p := range got {
-		if len(p.orders) != 1 || p.orders[0].Status != 6 || p.orders[0].Reason == "" {
+		if len(p.orders) != 1 ||
+			p.orders[0].Status != 6 ||
+			p.orders[0].Reason == "" {
 			t.Errorf("rank %d: orders %+v", r, p.orders)
 		}
 	}
@@ -229,7 +308,11 @@ func TestLogToASocket(t *testing.T) {
 			}
 		}
 	}()
-	_, msg, code := execute(t, []string{"FALCON_GENERATION=4"}, job(1, 1, 1, 2, 3, "--log=unix:"+path)...)
+	_, msg, code := execute(
+		t,
+		[]string{"FALCON_GENERATION=4"},
+		job(1, 1, 1, 2, 3, "--log=unix:"+path)...,
+	)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, msg)
 	}
@@ -237,11 +320,16 @@ func TestLogToASocket(t *testing.T) {
 	for one := range lines {
 		got = append(got, one)
 	}
-	if len(got) != 6 || got[0].PID == 0 || got[0].Generation != 4 || got[4].Weights == "" || got[5].End != "done" {
+	if len(got) != 6 ||
+		got[0].PID == 0 ||
+		got[0].Generation != 4 ||
+		got[4].Weights == "" ||
+		got[5].End != "done" {
 		t.Errorf("got %+v", got)
 	}
 	l.Close()
-	if _, msg, code := execute(t, nil, job(1, 1, 1, 2, 3, "--log=unix:"+path)...); code != 1 || !strings.Contains(string(msg), "nobody listens") {
+	if _, msg, code := execute(t, nil, job(1, 1, 1, 2, 3, "--log=unix:"+path)...); code != 1 ||
+		!strings.Contains(string(msg), "nobody listens") {
 		t.Errorf("exit code %d, %q", code, msg)
 	}
 }

@@ -33,8 +33,12 @@ func paced(t *testing.T, dir string, args []string, nodes int) string {
 		t.Fatalf("no peak: %s%v", msg, err)
 	}
 	b := make([]byte, labBytes)
-	u32 := func(at int, v uint32) { binary.LittleEndian.PutUint32(b[at:], v) }
-	f64 := func(at int, v float64) { binary.LittleEndian.PutUint64(b[at:], math.Float64bits(v)) }
+	u32 := func(at int, v uint32) {
+		binary.LittleEndian.PutUint32(b[at:], v)
+	}
+	f64 := func(at int, v float64) {
+		binary.LittleEndian.PutUint64(b[at:], math.Float64bits(v))
+	}
 	binary.LittleEndian.PutUint64(b, labMagic)
 	u32(8, 1)
 	u32(12, uint32(nodes))

@@ -40,11 +40,23 @@ type played struct {
 func (p player) play(t *testing.T) []played {
 	t.Helper()
 	need(t)
-	dir, so := t.TempDir(), fakeJob(t)
-	cmds := ranks(t, p.world, append(p.args, "--log="+filepath.Join(dir, "log.{rank}"))...)
+	dir := t.TempDir()
+	so := fakeJob(t)
+	cmds := ranks(
+		t,
+		p.world,
+		append(p.args, "--log="+filepath.Join(dir, "log.{rank}"))...,
+	)
 	for r, c := range cmds {
 		c.Args = append(c.Args, p.more[r]...)
-		c.Env = append(append(c.Env, "LD_PRELOAD="+so, "FAKE_ORDERS="+p.orders, "FAKE_TRACE="+filepath.Join(dir, "trace")), p.env...)
+		c.Env = append(
+			append(c.Env,
+				"LD_PRELOAD="+so,
+				"FAKE_ORDERS="+p.orders,
+				"FAKE_TRACE="+filepath.Join(dir, "trace"),
+			),
+			p.env...,
+		)
 		if p.apart {
 			c.Env = append(c.Env, "FALCON_LAB_NODE="+strconv.Itoa(r))
 		}
@@ -61,7 +73,12 @@ func (p player) play(t *testing.T) []played {
 		if err1 != nil || err2 != nil {
 			t.Fatalf("rank %d left no files, %v: %s", r, c.ProcessState, c.Stderr)
 		}
-		out = append(out, played{parse(t, log), c.ProcessState.ExitCode(), c.Stderr.(*bytes.Buffer).String(), string(trace)})
+		out = append(out, played{
+			parse(t, log),
+			c.ProcessState.ExitCode(),
+			c.Stderr.(*bytes.Buffer).String(),
+			string(trace),
+		})
 	}
 	return out
 }
@@ -117,7 +134,8 @@ func (p played) overs() []line {
 
 // placement writes an order for the fake hook.
 func placement(id, at int, blocks []int32) string {
-	return fmt.Sprintf("%d 2 1 %d %d %s", id, at, len(blocks), strings.Trim(fmt.Sprint(blocks), "[]"))
+	return fmt.Sprintf("%d 2 1 %d %d %s",
+		id, at, len(blocks), strings.Trim(fmt.Sprint(blocks), "[]"))
 }
 
 // shuffled is a permutation of n blocks that moves something.
@@ -157,18 +175,30 @@ func TestPlacementsKeepTheWeights(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		l := falcon.Layout{TP: j.tp, DP: j.dp, PP: j.pp}
 		world, n := l.World(), l.World()/j.tp
-		a, b := shuffled(rng, n), shuffled(rng, n)
+		a := shuffled(rng, n)
+		b := shuffled(rng, n)
 		first := rng.IntN(4)
 		args := job(j.tp, j.dp, j.pp, 4, 14, j.more...)
 		want := undisturbed(t, args)
-		got := player{world: world, args: args, orders: placement(1, first, a) + " ; " + placement(2, first+4, b)}.play(t)
+		got := player{
+			world:  world,
+			args:   args,
+			orders: placement(1, first, a) + " ; " + placement(2, first+4, b),
+		}.play(
+			t,
+		)
 		if w := weights(t, got); w != want {
 			t.Errorf("%s, seed %d: %v at %d, then %v: weights %q, want %q", name, seed, a, first, b, w, want)
 		}
 		for r, p := range got {
 			mid := model.Blocks(a).Rank(falcon.Rank(r), world)
 			at := model.Blocks(b).Rank(mid, world)
-			if o := p.overs(); len(o) != 2 || !o[0].Committed || !o[1].Committed || o[0].NewRank != int(mid) || o[1].NewRank != int(at) {
+			o := p.overs()
+			if len(o) != 2 ||
+				!o[0].Committed ||
+				!o[1].Committed ||
+				o[0].NewRank != int(mid) ||
+				o[1].NewRank != int(at) {
 				t.Errorf("%s, seed %d, process %d: %+v", name, seed, r, o)
 			}
 			if last := p.trained[len(p.trained)-1]; last.Rank != int(at) {
@@ -184,10 +214,12 @@ func TestPlacementsAreTold(t *testing.T) {
 	got := player{world: 4, args: job(1, 2, 2, 3, 8), orders: placement(9, 1, []int32{2, 1, 0, 3})}.play(t)
 	for r, want := range []string{"place 9 4 2\n", "", "place 9 4 0\n", ""} {
 		told := strings.Contains(got[r].trace, want+"describe 122 3 0\nack 9 4 0\nbegin_iteration 4 0 0\n")
-		if !told || strings.Count(got[r].trace, "place 9") != strings.Count(want, "place 9") && want != "" {
+		if !told ||
+			strings.Count(got[r].trace, "place 9") != strings.Count(want, "place 9") && want != "" {
 			t.Errorf("process %d called:\n%s", r, got[r].trace)
 		}
-		if want == "" && !strings.Contains(got[r].trace, fmt.Sprintf("place without state 9 4 %d\n", r)) {
+		if want == "" &&
+			!strings.Contains(got[r].trace, fmt.Sprintf("place without state 9 4 %d\n", r)) {
 			t.Errorf("process %d stays, and was not told so:\n%s", r, got[r].trace)
 		}
 		if o := got[r].orders; len(o) != 1 || o[0].Status != 0 || o[0].From != 4 {
@@ -200,10 +232,17 @@ func TestPlacementsAreTold(t *testing.T) {
 // replicas, not to the processes, and there and back is as never away.
 func TestPlacementsUnderUnevenSplits(t *testing.T) {
 	args := job(1, 4, 1, 4, 18)
-	there, back := []int32{1, 2, 3, 0}, []int32{3, 0, 1, 2}
+	there := []int32{1, 2, 3, 0}
+	back := []int32{3, 0, 1, 2}
 	split := "1 1 1 1 4 7 4 4 1"
 	want := weights(t, player{world: 4, args: args, orders: split}.play(t))
-	got := player{world: 4, args: args, orders: split + " ; " + placement(2, 5, there) + " ; " + placement(3, 10, back)}.play(t)
+	got := player{
+		world:  4,
+		args:   args,
+		orders: split + " ; " + placement(2, 5, there) + " ; " + placement(3, 10, back),
+	}.play(
+		t,
+	)
 	if w := weights(t, got); w != want {
 		t.Errorf("weights %q, want %q", w, want)
 	}
@@ -211,7 +250,8 @@ func TestPlacementsUnderUnevenSplits(t *testing.T) {
 	for r, p := range got {
 		for _, l := range p.trained[5:] {
 			if l.MicroBatches != shares[l.Rank] {
-				t.Errorf("process %d as rank %d ran %d micro-batches in iteration %d, want %d", r, l.Rank, l.MicroBatches, *l.Iteration, shares[l.Rank])
+				t.Errorf("process %d as rank %d ran %d micro-batches in iteration %d, want %d",
+					r, l.Rank, l.MicroBatches, *l.Iteration, shares[l.Rank])
 			}
 		}
 	}
@@ -224,18 +264,28 @@ func TestFailedPlacementsAreUndone(t *testing.T) {
 	want := undisturbed(t, args)
 	for i, step := range falcon.SwapSteps {
 		got := player{
-			world: 4, args: args, more: map[int][]string{i: {"--fail-step=" + step}},
+			world:  4,
+			args:   args,
+			more:   map[int][]string{i: {"--fail-step=" + step}},
 			orders: placement(1, 2, []int32{3, 0, 1, 2}) + " ; " + placement(2, 7, []int32{1, 0, 3, 2}),
 		}.play(t)
 		if w := weights(t, got); w != want {
 			t.Errorf("%s: weights %q, want %q", step, w, want)
 		}
 		for r, p := range got {
-			o, over := p.orders, p.overs()
-			if len(o) != 2 || o[0].Status != 5 || o[0].Reason == "" || o[1].Status != 0 {
+			o := p.orders
+			over := p.overs()
+			if len(o) != 2 ||
+				o[0].Status != 5 ||
+				o[0].Reason == "" ||
+				o[1].Status != 0 {
 				t.Errorf("%s: process %d: orders %+v", step, r, o)
 			}
-			if len(over) != 2 || over[0].Committed || over[0].Step != step || over[0].NewRank != r || !over[1].Committed {
+			if len(over) != 2 ||
+				over[0].Committed ||
+				over[0].Step != step ||
+				over[0].NewRank != r ||
+				!over[1].Committed {
 				t.Errorf("%s: process %d: %+v", step, r, over)
 			}
 			if strings.Contains(p.trace, "place 1 ") {
@@ -256,7 +306,9 @@ func TestDeathInAPlacement(t *testing.T) {
 		}
 		began := time.Now()
 		got := player{
-			world: 4, args: job(1, 2, 2, 3, 1_000_000), more: map[int][]string{dies: {"--die-step=" + moment}},
+			world:  4,
+			args:   job(1, 2, 2, 3, 1_000_000),
+			more:   map[int][]string{dies: {"--die-step=" + moment}},
 			orders: placement(1, 2, []int32{3, 0, 1, 2}),
 		}.play(t)
 		var said []bool
@@ -265,23 +317,30 @@ func TestDeathInAPlacement(t *testing.T) {
 			if len(over) > 0 {
 				said = append(said, over[0].Committed)
 			}
-			if r != dies && (p.code != 3 || len(over) != 1 || p.end.End != "peer" || strings.Count(p.said, "\n") != 1) {
-				t.Errorf("%s: process %d ended with %d, saying %q, %+v, %+v", moment, r, p.code, p.said, over, p.end)
+			if r != dies &&
+				(p.code != 3 || len(over) != 1 || p.end.End != "peer" || strings.Count(p.said, "\n") != 1) {
+				t.Errorf("%s: process %d ended with %d, saying %q, %+v, %+v",
+					moment, r, p.code, p.said, over, p.end)
 			}
 		}
 		if len(slices.Compact(slices.Clone(said))) != 1 {
 			t.Errorf("%s: %v", moment, said)
 		}
-		if final := moment == "commit"; moment != "vote" && (len(said) != 3 || said[0] != final) { // the others know the vote, or can't
+		final := moment == "commit"
+		if moment != "vote" && (len(said) != 3 || said[0] != final) { // the others know the vote, or can't
 			t.Errorf("%s: %v, want three times %v", moment, said, final)
 		}
-		t.Logf("%s: all ended after %v, committed %v", moment, time.Since(began).Round(time.Millisecond), said)
+		t.Logf("%s: all ended after %v, committed %v",
+			moment, time.Since(began).Round(time.Millisecond), said)
 	}
 }
 
 // What can't be placed is refused on all ranks alike.
 func TestImpossiblePlacementsAreRefused(t *testing.T) {
-	orders := []string{"1 2 1 0 2 0 1", "2 2 1 3 4 0 1 2 3", "3 2 1 6 2 1 1", "4 3 1 9 1 0", "5 9 1 12 0", "6 4 1 15 0"}
+	orders := []string{
+		"1 2 1 0 2 0 1", "2 2 1 3 4 0 1 2 3", "3 2 1 6 2 1 1", "4 3 1 9 1 0", "5 9 1 12 0",
+		"6 4 1 15 0",
+	}
 	got := player{world: 4, args: job(2, 2, 1, 2, 40), orders: strings.Join(orders, " ; ")}.play(t)
 	for r, p := range got {
 		var status []int32

@@ -26,9 +26,11 @@ const (
 	Update   = "mid-update"     // half of the rank's part of the weights is updated
 	Updated  = "after-update"   // all of it, and the hook knows
 	Gather   = "gather"         // the return of the other slices is enqueued
-	Park     = "park"           // before it waits for the agent's order; the iteration is the one that was left
-	Groups   = "groups"         // of a rejoin: the first new communicator is begun; here and below, the one resumed at
-	Restore  = "restore"        // of a rejoin: the exchange of shards is enqueued
+	// before it waits for the agent's order; the iteration is the one that was left
+	Park = "park"
+	// of a rejoin: the first new communicator is begun; here and below, the one resumed at
+	Groups  = "groups"
+	Restore = "restore" // of a rejoin: the exchange of shards is enqueued
 )
 
 var points = []string{
@@ -52,7 +54,10 @@ type Point struct {
 
 // Parse reads POINT@ITERATION:RANK[:kill|freeze][/GENERATION].
 func Parse(s string) (Point, error) {
-	bad := fmt.Errorf("%w %q; write POINT@ITERATION:RANK[:kill|freeze][/GENERATION], where POINT is one of %s", Err, s, Names())
+	bad := fmt.Errorf(
+		"%w %q; write POINT@ITERATION:RANK[:kill|freeze][/GENERATION], where POINT is one of %s",
+		Err, s, Names(),
+	)
 	spec, generation, late := strings.Cut(s, "/")
 	name, rest, ok := strings.Cut(spec, "@")
 	parts := strings.Split(rest, ":")
@@ -61,8 +66,15 @@ func Parse(s string) (Point, error) {
 	}
 	iteration, err1 := strconv.ParseUint(parts[0], 10, 62)
 	rank, err2 := strconv.ParseUint(parts[1], 10, 31)
-	p := Point{Name: name, Iteration: int64(iteration), Rank: falcon.Rank(rank), Freeze: len(parts) == 3 && parts[2] == "freeze"}
-	if len(parts) == 3 && !p.Freeze && parts[2] != "kill" || err1 != nil || err2 != nil {
+	p := Point{
+		Name:      name,
+		Iteration: int64(iteration),
+		Rank:      falcon.Rank(rank),
+		Freeze:    len(parts) == 3 && parts[2] == "freeze",
+	}
+	if len(parts) == 3 && !p.Freeze && parts[2] != "kill" ||
+		err1 != nil ||
+		err2 != nil {
 		return Point{}, bad
 	}
 	if late {

@@ -18,7 +18,10 @@ func TestPointsAreRead(t *testing.T) {
 			t.Errorf("%s became %+v, %v", s, got, err)
 		}
 	}
-	for _, s := range []string{"", "forward", "forward@", "forward@1", "sideways@1:2", "forward@-1:2", "forward@1:-2", "forward@1:2:stop", "forward@1:2:kill:kill", "forward@1:2/0", "forward@1:2/x"} {
+	for _, s := range []string{
+		"", "forward", "forward@", "forward@1", "sideways@1:2", "forward@-1:2", "forward@1:-2",
+		"forward@1:2:stop", "forward@1:2:kill:kill", "forward@1:2/0", "forward@1:2/x",
+	} {
 		if p, err := Parse(s); !errors.Is(err, Err) {
 			t.Errorf("%q was read as %+v, %v", s, p, err)
 		}
@@ -34,7 +37,8 @@ func FuzzParse(f *testing.F) {
 		switch {
 		case err != nil && p != (Point{}):
 			t.Fatalf("%q was refused, and read as %+v", s, p)
-		case err == nil && (!strings.Contains(Names(), p.Name) || p.Name == "" || p.Iteration < 0 || p.Rank < 0):
+		case err == nil &&
+			(!strings.Contains(Names(), p.Name) || p.Name == "" || p.Iteration < 0 || p.Rank < 0):
 			t.Fatalf("%q was read as %+v", s, p)
 		}
 	})

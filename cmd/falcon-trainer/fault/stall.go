@@ -29,7 +29,8 @@ func Stalled(labDir string, iteration int64, rank falcon.Rank, now time.Time) ti
 	}
 	var ns, from int64
 	only := rank
-	if n, _ := fmt.Sscan(string(text), &ns, &from, &only); n < 2 || iteration < from || only != rank {
+	n, _ := fmt.Sscan(string(text), &ns, &from, &only)
+	if n < 2 || iteration < from || only != rank {
 		return 0
 	}
 	return min(max(time.Unix(0, ns).Sub(now), 0), stallMost)

@@ -9,12 +9,21 @@ import (
 )
 
 func TestStalled(t *testing.T) {
-	dir, now := t.TempDir(), time.Unix(1000, 0)
-	until := func(d time.Duration, from int64) string { return fmt.Sprintln(now.Add(d).UnixNano(), from) }
+	dir := t.TempDir()
+	now := time.Unix(1000, 0)
+	until := func(d time.Duration, from int64) string {
+		return fmt.Sprintln(now.Add(d).UnixNano(), from)
+	}
 	for text, want := range map[string]time.Duration{
-		until(3*time.Second, 7): 3 * time.Second, until(3*time.Second, 8): 0, until(-time.Second, 7): 0,
-		until(3*time.Second, 7) + " 4": 3 * time.Second, until(3*time.Second, 7) + " 5": 0,
-		until(24*time.Hour, 0): stallMost, "": 0, "soon": 0, "99999999999999": 0,
+		until(3*time.Second, 7):        3 * time.Second,
+		until(3*time.Second, 8):        0,
+		until(-time.Second, 7):         0,
+		until(3*time.Second, 7) + " 4": 3 * time.Second,
+		until(3*time.Second, 7) + " 5": 0,
+		until(24*time.Hour, 0):         stallMost,
+		"":                             0,
+		"soon":                         0,
+		"99999999999999":               0,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, stallFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,11 @@ import (
 
 func TestOwnWork(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, workFile), []byte("data 3 50 10 20\nlengths 1.5 15 0\nrubbish\ndata 3\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, workFile),
+		[]byte("data 3 50 10 20\nlengths 1.5 15 0\nrubbish\ndata 3\n"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -28,7 +32,8 @@ func TestOwnWork(t *testing.T) {
 	} {
 		late, spread := OwnWork(dir, tt.iteration, falcon.Rank(tt.rank))
 		if late != tt.late || spread != tt.spread {
-			t.Errorf("iteration %d, rank %d: %v and %g, want %v and %g", tt.iteration, tt.rank, late, spread, tt.late, tt.spread)
+			t.Errorf("iteration %d, rank %d: %v and %g, want %v and %g",
+				tt.iteration, tt.rank, late, spread, tt.late, tt.spread)
 		}
 	}
 	if late, spread := OwnWork("", 10, 3); late != 0 || spread != 0 {
@@ -40,7 +45,9 @@ func TestLengthsDiffer(t *testing.T) {
 	sum, least, most := 0.0, 2.0, 0.0
 	for n := range int64(1000) {
 		x := Length(n, 2)
-		sum, least, most = sum+x, min(least, x), max(most, x)
+		sum += x
+		least = min(least, x)
+		most = max(most, x)
 		if x != Length(n, 2) {
 			t.Fatal("not the same twice")
 		}

@@ -11,7 +11,12 @@ type Adam struct {
 // usual 1e-8 so that a weight without a gradient to speak of is not moved by
 // rounding alone: the losses of different splits of a batch must agree.
 func NewAdam(rate float64) Adam {
-	return Adam{Rate: rate, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-5}
+	return Adam{
+		Rate:    rate,
+		Beta1:   0.9,
+		Beta2:   0.95,
+		Epsilon: 1e-5,
+	}
 }
 
 // Corrections are the factors that undo the bias of the two moments towards

@@ -22,15 +22,21 @@ type Blocks []int32
 func (b Blocks) Check(l falcon.Layout) error {
 	world := l.World()
 	if len(b) == 0 || world%len(b) != 0 {
-		return fmt.Errorf("%w: %d blocks over %d ranks; give a number that divides them", ErrBlocks, len(b), world)
+		return fmt.Errorf("%w: %d blocks over %d ranks; give a number that divides them",
+			ErrBlocks, len(b), world)
 	}
 	if size := world / len(b); size%l.TP != 0 {
-		return fmt.Errorf("%w: blocks of %d ranks would cut tensor-parallel groups of %d; give blocks of a multiple", ErrBlocks, size, l.TP)
+		return fmt.Errorf(
+			"%w: blocks of %d ranks would cut tensor-parallel groups of %d; give blocks of a multiple",
+			ErrBlocks, size, l.TP,
+		)
 	}
-	taken, moves := make([]bool, len(b)), false
+	taken := make([]bool, len(b))
+	moves := false
 	for i, to := range b {
 		if to < 0 || int(to) >= len(b) || taken[to] {
-			return fmt.Errorf("%w: block %d would go to %d, which is taken or not one of %d; give each once", ErrBlocks, i, to, len(b))
+			return fmt.Errorf("%w: block %d would go to %d, which is taken or not one of %d; give each once",
+				ErrBlocks, i, to, len(b))
 		}
 		taken[to] = true
 		moves = moves || int(to) != i

@@ -14,7 +14,9 @@ import (
 func TestBlocksPermuteTheRanks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := falcon.Layout{
-			TP: rapid.IntRange(1, 3).Draw(t, "tp"), DP: rapid.IntRange(1, 4).Draw(t, "dp"), PP: rapid.IntRange(1, 4).Draw(t, "pp"),
+			TP: rapid.IntRange(1, 3).Draw(t, "tp"),
+			DP: rapid.IntRange(1, 4).Draw(t, "dp"),
+			PP: rapid.IntRange(1, 4).Draw(t, "pp"),
 		}
 		n := l.DP * l.PP
 		var first []int32
@@ -51,7 +53,16 @@ func TestBlocksAreChecked(t *testing.T) {
 	if err := (Blocks{1, 0}).Check(l); err != nil {
 		t.Errorf("a good placement was refused: %v", err)
 	}
-	for _, bad := range []Blocks{nil, {0}, {0, 1}, {0, 0}, {0, 2}, {-1, 0}, {1, 2, 0}, {1, 0, 2, 3, 4, 5, 6, 7}} {
+	for _, bad := range []Blocks{
+		nil,
+		{0},
+		{0, 1},
+		{0, 0},
+		{0, 2},
+		{-1, 0},
+		{1, 2, 0},
+		{1, 0, 2, 3, 4, 5, 6, 7},
+	} {
 		if err := bad.Check(l); !errors.Is(err, ErrBlocks) {
 			t.Errorf("%v was not refused: %v", bad, err)
 		}

@@ -33,7 +33,9 @@ func (s source) nextNormal(i uint64) float32 {
 	return float32(sum-mean) / deviation
 }
 
-func squareRoot(n int) float32 { return float32(math.Sqrt(float64(n))) }
+func squareRoot(n int) float32 {
+	return float32(math.Sqrt(float64(n)))
+}
 
 // Input writes the features of sample index into x.
 func Input(seed, index uint64, x []float32) {
@@ -49,7 +51,8 @@ func Target(seed, index uint64, y []float32) {
 	src := newSource(seed, streamSamples, index)
 	n := len(y)
 	for j := range y {
-		a, b := src.nextNormal(uint64((j+1)%n)), src.nextNormal(uint64((j+3)%n))
+		a := src.nextNormal(uint64((j + 1) % n))
+		b := src.nextNormal(uint64((j + 3) % n))
 		y[j] = src.nextNormal(uint64(j)) + 0.75*max(a, 0) - 0.5*b
 	}
 }

@@ -42,14 +42,20 @@ func (s Shape) Validate(l falcon.Layout) error {
 			ErrShape, s.Hidden, s.FFN, s.Layers, s.Batch)
 	}
 	if s.FFN%l.TP != 0 {
-		return fmt.Errorf("%w: ffn %d can't be split over tp %d; choose a multiple of it", ErrShape, s.FFN, l.TP)
+		return fmt.Errorf("%w: ffn %d can't be split over tp %d; choose a multiple of it",
+			ErrShape, s.FFN, l.TP)
 	}
 	if s.Chunks < 0 || s.Chunks > 1 && l.PP < 2 {
-		return fmt.Errorf("%w: %d virtual stages with pp %d; interleaving needs a pipeline of at least 2 stages", ErrShape, s.Chunks, l.PP)
+		return fmt.Errorf(
+			"%w: %d virtual stages with pp %d; interleaving needs a pipeline of at least 2 stages",
+			ErrShape, s.Chunks, l.PP,
+		)
 	}
 	if n := l.PP * s.VirtualStages(); s.Layers%n != 0 {
-		return fmt.Errorf("%w: %d layers can't be split over pp %d with %d virtual stages each; choose a multiple of %d",
-			ErrShape, s.Layers, l.PP, s.VirtualStages(), n)
+		return fmt.Errorf(
+			"%w: %d layers can't be split over pp %d with %d virtual stages each; choose a multiple of %d",
+			ErrShape, s.Layers, l.PP, s.VirtualStages(), n,
+		)
 	}
 	return nil
 }
@@ -74,7 +80,14 @@ func NewShard(s Shape, l falcon.Layout, r falcon.Rank) Shard {
 	c := l.Coord(r)
 	count := s.Layers / l.PP
 	run := count / s.VirtualStages()
-	return Shard{Shape: s, First: c.PP * run, Count: count, Step: l.PP * run, Slice: c.TP, Width: s.FFN / l.TP}
+	return Shard{
+		Shape: s,
+		First: c.PP * run,
+		Count: count,
+		Step:  l.PP * run,
+		Slice: c.TP,
+		Width: s.FFN / l.TP,
+	}
 }
 
 // PerChunk is the number of layers in each run.
@@ -99,10 +112,17 @@ func (s Shard) Layer(i int) Offsets {
 	base := i * s.layerParams()
 	b1 := base + s.Width*s.Hidden
 	w2 := b1 + s.Width
-	return Offsets{W1: base, B1: b1, W2: w2, B2: w2 + s.Width*s.Hidden}
+	return Offsets{
+		W1: base,
+		B1: b1,
+		W2: w2,
+		B2: w2 + s.Width*s.Hidden,
+	}
 }
 
-func (s Shard) layerParams() int { return 2*s.Width*s.Hidden + s.Width + s.Hidden }
+func (s Shard) layerParams() int {
+	return 2*s.Width*s.Hidden + s.Width + s.Hidden
+}
 
 // Params is the number of parameters held.
 func (s Shard) Params() int { return s.Count * s.layerParams() }
@@ -123,7 +143,11 @@ func (s Shard) ForwardFlops() float64 {
 func (s Shard) Fill(dst []float32, seed uint64) {
 	clear(dst[:s.Params()])
 	for i := range s.Count {
-		s.fillLayer(dst, s.Layer(i), newSource(seed, streamWeights, uint64(s.Global(i))))
+		s.fillLayer(
+			dst,
+			s.Layer(i),
+			newSource(seed, streamWeights, uint64(s.Global(i))),
+		)
 	}
 }
 

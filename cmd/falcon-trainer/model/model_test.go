@@ -39,7 +39,8 @@ func TestShardsAreSlicesOfTheSameModel(t *testing.T) {
 			got := make([]float32, sh.Params())
 			sh.Fill(got, seed)
 			for i := range sh.Count {
-				a, b := sh.Layer(i), full.Layer(sh.Global(i))
+				a := sh.Layer(i)
+				b := full.Layer(sh.Global(i))
 				for w := range sh.Width {
 					for h := range s.Hidden {
 						unit := sh.Slice*sh.Width + w
@@ -58,8 +59,17 @@ func TestShardsAreSlicesOfTheSameModel(t *testing.T) {
 // a micro-batch passes the virtual stages.
 func TestVirtualStagesCoverTheModelOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := falcon.Layout{TP: 1, DP: 1, PP: rapid.IntRange(2, 4).Draw(t, "pp")}
-		s := Shape{Hidden: 4, FFN: 4, Batch: 1, Chunks: rapid.IntRange(1, 4).Draw(t, "chunks")}
+		l := falcon.Layout{
+			TP: 1,
+			DP: 1,
+			PP: rapid.IntRange(2, 4).Draw(t, "pp"),
+		}
+		s := Shape{
+			Hidden: 4,
+			FFN:    4,
+			Batch:  1,
+			Chunks: rapid.IntRange(1, 4).Draw(t, "chunks"),
+		}
 		s.Layers = l.PP * s.Chunks * rapid.IntRange(1, 3).Draw(t, "run")
 		next := 0
 		for c := range s.Chunks {
@@ -99,14 +109,16 @@ func TestInputsAreStandardNormal(t *testing.T) {
 			squares += float64(v) * float64(v)
 		}
 	}
-	mean, variance := sum/(n*50), squares/(n*50)
+	mean := sum / (n * 50)
+	variance := squares / (n * 50)
 	if math.Abs(mean) > 0.05 || math.Abs(variance-1) > 0.05 {
 		t.Errorf("mean %v, variance %v", mean, variance)
 	}
 }
 
 func TestTargetFollowsInput(t *testing.T) {
-	x, y := make([]float32, 6), make([]float32, 6)
+	x := make([]float32, 6)
+	y := make([]float32, 6)
 	Input(3, 11, x)
 	Target(3, 11, y)
 	for j := range y {

@@ -42,7 +42,8 @@ func (s Split) Check(next Split, unit int) error {
 			return fmt.Errorf("%w: replica %d would get %d, the least is 1", ErrSplit, i, m)
 		}
 		if int(m)%unit != 0 {
-			return fmt.Errorf("%w: replica %d would get %d, interleaved stages need a multiple of %d", ErrSplit, i, m, unit)
+			return fmt.Errorf("%w: replica %d would get %d, interleaved stages need a multiple of %d",
+				ErrSplit, i, m, unit)
 		}
 	}
 	if next.Total() != s.Total() {

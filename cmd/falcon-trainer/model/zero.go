@@ -13,8 +13,11 @@ type Slices struct {
 
 // Validate reports why the state can't be spread so.
 func (s Slices) Validate() error {
-	if s.Instances < 0 || s.Instances > s.DP || s.Instances > 0 && s.DP%s.Instances != 0 {
-		return fmt.Errorf("%w: %d optimizer instances over %d replicas; give a divisor of %d", ErrShape, s.Instances, s.DP, s.DP)
+	if s.Instances < 0 ||
+		s.Instances > s.DP ||
+		s.Instances > 0 && s.DP%s.Instances != 0 {
+		return fmt.Errorf("%w: %d optimizer instances over %d replicas; give a divisor of %d",
+			ErrShape, s.Instances, s.DP, s.DP)
 	}
 	return nil
 }

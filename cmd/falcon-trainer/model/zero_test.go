@@ -25,7 +25,10 @@ func TestEveryInstanceHoldsEverySliceOnce(t *testing.T) {
 				for _, q := range s.Instance(r) {
 					held = append(held, s.Of(q))
 				}
-				if !slices.IsSorted(held) || len(held) != s.Count() || held[s.Of(r)] != s.Of(r) || !slices.Contains(s.Instance(r), r) {
+				if !slices.IsSorted(held) ||
+					len(held) != s.Count() ||
+					held[s.Of(r)] != s.Of(r) ||
+					!slices.Contains(s.Instance(r), r) {
 					t.Errorf("%+v, rank %d: instance %v holds %v", s, r, s.Instance(r), held)
 				}
 			}

@@ -107,7 +107,8 @@ func (f Folder) Look(name string, size int) ([]byte, error) {
 
 // Absent is the error of a name that did not come in time.
 func (f Folder) Absent(name string) error {
-	return fmt.Errorf("%w: %s never appeared in %q; check that all ranks were started with this folder", ErrAbsent, name, string(f))
+	return fmt.Errorf("%w: %s never appeared in %q; check that all ranks were started with this folder",
+		ErrAbsent, name, string(f))
 }
 
 func checkSize(f Folder, name string, got, want int) error {

@@ -83,7 +83,8 @@ func TestPublishMakesTheFolderButNotItsParents(t *testing.T) {
 func TestAwaitEndsAtTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := Folder(t.TempDir()).Await(ctx, "world", 1); !errors.Is(err, ErrAbsent) {
+	_, err := Folder(t.TempDir()).Await(ctx, "world", 1)
+	if !errors.Is(err, ErrAbsent) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -7,7 +7,12 @@ package schedule
 // stages is at least 2, chunks at least 2, microBatches a positive multiple of
 // stages.
 func Interleaved(stage, stages, chunks, microBatches int) []Step {
-	v := builder{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
+	v := builder{
+		stage:  stage,
+		stages: stages,
+		chunks: chunks,
+		total:  microBatches * chunks,
+	}
 	warm := min(v.total, 2*(stages-stage-1)+(chunks-1)*stages)
 	v.addExchange(Swap{None, v.arrivingPart(0), None, None})
 	for k := range warm {
@@ -34,7 +39,12 @@ func Interleaved(stage, stages, chunks, microBatches int) []Step {
 // ForwardOnly lists the steps of one stage for an evaluation: forward passes
 // alone, in the order in which training makes them.
 func ForwardOnly(stage, stages, chunks, microBatches int) []Step {
-	v := builder{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
+	v := builder{
+		stage:  stage,
+		stages: stages,
+		chunks: chunks,
+		total:  microBatches * chunks,
+	}
 	v.addExchange(Swap{None, v.arrivingPart(0), None, None})
 	for k := range v.total {
 		v.addWork(Forward, v.forwardPart(k))
@@ -97,7 +107,9 @@ func (b *builder) leavingPart(k int) Part {
 func (b *builder) arrivingPart(k int) Part {
 	return b.noneUnless(b.stage == 0, 0, k, b.forwardPart)
 }
-func (b *builder) gradLeaves(k int) Part { return b.noneUnless(b.stage == 0, 0, k, b.backwardPart) }
+func (b *builder) gradLeaves(k int) Part {
+	return b.noneUnless(b.stage == 0, 0, k, b.backwardPart)
+}
 func (b *builder) gradArrives(k int) Part {
 	return b.noneUnless(b.stage == b.stages-1, b.chunks-1, k, b.backwardPart)
 }

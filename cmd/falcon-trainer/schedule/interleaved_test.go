@@ -44,16 +44,19 @@ func (g *ringPlay) pipe(from, to int) *pipe {
 
 // post returns what the stage's exchange waits for: places in lines.
 func (g *ringPlay) post(s int, w Swap) {
-	next, prev := (s+1)%g.stages, (s+g.stages-1)%g.stages
+	next := (s + 1) % g.stages
+	prev := (s + g.stages - 1) % g.stages
 	virtual := func(p Part) int { return p.Chunk*g.stages + s }
 	now := g.clock[s]
 	send := func(to int, x tensor) {
 		p := g.pipe(s, to)
-		p.sent, p.sentAt = append(p.sent, x), append(p.sentAt, now)
+		p.sent = append(p.sent, x)
+		p.sentAt = append(p.sentAt, now)
 	}
 	want := func(from int, x tensor) {
 		p := g.pipe(from, s)
-		p.wanted, p.wantedAt = append(p.wanted, x), append(p.wantedAt, now)
+		p.wanted = append(p.wanted, x)
+		p.wantedAt = append(p.wantedAt, now)
 	}
 	if w.Out != None {
 		send(next, tensor{virtual(w.Out) + 1, w.Out.Micro, false})
@@ -144,11 +147,17 @@ func drawn(t *rapid.T) (stages, chunks, microBatches int) {
 func TestInterleavedTakesTheIdealTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, v, m := drawn(t)
-		g := ringPlay{stages: p, chunks: v, forward: 5, backward: 10}
+		g := ringPlay{
+			stages:   p,
+			chunks:   v,
+			forward:  5,
+			backward: 10,
+		}
 		for s := range p {
 			g.steps = append(g.steps, Interleaved(s, p, v, m))
 		}
-		got, want := g.run(), float64(m*v+p-1)*15
+		got := g.run()
+		want := float64(m*v+p-1) * 15
 		if g.mismatch != "" || got != want {
 			t.Fatalf("p=%d v=%d m=%d: %v ms, want %v; %s", p, v, m, got, want, g.mismatch)
 		}
@@ -165,7 +174,8 @@ func TestForwardOnlyTakesTheIdealTime(t *testing.T) {
 		for s := range p {
 			g.steps = append(g.steps, ForwardOnly(s, p, v, m))
 		}
-		got, want := g.run(), float64(m*v+p-1)*5
+		got := g.run()
+		want := float64(m*v+p-1) * 5
 		if g.mismatch != "" || got != want {
 			t.Fatalf("p=%d v=%d m=%d: %v ms, want %v; %s", p, v, m, got, want, g.mismatch)
 		}
@@ -180,7 +190,8 @@ func TestInterleavedPassesAndSlots(t *testing.T) {
 		s := rapid.IntRange(0, p-1).Draw(t, "stage")
 		steps := Interleaved(s, p, v, m)
 		slots := Slots(steps, v)
-		forward, backward := make([]int, v), make([]int, v)
+		forward := make([]int, v)
+		backward := make([]int, v)
 		for _, st := range steps {
 			switch st.Kind {
 			case Forward:
@@ -195,7 +206,8 @@ func TestInterleavedPassesAndSlots(t *testing.T) {
 				backward[st.Work.Chunk]++
 			case Exchange:
 				if in := st.Swap.In; in != None && in.Micro-slots >= backward[in.Chunk] {
-					t.Fatalf("%d slots: the activations of %d.%d overwrite those of a micro-batch in flight", slots, in.Chunk, in.Micro)
+					t.Fatalf("%d slots: the activations of %d.%d overwrite those of a micro-batch in flight",
+						slots, in.Chunk, in.Micro)
 				}
 			}
 		}

@@ -52,7 +52,12 @@ func Iteration(stage, stages, chunks, microBatches int) []Step {
 // one forward and one backward in turn, cool-down backwards. stage is in
 // [0, stages), microBatches at least 1.
 func OneFOneB(stage, stages, microBatches int) []Step {
-	b := builder{stage: stage, stages: stages, chunks: 1, total: microBatches}
+	b := builder{
+		stage:  stage,
+		stages: stages,
+		chunks: 1,
+		total:  microBatches,
+	}
 	warm := min(stages-stage-1, microBatches)
 	for i := range warm {
 		b.addExchange(Swap{None, b.arrivingPart(i), None, None})

@@ -67,7 +67,8 @@ func TestEveryMicroBatchOnceInOrderAndFewInFlight(t *testing.T) {
 		for i := range all {
 			all[i] = i
 		}
-		if !slices.Equal(computed(steps, Forward), all) || !slices.Equal(computed(steps, Backward), all) {
+		if !slices.Equal(computed(steps, Forward), all) ||
+			!slices.Equal(computed(steps, Backward), all) {
 			t.Fatalf("not every micro-batch once and in order:\n%s", lines(steps))
 		}
 		inFlight, most := 0, 0
@@ -92,11 +93,17 @@ func TestRendezvousNeverDeadlocksAndTakesTheIdealTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.IntRange(1, 6).Draw(t, "stages")
 		m := rapid.IntRange(1, 16).Draw(t, "microBatches")
-		g := ringPlay{stages: p, chunks: 1, forward: 5, backward: 10}
+		g := ringPlay{
+			stages:   p,
+			chunks:   1,
+			forward:  5,
+			backward: 10,
+		}
 		for s := range p {
 			g.steps = append(g.steps, OneFOneB(s, p, m))
 		}
-		got, want := g.run(), float64(m+p-1)*15
+		got := g.run()
+		want := float64(m+p-1) * 15
 		if g.mismatch != "" || got != want {
 			t.Fatalf("p=%d m=%d: %v ms, want %v; %s", p, m, got, want, g.mismatch)
 		}

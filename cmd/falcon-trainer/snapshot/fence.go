@@ -43,8 +43,10 @@ func Guarded(folder string, generation uint64, write func() error) error {
 	case err != nil:
 		return err
 	case owner > generation:
-		return fmt.Errorf("%w: %d, and this process is of %d; where no other job writes, start it with FALCON_GENERATION=%d",
-			ErrFenced, owner, generation, owner)
+		return fmt.Errorf(
+			"%w: %d, and this process is of %d; where no other job writes, start it with FALCON_GENERATION=%d",
+			ErrFenced, owner, generation, owner,
+		)
 	case owner < generation:
 		err = Replace(filepath.Join(folder, generationFile), []byte(strconv.FormatUint(generation, 10)+"\n"))
 	}
@@ -65,7 +67,8 @@ func Owner(folder string) (uint64, error) {
 	}
 	g, err := strconv.ParseUint(strings.TrimSuffix(string(b), "\n"), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s does not hold a generation; remove it if no job writes here", ErrCheckpoint, filepath.Join(folder, generationFile))
+		return 0, fmt.Errorf("%w: %s does not hold a generation; remove it if no job writes here",
+			ErrCheckpoint, filepath.Join(folder, generationFile))
 	}
 	return g, nil
 }

@@ -11,7 +11,10 @@ import (
 func TestOlderGenerationsAreFenced(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "saved")
 	wrote := 0
-	write := func() error { wrote++; return nil }
+	write := func() error {
+		wrote++
+		return nil
+	}
 	for _, g := range []uint64{0, 0, 2, 2, 3} {
 		if err := Guarded(folder, g, write); err != nil {
 			t.Fatalf("generation %d: %v", g, err)

@@ -54,7 +54,8 @@ func (s Set) Complete() error {
 
 // Replace leaves the old file or the new one, whole, and on disk.
 func Replace(path string, data []byte) error {
-	tmp, dir := path+".new", filepath.Dir(path)
+	tmp := path + ".new"
+	dir := filepath.Dir(path)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = writeSynced(tmp, data)
@@ -109,11 +110,16 @@ func Sets(folder string) []Set {
 
 // allFilesPresent reports whether the files which the manifest speaks of are there.
 func (s Set) allFilesPresent() bool {
-	if l := s.Layout; s.Iteration < 1 || l.Validate() != nil || max(l.TP, l.DP, l.PP) > worldMax || l.World() > worldMax {
+	l := s.Layout
+	if s.Iteration < 1 ||
+		l.Validate() != nil ||
+		max(l.TP, l.DP, l.PP) > worldMax ||
+		l.World() > worldMax {
 		return false
 	}
 	for r := range s.Layout.World() {
-		if info, err := os.Stat(s.File(falcon.Rank(r))); err != nil || info.Size() != s.FileBytes {
+		info, err := os.Stat(s.File(falcon.Rank(r)))
+		if err != nil || info.Size() != s.FileBytes {
 			return false
 		}
 	}

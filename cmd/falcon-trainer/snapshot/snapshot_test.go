@@ -24,11 +24,18 @@ func sealed(t interface{ Fatal(...any) }, h Head, numbers []byte) Image {
 func TestAnImageIsTheOneThatWasSealed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := Head{
-			Iteration: rapid.Int64().Draw(t, "iteration"), Consumed: rapid.Int64().Draw(t, "consumed"),
-			Rank: falcon.Rank(rapid.IntRange(0, 1<<20).Draw(t, "rank")), Layout: falcon.Layout{TP: 2, DP: 3, PP: 4},
-			Seed: rapid.Uint64().Draw(t, "seed"), Sharded: rapid.Bool().Draw(t, "sharded"),
+			Iteration: rapid.Int64().Draw(t, "iteration"),
+			Consumed:  rapid.Int64().Draw(t, "consumed"),
+			Rank:      falcon.Rank(rapid.IntRange(0, 1<<20).Draw(t, "rank")),
+			Layout:    falcon.Layout{TP: 2, DP: 3, PP: 4},
+			Seed:      rapid.Uint64().Draw(t, "seed"),
+			Sharded:   rapid.Bool().Draw(t, "sharded"),
 		}
-		im := sealed(t, want, rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "numbers"))
+		im := sealed(
+			t,
+			want,
+			rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "numbers"),
+		)
 		if err := im.Expect(want); err != nil {
 			t.Fatal(err)
 		}
@@ -41,9 +48,17 @@ func TestAnImageIsTheOneThatWasSealed(t *testing.T) {
 }
 
 func TestAnotherRanksImageIsNotExpected(t *testing.T) {
-	h := Head{Iteration: 5, Rank: 2, Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}}
+	h := Head{
+		Iteration: 5,
+		Rank:      2,
+		Layout:    falcon.Layout{TP: 1, DP: 2, PP: 2},
+	}
 	im := sealed(t, h, []byte("numbers"))
-	for _, other := range []Head{{Iteration: 5, Rank: 3, Layout: h.Layout}, {Iteration: 6, Rank: 2, Layout: h.Layout}, {Iteration: 5, Rank: 2}} {
+	for _, other := range []Head{
+		{Iteration: 5, Rank: 3, Layout: h.Layout},
+		{Iteration: 6, Rank: 2, Layout: h.Layout},
+		{Iteration: 5, Rank: 2},
+	} {
 		if err := im.Expect(other); !errors.Is(err, ErrImage) {
 			t.Errorf("%+v: %v", other, err)
 		}
@@ -68,7 +83,14 @@ func FuzzOpen(f *testing.F) {
 // write leaves a set on disk, with its manifest or without.
 func write(t *testing.T, folder string, iteration int64, generation uint64, complete bool) Set {
 	t.Helper()
-	s := Set{Iteration: iteration, Generation: generation, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}, FileBytes: 5}.In(folder)
+	s := Set{
+		Iteration:  iteration,
+		Generation: generation,
+		Layout:     falcon.Layout{TP: 1, DP: 2, PP: 1},
+		FileBytes:  5,
+	}.In(
+		folder,
+	)
 	for r := range s.Layout.World() {
 		if err := Replace(s.File(falcon.Rank(r)), []byte("state")); err != nil {
 			t.Fatal(err)
@@ -84,10 +106,12 @@ func write(t *testing.T, folder string, iteration int64, generation uint64, comp
 
 func TestOnlyWholeSetsAreListed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b") // no pattern
-	older, newer := write(t, dir, 9, 7, true), write(t, dir, 10, 0, true)
+	older := write(t, dir, 9, 7, true)
+	newer := write(t, dir, 10, 0, true)
 	later := write(t, dir, 10, 1, true)
 	write(t, dir, 12, 0, false) // nobody said that all had been written
-	lost, short := write(t, dir, 13, 0, true), write(t, dir, 14, 0, true)
+	lost := write(t, dir, 13, 0, true)
+	short := write(t, dir, 14, 0, true)
 	for _, err := range []error{
 		os.Remove(lost.File(1)), os.WriteFile(short.File(0), []byte("sta"), 0o600),
 		os.WriteFile(filepath.Join(dir, "step-1"), nil, 0o600),

@@ -20,7 +20,13 @@ type agreement struct {
 }
 
 func newAgreement(comms *communicators, q *device.Queue, t tally) agreement {
-	return agreement{comms: comms, q: q, tally: t, gate: q.AllocFloats(1), word: device.AllocHost[float32](q, 1)}
+	return agreement{
+		comms: comms,
+		q:     q,
+		tally: t,
+		gate:  q.AllocFloats(1),
+		word:  device.AllocHost[float32](q, 1),
+	}
 }
 
 // barrier waits for all ranks as frameworks do, by a sum of one float: how many of
@@ -65,8 +71,10 @@ func (a *agreement) gatherEntries(own []byte) ([]byte, error) {
 	if world == nil {
 		return own, nil
 	}
-	mine, all := a.q.Alloc(len(own)), a.q.Alloc(len(own)*world.Size)
-	in, out := device.AllocHost[byte](a.q, len(own)), device.AllocHost[byte](a.q, len(own)*world.Size)
+	mine := a.q.Alloc(len(own))
+	all := a.q.Alloc(len(own) * world.Size)
+	in := device.AllocHost[byte](a.q, len(own))
+	out := device.AllocHost[byte](a.q, len(own)*world.Size)
 	copy(in, own)
 	device.CopyIn(a.q, mine, in)
 	a.q.GatherBytes(world, all, mine)

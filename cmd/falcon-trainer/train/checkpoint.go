@@ -23,8 +23,10 @@ type Checkpoint struct {
 
 func (c Checkpoint) validate() error {
 	if c.Every < 0 || c.Least < 0 || (c.Every > 0 || c.Resume) && c.Folder == "" {
-		return fmt.Errorf("%w: a checkpoint every %d iterations, or to resume from, in the folder %q; name one, and give no negative numbers",
-			ErrConfig, c.Every, c.Folder)
+		return fmt.Errorf(
+			"%w: a checkpoint every %d iterations, or to resume from, in the folder %q; name one, and give no negative numbers",
+			ErrConfig, c.Every, c.Folder,
+		)
 	}
 	return nil
 }
@@ -32,9 +34,14 @@ func (c Checkpoint) validate() error {
 // checkpointSet is the set that this job would write at the boundary before iteration
 // next.
 func (w *worker) checkpointSet(next int64) snapshot.Set {
-	s := snapshot.Set{Iteration: next, Generation: w.generation, Layout: w.cfg.Layout}
+	s := snapshot.Set{
+		Iteration:  next,
+		Generation: w.generation,
+		Layout:     w.cfg.Layout,
+	}
 	if w.optim.isSharded() {
-		s.Sharded, s.Instances = true, w.cfg.Instances
+		s.Sharded = true
+		s.Instances = w.cfg.Instances
 	}
 	return s.In(w.cfg.Checkpoint.Folder)
 }
@@ -51,19 +58,25 @@ func (w *worker) saveScheduled(i int64) error {
 func (w *worker) saveCheckpoint(i int64, order uint64) (why, err error) {
 	began := time.Now()
 	s := w.checkpointSet(i + 1)
-	if why = w.comms.runUnlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) }); why == nil {
+	if why = w.comms.runUnlocked(func() error {
+		return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation)
+	}); why == nil {
 		_, why = w.captureState(s.Iteration)
 	}
 	dumped := time.Now()
 	if why == nil {
-		why = w.comms.runUnlocked(func() error { return w.writeImage(s.File(w.rank), began, dumped) })
+		why = w.comms.runUnlocked(func() error {
+			return w.writeImage(s.File(w.rank), began, dumped)
+		})
 	}
 	s.FileBytes = int64(len(w.images.own))
 	if why, err = w.votes.barrier(why); err != nil || why != nil {
 		return why, err
 	}
 	if w.rank == 0 {
-		why = w.comms.runUnlocked(func() error { return snapshot.Guarded(w.cfg.Checkpoint.Folder, w.generation, s.Complete) })
+		why = w.comms.runUnlocked(func() error {
+			return snapshot.Guarded(w.cfg.Checkpoint.Folder, w.generation, s.Complete)
+		})
 	}
 	if order != 0 { // the others know of it before they acknowledge it
 		why, err = w.votes.barrier(why)
@@ -78,8 +91,15 @@ func (w *worker) saveCheckpoint(i int64, order uint64) (why, err error) {
 		w.reportSaved()
 	}
 	return nil, w.cfg.Log.writeLine(checkpointLine{
-		Checkpoint: i, Rank: int(w.rank), Order: order, Resume: s.Iteration, File: s.File(w.rank), Bytes: len(w.images.own),
-		Ms: milliseconds(time.Since(began)), DumpMs: milliseconds(dumped.Sub(began)), StoreMs: milliseconds(time.Since(dumped)),
+		Checkpoint: i,
+		Rank:       int(w.rank),
+		Order:      order,
+		Resume:     s.Iteration,
+		File:       s.File(w.rank),
+		Bytes:      len(w.images.own),
+		Ms:         milliseconds(time.Since(began)),
+		DumpMs:     milliseconds(dumped.Sub(began)),
+		StoreMs:    milliseconds(time.Since(dumped)),
 	})
 }
 
@@ -89,7 +109,9 @@ func (w *worker) claimCheckpoints() error {
 	if w.rank != 0 || w.cfg.Checkpoint.Folder == "" || w.generation == 0 {
 		return nil
 	}
-	err := w.comms.runUnlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) })
+	err := w.comms.runUnlocked(func() error {
+		return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation)
+	})
 	if errors.Is(err, snapshot.ErrFenced) || errors.Is(err, ErrPeer) {
 		return err
 	}
@@ -108,7 +130,11 @@ func (w *worker) reportSaved() {
 // writeImage puts the captured state on disk, no faster than the emulated storage.
 func (w *worker) writeImage(path string, began, dumped time.Time) error {
 	err := snapshot.Replace(path, w.images.own)
-	return errors.Join(err, w.comms.sleepFor(w.cfg.State.storeTime(len(w.images.own))-time.Since(dumped)), w.comms.sleepFor(w.cfg.Checkpoint.Least-time.Since(began)))
+	return errors.Join(
+		err,
+		w.comms.sleepFor(w.cfg.State.storeTime(len(w.images.own))-time.Since(dumped)),
+		w.comms.sleepFor(w.cfg.Checkpoint.Least-time.Since(began)),
+	)
 }
 
 // resumeFromCheckpoint goes on from the newest complete set. Any process may hold any rank.
@@ -118,7 +144,8 @@ func (w *worker) resumeFromCheckpoint() error {
 	began := time.Now()
 	have := snapshot.Sets(w.cfg.Checkpoint.Folder)
 	if len(have) == 0 {
-		return fmt.Errorf("%w: no complete one in %q; start without --resume", snapshot.ErrCheckpoint, w.cfg.Checkpoint.Folder)
+		return fmt.Errorf("%w: no complete one in %q; start without --resume",
+			snapshot.ErrCheckpoint, w.cfg.Checkpoint.Folder)
 	}
 	s := have[0]
 	if err := w.cfg.resumable(s); err != nil {
@@ -128,7 +155,8 @@ func (w *worker) resumeFromCheckpoint() error {
 	at.DP %= s.Layout.DP
 	source := s.Layout.RankOf(at)
 	w.images.reserveOwn(w.q, w.optim.stateElements())
-	im, h := w.images.own, snapshot.Head{}
+	im := w.images.own
+	h := snapshot.Head{}
 	err := w.comms.runUnlocked(func() (err error) {
 		h, err = w.readImage(im, s, source)
 		return errors.Join(err, w.comms.sleepFor(w.cfg.State.storeTime(len(im))-time.Since(began)))
@@ -146,17 +174,26 @@ func (w *worker) resumeFromCheckpoint() error {
 	w.base = cursor{s.Iteration, h.Consumed}
 	w.hook.Checkpoint(s.Iteration)
 	return w.cfg.Log.writeLine(resumeLine{
-		Resume: s.Iteration, Rank: int(w.rank), File: s.File(source), Bytes: len(im),
-		LoadMs: milliseconds(loaded.Sub(began)), RestoreMs: milliseconds(time.Since(loaded)),
+		Resume:    s.Iteration,
+		Rank:      int(w.rank),
+		File:      s.File(source),
+		Bytes:     len(im),
+		LoadMs:    milliseconds(loaded.Sub(began)),
+		RestoreMs: milliseconds(time.Since(loaded)),
 	})
 }
 
 // resumable reports why this job can't go on from s.
 func (c Config) resumable(s snapshot.Set) error {
 	a, b := s.Layout, c.Layout
-	if a.TP != b.TP || a.PP != b.PP || s.Sharded != c.optimizerSlices().Sharded() || s.Sharded && (a.DP != b.DP || s.Instances > 0 && s.Instances != c.Instances) {
-		return fmt.Errorf("%w: the newest one was written by %v, which can't be split over %v; only the replicas of plain data parallelism can change in number",
-			snapshot.ErrCheckpoint, a, b)
+	if a.TP != b.TP ||
+		a.PP != b.PP ||
+		s.Sharded != c.optimizerSlices().Sharded() ||
+		s.Sharded && (a.DP != b.DP || s.Instances > 0 && s.Instances != c.Instances) {
+		return fmt.Errorf(
+			"%w: the newest one was written by %v, which can't be split over %v; only the replicas of plain data parallelism can change in number",
+			snapshot.ErrCheckpoint, a, b,
+		)
 	}
 	return nil
 }
@@ -174,7 +211,9 @@ func (w *worker) readImage(im snapshot.Image, s snapshot.Set, rank falcon.Rank) 
 	copy(im, b)
 	h, err := im.Open()
 	want := w.imageHead(rank, s.Iteration)
-	want.Layout, want.Consumed, want.SHA256 = s.Layout, h.Consumed, h.SHA256
+	want.Layout = s.Layout
+	want.Consumed = h.Consumed
+	want.SHA256 = h.SHA256
 	if err == nil && h != want {
 		err = fmt.Errorf("%w: it is of another job: %+v", snapshot.ErrImage, h)
 	}
@@ -193,7 +232,10 @@ func (w *worker) agreeOnSet(s snapshot.Set) error {
 			return err
 		}
 		if least != word {
-			return fmt.Errorf("%w: ranks see different ones, this one that of iteration %d; give all nodes the same folder", snapshot.ErrCheckpoint, s.Iteration)
+			return fmt.Errorf(
+				"%w: ranks see different ones, this one that of iteration %d; give all nodes the same folder",
+				snapshot.ErrCheckpoint, s.Iteration,
+			)
 		}
 	}
 	return nil

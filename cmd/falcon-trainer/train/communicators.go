@@ -51,7 +51,8 @@ func (c *communicators) beginLife(ctx context.Context, life int) context.Context
 // stopWatching ends the life for the watcher.
 func (c *communicators) stopWatching() {
 	c.watched.Lock()
-	c.watched.groups, c.watched.life = groups{}, 0
+	c.watched.groups = groups{}
+	c.watched.life = 0
 	c.watched.end(errSuspended)
 	c.watched.Unlock()
 }
@@ -62,7 +63,10 @@ func (c *communicators) abortAndForget() {
 	if !c.aborted {
 		c.abortAll()
 	}
-	c.groups, c.next, c.old, c.aborted = groups{}, groups{}, groups{}, false
+	c.groups = groups{}
+	c.next = groups{}
+	c.old = groups{}
+	c.aborted = false
 }
 
 // useGroups makes g the groups that the work goes over.
@@ -227,7 +231,12 @@ func (c *communicators) connectNext(ctx context.Context, rank falcon.Rank, tag s
 		if err := c.awaitID(ctx, seat, &ids[i]); err != nil {
 			return err
 		}
-		comm, err := device.Begin(string(seat.dimension), ids[i], seat.size, seat.me)
+		comm, err := device.Begin(
+			string(seat.dimension),
+			ids[i],
+			seat.size,
+			seat.me,
+		)
 		if err != nil {
 			return err
 		}
@@ -257,7 +266,8 @@ func (c *communicators) awaitID(ctx context.Context, s seat, id *[]byte) error {
 			return c.cfg.Rendezvous.Absent(s.entry)
 		}
 		err := c.runUnlocked(func() (err error) {
-			if *id, err = c.cfg.Rendezvous.Look(s.entry, device.UniqueIDBytes); err == nil && *id == nil {
+			*id, err = c.cfg.Rendezvous.Look(s.entry, device.UniqueIDBytes)
+			if err == nil && *id == nil {
 				err = c.sleepFor(rendezvous.PollEvery)
 			}
 			return err
@@ -286,7 +296,9 @@ func (c *communicators) awaitMembers(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("%w: the new communicators, more than %v", errTooLate, connectWithin)
 			}
-			if err := c.runUnlocked(func() error { return c.sleepFor(glance) }); err != nil {
+			if err := c.runUnlocked(func() error {
+				return c.sleepFor(glance)
+			}); err != nil {
 				return err
 			}
 		}
@@ -307,7 +319,9 @@ func (c *communicators) awaitQueue(q *device.Queue, within time.Duration) error 
 			return fmt.Errorf("%w: the exchange of states, more than %v", errTooLate, within)
 		}
 		// What takes long is polled less often.
-		if err := c.runUnlocked(func() error { return c.sleepFor(max(glance, min(spent/50, glanceMax))) }); err != nil {
+		if err := c.runUnlocked(func() error {
+			return c.sleepFor(max(glance, min(spent/50, glanceMax)))
+		}); err != nil {
 			return err
 		}
 	}

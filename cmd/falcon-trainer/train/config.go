@@ -44,23 +44,24 @@ type Config struct {
 	Iterations   int64
 	Seed         uint64
 	Rate         float64 // of Adam
-	Instances    int     // ZeRO stage 1: groups of replicas that hold the optimizer's state once each; 0 = plain
-	ForwardMs    float64 // modelled, per micro-batch and stage on a healthy GPU
-	BackwardMs   float64
-	Rendezvous   rendezvous.Folder
-	Evaluation   Evaluation
-	Checkpoint   Checkpoint
-	State        State
-	Faults       Faults        // injected, for tests
-	Points       []fault.Point // likewise
-	Park         bool          // where a peer dies, wait to rejoin instead of ending
-	Join         bool          // this process takes part in a job that others have begun: it parks first
-	Generation   uint64        // of the launch that started this process, 0 = by none
-	NoAdapter    bool          // make no call of falcon_job.h, as frameworks without an adapter
-	Marks        bool          // mark for the hook where iterations begin and end
-	Rank         falcon.Rank   // at the start
-	LocalRank    int           // GPU index on this node
-	Log          *Log
+	// ZeRO stage 1: groups of replicas that hold the optimizer's state once each; 0 = plain
+	Instances  int
+	ForwardMs  float64 // modelled, per micro-batch and stage on a healthy GPU
+	BackwardMs float64
+	Rendezvous rendezvous.Folder
+	Evaluation Evaluation
+	Checkpoint Checkpoint
+	State      State
+	Faults     Faults        // injected, for tests
+	Points     []fault.Point // likewise
+	Park       bool          // where a peer dies, wait to rejoin instead of ending
+	Join       bool          // this process takes part in a job that others have begun: it parks first
+	Generation uint64        // of the launch that started this process, 0 = by none
+	NoAdapter  bool          // make no call of falcon_job.h, as frameworks without an adapter
+	Marks      bool          // mark for the hook where iterations begin and end
+	Rank       falcon.Rank   // at the start
+	LocalRank  int           // GPU index on this node
+	Log        *Log
 }
 
 // splitUnit is what every replica's number of micro-batches must be a multiple of.
@@ -96,26 +97,41 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: who parks is asked how far it is; give --marks on with --park", ErrConfig)
 	}
 	if c.Join && !c.Park {
-		return fmt.Errorf("%w: this process was started to join a job; give it --park, as the others have", ErrConfig)
+		return fmt.Errorf("%w: this process was started to join a job; give it --park, as the others have",
+			ErrConfig)
 	}
 	if c.MicroBatches < 1 || c.Iterations < 0 {
-		return fmt.Errorf("%w: %d micro-batches (at least 1), %d iterations (at least 0)", ErrConfig, c.MicroBatches, c.Iterations)
+		return fmt.Errorf("%w: %d micro-batches (at least 1), %d iterations (at least 0)",
+			ErrConfig, c.MicroBatches, c.Iterations)
 	}
 	if c.MicroBatches%c.splitUnit() != 0 {
-		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d", ErrConfig, c.MicroBatches, c.splitUnit(), c.splitUnit())
+		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d",
+			ErrConfig, c.MicroBatches, c.splitUnit(), c.splitUnit())
 	}
-	if b := c.GlobalBatch; b < 0 || b > 0 && (b%c.splitUnit() != 0 || b < c.Layout.DP*c.splitUnit()) {
-		return fmt.Errorf("%w: a global batch of %d micro-batches over %d replicas; give each at least %d, and a multiple of it in all", ErrConfig, b, c.Layout.DP, c.splitUnit())
+	b := c.GlobalBatch
+	if b < 0 || b > 0 && (b%c.splitUnit() != 0 || b < c.Layout.DP*c.splitUnit()) {
+		return fmt.Errorf(
+			"%w: a global batch of %d micro-batches over %d replicas; give each at least %d, and a multiple of it in all",
+			ErrConfig, b, c.Layout.DP, c.splitUnit(),
+		)
 	}
-	if err := errors.Join(c.Evaluation.validate(c.splitUnit()), c.Checkpoint.validate(), c.State.validate(), c.Faults.validate()); err != nil {
+	if err := errors.Join(
+		c.Evaluation.validate(c.splitUnit()),
+		c.Checkpoint.validate(),
+		c.State.validate(),
+		c.Faults.validate(),
+	); err != nil {
 		return err
 	}
 	if c.ForwardMs <= 0 || c.BackwardMs < 2*c.ForwardMs {
-		return fmt.Errorf("%w: a backward pass of %g ms after a forward pass of %g ms; it has twice the work, so give at least %g",
-			ErrConfig, c.BackwardMs, c.ForwardMs, 2*c.ForwardMs)
+		return fmt.Errorf(
+			"%w: a backward pass of %g ms after a forward pass of %g ms; it has twice the work, so give at least %g",
+			ErrConfig, c.BackwardMs, c.ForwardMs, 2*c.ForwardMs,
+		)
 	}
 	if int(c.Rank) < 0 || int(c.Rank) >= c.Layout.World() {
-		return fmt.Errorf("%w: rank %d is outside the %d ranks of %v", ErrConfig, c.Rank, c.Layout.World(), c.Layout)
+		return fmt.Errorf("%w: rank %d is outside the %d ranks of %v",
+			ErrConfig, c.Rank, c.Layout.World(), c.Layout)
 	}
 	return nil
 }

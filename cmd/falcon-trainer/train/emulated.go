@@ -21,7 +21,10 @@ type State struct {
 
 func (s State) validate() error {
 	if s.Bytes < 0 || s.Copy < 0 || s.Disk < 0 {
-		return fmt.Errorf("%w: a state of %g bytes, copied at %g and stored at %g bytes/s; give no negative numbers", ErrConfig, s.Bytes, s.Copy, s.Disk)
+		return fmt.Errorf(
+			"%w: a state of %g bytes, copied at %g and stored at %g bytes/s; give no negative numbers",
+			ErrConfig, s.Bytes, s.Copy, s.Disk,
+		)
 	}
 	return nil
 }
@@ -35,8 +38,12 @@ func (s State) emulatedBytes(real int) float64 {
 }
 
 // copyTime and storing are how long real bytes of state take.
-func (s State) copyTime(real int) time.Duration  { return transferTime(s.emulatedBytes(real), s.Copy) }
-func (s State) storeTime(real int) time.Duration { return transferTime(s.emulatedBytes(real), s.Disk) }
+func (s State) copyTime(real int) time.Duration {
+	return transferTime(s.emulatedBytes(real), s.Copy)
+}
+func (s State) storeTime(real int) time.Duration {
+	return transferTime(s.emulatedBytes(real), s.Disk)
+}
 
 func transferTime(bytes, rate float64) time.Duration {
 	if rate <= 0 || !device.Paced() {
@@ -62,8 +69,10 @@ func (f Faults) validate() error {
 	if f.Fail != "" && !slices.Contains(steps, f.Fail) {
 		return fmt.Errorf("%w: no step of a placement is called %q; give one of %v", ErrConfig, f.Fail, steps)
 	}
-	if moments := append(slices.Clone(steps), momentVote, momentCommit); f.Die != "" && !slices.Contains(moments, f.Die) {
-		return fmt.Errorf("%w: no moment of a placement is called %q; give one of %v", ErrConfig, f.Die, moments)
+	moments := append(slices.Clone(steps), momentVote, momentCommit)
+	if f.Die != "" && !slices.Contains(moments, f.Die) {
+		return fmt.Errorf("%w: no moment of a placement is called %q; give one of %v",
+			ErrConfig, f.Die, moments)
 	}
 	return nil
 }

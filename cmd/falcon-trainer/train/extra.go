@@ -20,14 +20,18 @@ type Evaluation struct {
 
 func (e Evaluation) validate(unit int) error {
 	if e.Every < 0 || e.Every > 0 && (e.MicroBatches < 1 || e.MicroBatches%unit != 0) {
-		return fmt.Errorf("%w: an evaluation of %d micro-batches every %d iterations; give a positive multiple of %d, and at least 0",
-			ErrConfig, e.MicroBatches, e.Every, unit)
+		return fmt.Errorf(
+			"%w: an evaluation of %d micro-batches every %d iterations; give a positive multiple of %d, and at least 0",
+			ErrConfig, e.MicroBatches, e.Every, unit,
+		)
 	}
 	return nil
 }
 
 // isDue reports whether iteration i ends with a step that comes every so often.
-func isDue(i, every int64) bool { return every > 0 && (i+1)%every == 0 }
+func isDue(i, every int64) bool {
+	return every > 0 && (i+1)%every == 0
+}
 
 // runExtras runs what iteration i has beyond its training step.
 func (w *worker) runExtras(i int64) error {
@@ -45,7 +49,11 @@ func (w *worker) evaluate(i int64) error {
 	began := time.Now()
 	micro := w.cfg.Evaluation.MicroBatches
 	w.pipe.tally.beginVote(0)
-	w.pipe.runPass(falcon.NoIteration, batch{heldOutFirst + int64(w.at.DP*micro)}, w.pipe.evaluationSteps(micro))
+	w.pipe.runPass(
+		falcon.NoIteration,
+		batch{heldOutFirst + int64(w.at.DP*micro)},
+		w.pipe.evaluationSteps(micro),
+	)
 	w.pipe.tally.reduceLoss(w.comms.groups.world)
 	if err := w.comms.finishWork(); err != nil {
 		return fmt.Errorf("evaluation: %w", err)

@@ -30,10 +30,17 @@ type seat struct {
 // order for all ranks. tag distinguishes communicators of one run.
 func (c Config) groupSeats(rank falcon.Rank, tag string) []seat {
 	var out []seat
-	for _, d := range []falcon.Dimension{falcon.DimWorld, falcon.DimTP, falcon.DimDP, falcon.DimPP, dimInstance} {
+	for _, d := range []falcon.Dimension{
+		falcon.DimWorld, falcon.DimTP, falcon.DimDP, falcon.DimPP, dimInstance,
+	} {
 		peers := c.groupPeers(rank, d)
 		if len(peers) > 1 {
-			out = append(out, seat{d, len(peers), slices.Index(peers, rank), fmt.Sprintf("%s%s-%d", tag, d, peers[0])})
+			out = append(out, seat{
+				d,
+				len(peers),
+				slices.Index(peers, rank),
+				fmt.Sprintf("%s%s-%d", tag, d, peers[0]),
+			})
 		}
 	}
 	return out
@@ -67,7 +74,11 @@ func generationTag(generation uint64) string {
 
 func (g *groups) commOf(d falcon.Dimension) **device.Comm {
 	return map[falcon.Dimension]**device.Comm{
-		falcon.DimWorld: &g.world, falcon.DimTP: &g.tp, falcon.DimDP: &g.dp, falcon.DimPP: &g.pp, dimInstance: &g.instance,
+		falcon.DimWorld: &g.world,
+		falcon.DimTP:    &g.tp,
+		falcon.DimDP:    &g.dp,
+		falcon.DimPP:    &g.pp,
+		dimInstance:     &g.instance,
 	}[d]
 }
 

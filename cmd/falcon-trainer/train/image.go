@@ -47,12 +47,16 @@ func (m *images) exchange(q *device.Queue, world *device.Comm, to []int, from in
 
 // copyOut copies parts of the device's memory into im, copyIn the other way.
 func (c *communicators) copyOut(im snapshot.Image, parts []device.Floats) error {
-	eachPart(im, parts, func(host []byte, part device.Memory) { device.CopyOut(c.q, host, part) })
+	eachPart(im, parts, func(host []byte, part device.Memory) {
+		device.CopyOut(c.q, host, part)
+	})
 	return c.drainQueue()
 }
 
 func (c *communicators) copyIn(parts []device.Floats, im snapshot.Image) error {
-	eachPart(im, parts, func(host []byte, part device.Memory) { device.CopyIn(c.q, part, host) })
+	eachPart(im, parts, func(host []byte, part device.Memory) {
+		device.CopyIn(c.q, part, host)
+	})
 	return c.drainQueue()
 }
 
@@ -69,9 +73,18 @@ func eachPart(im snapshot.Image, parts []device.Floats, f func(host []byte, part
 func (w *worker) imageHead(rank falcon.Rank, next int64) snapshot.Head {
 	s := w.cfg.Shape
 	return snapshot.Head{
-		Iteration: next, Consumed: w.consumedBefore(next), Rank: rank,
-		Layout: w.cfg.Layout, Virtual: s.VirtualStages(), Hidden: s.Hidden, FFN: s.FFN, Layers: s.Layers,
-		Seed: w.cfg.Seed, Sharded: w.optim.isSharded(), Weights: w.optim.params, Moments: w.optim.heldElements(),
+		Iteration: next,
+		Consumed:  w.consumedBefore(next),
+		Rank:      rank,
+		Layout:    w.cfg.Layout,
+		Virtual:   s.VirtualStages(),
+		Hidden:    s.Hidden,
+		FFN:       s.FFN,
+		Layers:    s.Layers,
+		Seed:      w.cfg.Seed,
+		Sharded:   w.optim.isSharded(),
+		Weights:   w.optim.params,
+		Moments:   w.optim.heldElements(),
 	}
 }
 
@@ -90,7 +103,10 @@ func (w *worker) captureState(next int64) (emulated time.Duration, err error) {
 	}
 	emulated = w.cfg.State.copyTime(len(w.images.own))
 	return emulated, w.comms.runUnlocked(func() error {
-		return errors.Join(w.images.own.Seal(w.imageHead(w.rank, next)), w.comms.sleepFor(emulated-time.Since(began)))
+		return errors.Join(
+			w.images.own.Seal(w.imageHead(w.rank, next)),
+			w.comms.sleepFor(emulated-time.Since(began)),
+		)
 	})
 }
 
@@ -104,5 +120,7 @@ func (w *worker) loadState(im snapshot.Image, next int64) (emulated time.Duratio
 	}
 	w.optim.currentVersion().step = next
 	emulated = w.cfg.State.copyTime(len(im))
-	return emulated, w.comms.runUnlocked(func() error { return w.comms.sleepFor(emulated - time.Since(began)) })
+	return emulated, w.comms.runUnlocked(func() error {
+		return w.comms.sleepFor(emulated - time.Since(began))
+	})
 }

@@ -81,10 +81,12 @@ type iterationLine struct {
 	PausedMs     float64 `json:"paused_ms"` // of which the hook held this rank's calls
 	Loss         float64 `json:"loss"`      // mean over the global batch, the same on all ranks
 	MicroBatches int32   `json:"micro_batches"`
-	FirstSample  int64   `json:"first_sample"` // of the job's life, of those that this rank's replica was trained on
-	CPUMs        float64 `json:"cpu_ms"`       // of this process so far, user and system
-	EndUnixNs    int64   `json:"end_unix_ns"`
-	OrderMs      float64 `json:"order_ms,omitempty"` // of which a placement or a checkpoint took that was ordered
+	// of the job's life, of those that this rank's replica was trained on
+	FirstSample int64   `json:"first_sample"`
+	CPUMs       float64 `json:"cpu_ms"` // of this process so far, user and system
+	EndUnixNs   int64   `json:"end_unix_ns"`
+	// of which a placement or a checkpoint took that was ordered
+	OrderMs float64 `json:"order_ms,omitempty"`
 }
 
 // cpuMs is the CPU time of this process so far.

@@ -38,7 +38,14 @@ type optimizer struct {
 // newOptimizer takes over the stage's weights as the version that iteration 0
 // begins with. keep reserves memory for two versions.
 func newOptimizer(st *stage, slices model.Slices, dp int, adam model.Adam, keep bool) *optimizer {
-	o := &optimizer{q: st.q, adam: adam, slices: slices, slice: slices.Of(dp), grad: st.grad, params: st.shard.Params()}
+	o := &optimizer{
+		q:      st.q,
+		adam:   adam,
+		slices: slices,
+		slice:  slices.Of(dp),
+		grad:   st.grad,
+		params: st.shard.Params(),
+	}
 	first := o.newVersion(st.weight)
 	o.versions = [2]*version{first, first}
 	if keep {
@@ -50,14 +57,19 @@ func newOptimizer(st *stage, slices model.Slices, dp int, adam model.Adam, keep 
 
 func (o *optimizer) newVersion(weight device.Floats) *version {
 	n := weight.Len() / o.slices.Count()
-	return &version{weight: weight, moments: [2]device.Floats{o.q.AllocFloats(n), o.q.AllocFloats(n)}}
+	return &version{
+		weight:  weight,
+		moments: [2]device.Floats{o.q.AllocFloats(n), o.q.AllocFloats(n)},
+	}
 }
 
 // isSharded reports whether this rank holds less than the whole.
 func (o *optimizer) isSharded() bool { return o.slices.Sharded() }
 
 func (o *optimizer) currentVersion() *version { return o.versions[o.live] }
-func (o *optimizer) otherVersion() *version   { return o.versions[1-o.live] }
+func (o *optimizer) otherVersion() *version {
+	return o.versions[1-o.live]
+}
 
 // ownPart is this rank's part of a buffer of the stage.
 func (o *optimizer) ownPart(f device.Floats) device.Floats {
@@ -67,13 +79,18 @@ func (o *optimizer) ownPart(f device.Floats) device.Floats {
 
 // sliceOf is the own part of a version.
 func (o *optimizer) sliceOf(v *version) device.State {
-	return device.State{Weight: o.ownPart(v.weight), First: v.moments[0], Second: v.moments[1]}
+	return device.State{
+		Weight: o.ownPart(v.weight),
+		First:  v.moments[0],
+		Second: v.moments[1],
+	}
 }
 
 // wholeState is what the rank's next step depends on: the weights and the two
 // moments, without the padding of what is not sharded.
 func (o *optimizer) wholeState() []device.Floats {
-	v, n := o.currentVersion(), o.heldElements()
+	v := o.currentVersion()
+	n := o.heldElements()
 	return []device.Floats{v.weight.At(0, o.params), v.moments[0].At(0, n), v.moments[1].At(0, n)}
 }
 
@@ -86,7 +103,9 @@ func (o *optimizer) heldElements() int {
 }
 
 // stateElements is how many numbers there are in state.
-func (o *optimizer) stateElements() int { return o.params + 2*o.heldElements() }
+func (o *optimizer) stateElements() int {
+	return o.params + 2*o.heldElements()
+}
 
 // shardOf is what this rank's replicas hold too: the own part of a version.
 func (o *optimizer) shardOf(v *version) []device.Floats {
@@ -128,19 +147,24 @@ func (o *optimizer) switchTo(step int64) {
 // makeRoom makes the version that can be spared the current one, and empty:
 // the one of that step, which is not wanted as it is, or the older one.
 func (o *optimizer) makeRoom(step int64) {
-	if a, b := o.currentVersion(), o.otherVersion(); b.step == step || a.step != step && b.step < a.step {
+	a := o.currentVersion()
+	b := o.otherVersion()
+	if b.step == step || a.step != step && b.step < a.step {
 		o.live = 1 - o.live
 	}
 	o.currentVersion().step = falcon.NoIteration
 }
 
 // beginUpdate makes room for step number step (from 1): the older version is given up.
-func (o *optimizer) beginUpdate() { o.otherVersion().step = falcon.NoIteration }
+func (o *optimizer) beginUpdate() {
+	o.otherVersion().step = falcon.NoIteration
+}
 
 // enqueueUpdate enqueues step number step (from 1) of elements from … from+n−1 of the
 // own part, with the summed gradients scaled to a mean.
 func (o *optimizer) enqueueUpdate(step int64, scale float64, from, n int) {
-	to, now := o.sliceOf(o.otherVersion()).At(from, n), o.sliceOf(o.currentVersion()).At(from, n)
+	to := o.sliceOf(o.otherVersion()).At(from, n)
+	now := o.sliceOf(o.currentVersion()).At(from, n)
 	o.q.Adam(o.adam, step, scale, to, now, o.ownPart(o.grad).At(from, n))
 }
 

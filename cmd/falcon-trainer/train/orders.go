@@ -34,7 +34,8 @@ func (c Config) judgeOrder(l ledger, o falcon.Order, split model.Split) (int32, 
 		why = model.Blocks(o.Blocks).Check(c.Layout)
 	case falcon.OrderCheckpoint:
 		if c.Checkpoint.Folder == "" {
-			why = fmt.Errorf("%w: it has no folder; start the job with --checkpoint-dir", snapshot.ErrCheckpoint)
+			why = fmt.Errorf("%w: it has no folder; start the job with --checkpoint-dir",
+				snapshot.ErrCheckpoint)
 		}
 	default:
 		return adapter.RefusedKind, errors.New("this trainer knows no such order")
@@ -52,7 +53,8 @@ func (w *worker) commitVote(ctx context.Context, i int64, vote uint64) error {
 	if vote <= w.orders.newest {
 		return nil
 	}
-	began, rank := time.Now(), w.rank
+	began := time.Now()
+	rank := w.rank
 	o, held, err := w.fetchOrder(vote)
 	if err != nil {
 		return err
@@ -70,8 +72,14 @@ func (w *worker) commitVote(ctx context.Context, i int64, vote uint64) error {
 	w.hook.Ack(vote, i+1, status)
 	w.clock.ordered = time.Since(began)
 	line := orderLine{
-		Order: vote, Rank: int(rank), Kind: o.Kind, From: i + 1, Status: status,
-		MicroBatches: o.MicroBatches, Blocks: o.Blocks, Leave: o.Leave,
+		Order:        vote,
+		Rank:         int(rank),
+		Kind:         o.Kind,
+		From:         i + 1,
+		Status:       status,
+		MicroBatches: o.MicroBatches,
+		Blocks:       o.Blocks,
+		Leave:        o.Leave,
 	}
 	if why != nil {
 		line.Reason = why.Error()

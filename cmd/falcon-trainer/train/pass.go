@@ -40,12 +40,22 @@ func (w *worker) trainingBatch(i int64) batch {
 
 // trainingSteps is this stage's order of an iteration of microBatches.
 func (p *pipeline) trainingSteps(microBatches int) []schedule.Step {
-	return schedule.Iteration(p.at.PP, p.layout.PP, p.stage.shard.VirtualStages(), microBatches)
+	return schedule.Iteration(
+		p.at.PP,
+		p.layout.PP,
+		p.stage.shard.VirtualStages(),
+		microBatches,
+	)
 }
 
 // evaluationSteps is training without the backward passes.
 func (p *pipeline) evaluationSteps(microBatches int) []schedule.Step {
-	return schedule.ForwardOnly(p.at.PP, p.layout.PP, p.stage.shard.VirtualStages(), microBatches)
+	return schedule.ForwardOnly(
+		p.at.PP,
+		p.layout.PP,
+		p.stage.shard.VirtualStages(),
+		microBatches,
+	)
 }
 
 // runPass enqueues a schedule on the batch of iteration i.
@@ -74,7 +84,10 @@ func (p *pipeline) faultPoints(steps []schedule.Step) map[int]string {
 		return nil
 	}
 	out := map[int]string{}
-	for kind, point := range map[schedule.Kind]string{schedule.Forward: fault.Forward, schedule.Backward: fault.Backward} {
+	for kind, point := range map[schedule.Kind]string{
+		schedule.Forward:  fault.Forward,
+		schedule.Backward: fault.Backward,
+	} {
 		var at []int
 		for k, s := range steps {
 			if s.Kind == kind {
@@ -93,7 +106,8 @@ func (p *pipeline) faultPoints(steps []schedule.Step) map[int]string {
 // first, so that its receives meet the right sends. Several moves are one group.
 func (p *pipeline) enqueueExchange(s schedule.Swap) {
 	stages, st := p.layout.PP, p.stage
-	behind, before := (p.at.PP+1)%stages, (p.at.PP+stages-1)%stages
+	behind := (p.at.PP + 1) % stages
+	before := (p.at.PP + stages - 1) % stages
 	var moves []func()
 	for _, m := range []struct {
 		part schedule.Part
@@ -107,7 +121,9 @@ func (p *pipeline) enqueueExchange(s schedule.Swap) {
 		{s.GradIn, p.q.Recv, st.gradientOf, behind},
 	} {
 		if m.part != schedule.None {
-			moves = append(moves, func() { m.move(p.pp, m.at(m.part), m.peer) })
+			moves = append(moves, func() {
+				m.move(p.pp, m.at(m.part), m.peer)
+			})
 		}
 	}
 	if len(moves) == 1 {
@@ -133,7 +149,14 @@ func (p *pipeline) enqueueForward(b batch, part schedule.Part) {
 	p.q.Spend(p.extraFlops(b, part))
 	if p.at.PP == p.layout.PP-1 && part.Chunk == sh.VirtualStages()-1 {
 		target := p.feed.loadTarget(global, part.Micro)
-		p.q.Loss(st.outputOf(part), target, st.gradientOf(part), p.tally.lossMemory(p.at.TP == 0), sh.Hidden, sh.Batch)
+		p.q.Loss(
+			st.outputOf(part),
+			target,
+			st.gradientOf(part),
+			p.tally.lossMemory(p.at.TP == 0),
+			sh.Hidden,
+			sh.Batch,
+		)
 	}
 }
 
@@ -142,5 +165,8 @@ func (p *pipeline) extraFlops(b batch, part schedule.Part) float64 {
 	if p.spread <= 0 {
 		return 0
 	}
-	return fault.Length(b.first+int64(part.Micro), p.spread) * p.stage.shard.ForwardFlops() / float64(p.stage.shard.VirtualStages())
+	return fault.Length(
+		b.first+int64(part.Micro),
+		p.spread,
+	) * p.stage.shard.ForwardFlops() / float64(p.stage.shard.VirtualStages())
 }

@@ -44,7 +44,14 @@ func (w *worker) strikeFault(name string, i int64) {
 		return
 	}
 	p := w.faults.takePoint(k)
-	_ = w.cfg.Log.writeLine(faultLine{Fault: name, Rank: int(w.rank), At: i, Freeze: p.Freeze, UnixNs: time.Now().UnixNano()}) // nothing is left to do about it
+	// nothing is left to do about it
+	_ = w.cfg.Log.writeLine(faultLine{
+		Fault:  name,
+		Rank:   int(w.rank),
+		At:     i,
+		Freeze: p.Freeze,
+		UnixNs: time.Now().UnixNano(),
+	})
 	if p.Freeze {
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // can't fail for oneself
 		return

@@ -40,7 +40,10 @@ func (e lastError) Unwrap() error { return e.error }
 // one waits for the agent's order.
 func (w *worker) runLives(ctx context.Context, opened func()) error {
 	err := w.firstLife(ctx, opened)
-	for err != nil && ctx.Err() == nil && w.endsLifeOnly(err) && w.lives < livesMax {
+	for err != nil &&
+		ctx.Err() == nil &&
+		w.endsLifeOnly(err) &&
+		w.lives < livesMax {
 		opened()
 		err = w.nextLife(ctx, err)
 	}
@@ -85,7 +88,9 @@ func (w *worker) nextLife(ctx context.Context, failed error) error {
 }
 
 // canPark reports whether a life can end without the rank.
-func (w *worker) canPark() bool { return w.cfg.Park && w.hook.Parks() }
+func (w *worker) canPark() bool {
+	return w.cfg.Park && w.hook.Parks()
+}
 
 // endsLifeOnly reports whether err ends a life only.
 func (w *worker) endsLifeOnly(err error) bool {
@@ -94,7 +99,11 @@ func (w *worker) endsLifeOnly(err error) bool {
 		return false // without parking, without anything to hold yet, or without hope
 	}
 	var failed *rejoinError
-	return errors.Is(err, errJoining) || errors.Is(err, errSuspended) || errors.As(err, &failed) || errors.Is(asPeerError(err), ErrPeer) || w.hook.Suspended() != 0
+	return errors.Is(err, errJoining) ||
+		errors.Is(err, errSuspended) ||
+		errors.As(err, &failed) ||
+		errors.Is(asPeerError(err), ErrPeer) ||
+		w.hook.Suspended() != 0
 }
 
 // suspension is errSuspended where the rank must park.
@@ -165,7 +174,12 @@ func (w *worker) parkRank(failed error) (adapter.Rejoin, error) {
 		return adapter.Rejoin{}, err
 	}
 	line := parkLine{
-		Park: status, Rank: int(w.rank), Next: w.reached.Load(), Held: hold.Steps[:], Why: failed.Error(), UnixNs: time.Now().UnixNano(),
+		Park:   status,
+		Rank:   int(w.rank),
+		Next:   w.reached.Load(),
+		Held:   hold.Steps[:],
+		Why:    failed.Error(),
+		UnixNs: time.Now().UnixNano(),
 	}
 	for _, s := range hold.Sums {
 		line.Sums = append(line.Sums, fmt.Sprintf("%016x", s))
@@ -203,17 +217,38 @@ func (w *worker) obeyRejoin(ctx context.Context, o adapter.Rejoin, bad error) er
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()
 	w.generation = o.Generation
-	r := rejoin{w: w, order: o, began: time.Now(), from: w.rank, holds: w.optim.currentVersion().step >= 0 || w.optim.otherVersion().step >= 0}
+	r := rejoin{
+		w:     w,
+		order: o,
+		began: time.Now(),
+		from:  w.rank,
+		holds: w.optim.currentVersion().step >= 0 || w.optim.otherVersion().step >= 0,
+	}
 	err := bad
 	if err == nil {
 		err = r.carryOut(ctx)
 	}
 	line := rejoinLine{
-		Rejoin: o.Generation, Rank: int(w.rank), Begins: o.Resume, From: r.from, Replaced: !r.holds, Bytes: r.bytes,
-		GroupsMs: milliseconds(r.groups), RestoreMs: milliseconds(r.restore), Sum: r.sum, UnixNs: time.Now().UnixNano(),
+		Rejoin:    o.Generation,
+		Rank:      int(w.rank),
+		Begins:    o.Resume,
+		From:      r.from,
+		Replaced:  !r.holds,
+		Bytes:     r.bytes,
+		GroupsMs:  milliseconds(r.groups),
+		RestoreMs: milliseconds(r.restore),
+		Sum:       r.sum,
+		UnixNs:    time.Now().UnixNano(),
 	}
 	if err == nil {
-		w.hook.Rejoined(o.Generation, o.Resume, adapter.Rejoins, r.groups, r.restore, r.bytes)
+		w.hook.Rejoined(
+			o.Generation,
+			o.Resume,
+			adapter.Rejoins,
+			r.groups,
+			r.restore,
+			r.bytes,
+		)
 		return w.cfg.Log.writeLine(line)
 	}
 	undone := &rejoinError{cmp.Or(r.status, adapter.FailedOrder), err}
@@ -221,6 +256,13 @@ func (w *worker) obeyRejoin(ctx context.Context, o adapter.Rejoin, bad error) er
 		undone.status = adapter.FailedGroups // whatever it was doing
 	}
 	line.Status, line.Why = undone.status, err.Error()
-	w.hook.Rejoined(o.Generation, o.Resume, undone.status, r.groups, r.restore, r.bytes)
+	w.hook.Rejoined(
+		o.Generation,
+		o.Resume,
+		undone.status,
+		r.groups,
+		r.restore,
+		r.bytes,
+	)
 	return errors.Join(undone, w.cfg.Log.writeLine(line))
 }

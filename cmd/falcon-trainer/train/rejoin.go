@@ -45,7 +45,9 @@ func (r *rejoin) carryOut(ctx context.Context) error {
 	meet, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	r.status = adapter.FailedGroups
-	err := r.w.meetLocked(meet, func() { r.w.strikeFault(fault.Groups, r.order.Resume) })
+	err := r.w.meetLocked(meet, func() {
+		r.w.strikeFault(fault.Groups, r.order.Resume)
+	})
 	if err != nil {
 		return err
 	}
@@ -158,7 +160,9 @@ func (c Config) sameShard(a, b falcon.Rank) bool {
 	if int(a) >= c.Layout.World() || a == b {
 		return false
 	}
-	p, q, s := c.Layout.Coord(a), c.Layout.Coord(b), c.optimizerSlices()
+	p := c.Layout.Coord(a)
+	q := c.Layout.Coord(b)
+	s := c.optimizerSlices()
 	return p.TP == q.TP && p.PP == q.PP && s.Of(p.DP) == s.Of(q.DP)
 }
 
@@ -174,7 +178,9 @@ func (r *rejoin) exchangeShards() error {
 		r.w.strikeFault(fault.Restore, r.order.Resume)
 		return nil
 	}
-	world.Emulate(r.w.cfg.State.emulatedBytes(4*r.w.optim.stateElements()) / float64(4*r.w.optim.stateElements()))
+	world.Emulate(
+		r.w.cfg.State.emulatedBytes(4*r.w.optim.stateElements()) / float64(4*r.w.optim.stateElements()),
+	)
 	r.w.shards.exchange(r.w.q, world, to, int(source))
 	r.w.strikeFault(fault.Restore, r.order.Resume)
 	if err := r.w.comms.finishWork(); err != nil {
@@ -249,7 +255,8 @@ func (r *rejoin) switchVersion() {
 // fromStorage takes all ranks back to the checkpoint of the resumed iteration,
 // or to the first weights where that is 0.
 func (r *rejoin) fromStorage() error {
-	r.status, r.from = adapter.FailedStorage, falcon.FromCheckpoint
+	r.status = adapter.FailedStorage
+	r.from = falcon.FromCheckpoint
 	var why error
 	if r.order.Resume > 0 {
 		why = r.readCheckpoint()
@@ -266,9 +273,12 @@ func (r *rejoin) fromStorage() error {
 func (r *rejoin) readCheckpoint() error {
 	r.status = adapter.FailedStorage
 	have := snapshot.Sets(r.w.cfg.Checkpoint.Folder)
-	k := slices.IndexFunc(have, func(s snapshot.Set) bool { return s.Iteration == r.order.Resume && s.Layout == r.w.cfg.Layout })
+	k := slices.IndexFunc(have, func(s snapshot.Set) bool {
+		return s.Iteration == r.order.Resume && s.Layout == r.w.cfg.Layout
+	})
 	if k < 0 || r.w.cfg.Checkpoint.Folder == "" {
-		return fmt.Errorf("%w: none of iteration %d in %q", snapshot.ErrCheckpoint, r.order.Resume, r.w.cfg.Checkpoint.Folder)
+		return fmt.Errorf("%w: none of iteration %d in %q",
+			snapshot.ErrCheckpoint, r.order.Resume, r.w.cfg.Checkpoint.Folder)
 	}
 	if err := r.w.cfg.resumable(have[k]); err != nil {
 		return err
@@ -278,7 +288,10 @@ func (r *rejoin) readCheckpoint() error {
 	return r.w.comms.runUnlocked(func() error {
 		h, err := r.w.readImage(r.w.images.own, have[k], r.w.rank)
 		r.consumed, r.bytes, r.from = h.Consumed, int64(len(r.w.images.own)), falcon.FromCheckpoint
-		return errors.Join(err, r.w.comms.sleepFor(r.w.cfg.State.storeTime(len(r.w.images.own))-time.Since(began)))
+		return errors.Join(
+			err,
+			r.w.comms.sleepFor(r.w.cfg.State.storeTime(len(r.w.images.own))-time.Since(began)),
+		)
 	})
 }
 
@@ -330,14 +343,17 @@ const proofBytes = 16
 
 // compareProofs looks for a rank whose proof should equal this one's and does not.
 func (r *rejoin) compareProofs(list []byte) error {
-	at := func(rank falcon.Rank) []byte { return list[int(rank)*proofBytes:][:proofBytes] }
+	at := func(rank falcon.Rank) []byte {
+		return list[int(rank)*proofBytes:][:proofBytes]
+	}
 	if r.w.comms.groups.world == nil {
 		return nil
 	}
 	mine := at(r.w.rank)
 	for _, q := range r.w.cfg.Layout.Peers(r.w.rank, falcon.DimDP) {
 		other := at(q)
-		if !slices.Equal(other[:8], mine[:8]) || r.w.cfg.sameShard(q, r.w.rank) && !slices.Equal(other[8:], mine[8:]) {
+		if !slices.Equal(other[:8], mine[:8]) ||
+			r.w.cfg.sameShard(q, r.w.rank) && !slices.Equal(other[8:], mine[8:]) {
 			return fmt.Errorf("%w: ranks %d and %d", errDiffers, r.w.rank, q)
 		}
 	}

@@ -36,7 +36,12 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if err := c.Log.writeLine(startLine{Rank: int(c.Rank), PID: os.Getpid(), Generation: c.Generation, Join: c.Join}); err != nil {
+	if err := c.Log.writeLine(startLine{
+		Rank:       int(c.Rank),
+		PID:        os.Getpid(),
+		Generation: c.Generation,
+		Join:       c.Join,
+	}); err != nil {
 		return err
 	}
 	w := newWorker(c)
@@ -48,7 +53,8 @@ func (w *worker) runAndWatch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.breakOff = cancel
-	done, opened := make(chan error, 1), make(chan struct{})
+	done := make(chan error, 1)
+	opened := make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // NCCL's group state is per thread
 		done <- w.runLives(ctx, sync.OnceFunc(func() { close(opened) }))
@@ -61,7 +67,8 @@ func (w *worker) runAndWatch(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(meetWithin + abortWithin):
-		return fmt.Errorf("%w within %v; check that all %d were started", ErrLate, meetWithin, w.cfg.Layout.World())
+		return fmt.Errorf("%w within %v; check that all %d were started",
+			ErrLate, meetWithin, w.cfg.Layout.World())
 	}
 }
 

@@ -40,8 +40,13 @@ func (s *swap) endLine(k int, committed bool) swapOverLine {
 		rank = s.rank
 	}
 	return swapOverLine{
-		Swap: s.order, Rank: int(s.was), Step: falcon.SwapSteps[k], State: "over", Committed: committed,
-		NewRank: int(rank), From: s.from,
+		Swap:      s.order,
+		Rank:      int(s.was),
+		Step:      falcon.SwapSteps[k],
+		State:     "over",
+		Committed: committed,
+		NewRank:   int(rank),
+		From:      s.from,
 	}
 }
 
@@ -59,7 +64,11 @@ func (w *worker) lastWords(err error) error {
 			failed = w.cfg.Log.writeLine(line)
 		}
 	}
-	last := endLine{End: EndError, Rank: int(w.cfg.Rank), Next: w.reached.Load()}
+	last := endLine{
+		End:  EndError,
+		Rank: int(w.cfg.Rank),
+		Next: w.reached.Load(),
+	}
 	switch {
 	case err == nil:
 		last.End = w.orders.end

@@ -33,10 +33,14 @@ type stage struct {
 func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight, replicas int, seed uint64) *stage {
 	params := (sh.Params() + replicas - 1) / replicas * replicas
 	s := &stage{
-		q: q, tp: tp, shard: sh,
-		weight: q.AllocFloats(params), grad: q.AllocFloats(params),
-		branch: q.AllocFloats(sh.ActivationSize()), inner: q.AllocFloats(sh.Width * sh.Batch),
-		slots: make([][]slot, sh.VirtualStages()),
+		q:      q,
+		tp:     tp,
+		shard:  sh,
+		weight: q.AllocFloats(params),
+		grad:   q.AllocFloats(params),
+		branch: q.AllocFloats(sh.ActivationSize()),
+		inner:  q.AllocFloats(sh.Width * sh.Batch),
+		slots:  make([][]slot, sh.VirtualStages()),
 	}
 	s.reserveSlots(q, inFlight)
 	s.fillWeights(s.weight, seed)
@@ -83,12 +87,16 @@ func (s *stage) slotOfPart(p schedule.Part) slot {
 
 // inputOf is where a part's activations arrive, out where they leave, back where
 // the gradient arrives and leaves.
-func (s *stage) inputOf(p schedule.Part) device.Floats { return s.slotOfPart(p).xs[0] }
+func (s *stage) inputOf(p schedule.Part) device.Floats {
+	return s.slotOfPart(p).xs[0]
+}
 
 func (s *stage) outputOf(p schedule.Part) device.Floats {
 	return s.slotOfPart(p).xs[s.shard.PerChunk()]
 }
-func (s *stage) gradientOf(p schedule.Part) device.Floats { return s.slotOfPart(p).back }
+func (s *stage) gradientOf(p schedule.Part) device.Floats {
+	return s.slotOfPart(p).back
+}
 
 // views are one layer's parts of a parameter-shaped buffer.
 type views struct {
@@ -99,18 +107,35 @@ type views struct {
 func (s *stage) layerViews(buffer device.Floats, layer int) views {
 	sh, at := s.shard, s.shard.Layer(layer)
 	return views{
-		w1: device.Matrix{Data: buffer.At(at.W1, sh.Width*sh.Hidden), Rows: sh.Width, Cols: sh.Hidden},
-		w2: device.Matrix{Data: buffer.At(at.W2, sh.Width*sh.Hidden), Rows: sh.Hidden, Cols: sh.Width},
-		b1: buffer.At(at.B1, sh.Width), b2: buffer.At(at.B2, sh.Hidden),
+		w1: device.Matrix{
+			Data: buffer.At(at.W1, sh.Width*sh.Hidden),
+			Rows: sh.Width,
+			Cols: sh.Hidden,
+		},
+		w2: device.Matrix{
+			Data: buffer.At(at.W2, sh.Width*sh.Hidden),
+			Rows: sh.Hidden,
+			Cols: sh.Width,
+		},
+		b1: buffer.At(at.B1, sh.Width),
+		b2: buffer.At(at.B2, sh.Hidden),
 	}
 }
 
 func (s *stage) hiddenMatrix(f device.Floats) device.Matrix {
-	return device.Matrix{Data: f, Rows: s.shard.Hidden, Cols: s.shard.Batch}
+	return device.Matrix{
+		Data: f,
+		Rows: s.shard.Hidden,
+		Cols: s.shard.Batch,
+	}
 }
 
 func (s *stage) wideMatrix(f device.Floats) device.Matrix {
-	return device.Matrix{Data: f, Rows: s.shard.Width, Cols: s.shard.Batch}
+	return device.Matrix{
+		Data: f,
+		Rows: s.shard.Width,
+		Cols: s.shard.Batch,
+	}
 }
 
 // forward runs the part's chunk on in, leaving the answer in out. The first
@@ -119,7 +144,10 @@ func (s *stage) wideMatrix(f device.Floats) device.Matrix {
 func (s *stage) forward(p schedule.Part) {
 	sl, sh := s.slotOfPart(p), s.shard
 	for i := range sh.PerChunk() {
-		w, x, unit, square := s.layerViews(s.weight, p.Chunk*sh.PerChunk()+i), sl.xs[i], sl.units[i], sl.squares[i]
+		w, x, unit, square := s.layerViews(s.weight, p.Chunk*sh.PerChunk()+i),
+			sl.xs[i],
+			sl.units[i],
+			sl.squares[i]
 		s.q.Gemm(s.wideMatrix(unit), w.w1, s.hiddenMatrix(x), false)
 		s.q.Activate(unit, w.b1, unit, square, sh.Width, sh.Batch)
 		s.q.Gemm(s.hiddenMatrix(s.branch), w.w2, s.wideMatrix(square), false)
@@ -136,12 +164,42 @@ func (s *stage) backward(p schedule.Part) {
 	sl, sh := s.slotOfPart(p), s.shard
 	for i := sh.PerChunk() - 1; i >= 0; i-- {
 		layer := p.Chunk*sh.PerChunk() + i
-		w, g := s.layerViews(s.weight, layer), s.layerViews(s.grad, layer)
-		s.q.Gemm(g.w2, s.hiddenMatrix(sl.back), s.wideMatrix(sl.squares[i]).Transpose(), true)
-		s.q.Gemm(s.wideMatrix(s.inner), w.w2.Transpose(), s.hiddenMatrix(sl.back), false)
-		s.q.ActivateBack(s.inner, sl.units[i], g.b1, sl.back, g.b2, sh.Width, sh.Hidden, sh.Batch)
-		s.q.Gemm(g.w1, s.wideMatrix(s.inner), s.hiddenMatrix(sl.xs[i]).Transpose(), true)
-		s.q.Gemm(s.hiddenMatrix(s.branch), w.w1.Transpose(), s.wideMatrix(s.inner), false)
+		w := s.layerViews(s.weight, layer)
+		g := s.layerViews(s.grad, layer)
+		s.q.Gemm(
+			g.w2,
+			s.hiddenMatrix(sl.back),
+			s.wideMatrix(sl.squares[i]).Transpose(),
+			true,
+		)
+		s.q.Gemm(
+			s.wideMatrix(s.inner),
+			w.w2.Transpose(),
+			s.hiddenMatrix(sl.back),
+			false,
+		)
+		s.q.ActivateBack(
+			s.inner,
+			sl.units[i],
+			g.b1,
+			sl.back,
+			g.b2,
+			sh.Width,
+			sh.Hidden,
+			sh.Batch,
+		)
+		s.q.Gemm(
+			g.w1,
+			s.wideMatrix(s.inner),
+			s.hiddenMatrix(sl.xs[i]).Transpose(),
+			true,
+		)
+		s.q.Gemm(
+			s.hiddenMatrix(s.branch),
+			w.w1.Transpose(),
+			s.wideMatrix(s.inner),
+			false,
+		)
 		s.q.SumFloats(s.tp, s.branch)
 		s.q.Add(sl.back, s.branch)
 	}

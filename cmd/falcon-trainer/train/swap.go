@@ -60,11 +60,18 @@ type swap struct {
 // to none, is the commit. Before it every failure, on whatever rank, undoes all
 // on all ranks, and why is the reason; behind it nothing is left that could fail. err
 // ends the run.
-func (w *worker) carryOutPlacement(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
+func (w *worker) carryOutPlacement(
+	ctx context.Context,
+	i int64,
+	o falcon.Order,
+) (status int32, why, err error) {
 	s := w.newPlacement(i, o)
 	w.swapping.Store(&openSwap{swap: s})
 	carry := [len(falcon.SwapSteps)]func(context.Context) error{
-		stepPause: s.pauseTraining, stepDump: s.dumpState, stepSwap: s.tradeStates, stepRestore: s.restoreState,
+		stepPause:   s.pauseTraining,
+		stepDump:    s.dumpState,
+		stepSwap:    s.tradeStates,
+		stepRestore: s.restoreState,
 	}
 	for k := range carry {
 		if why, err = s.runStep(ctx, k, carry[k]); err != nil {
@@ -90,16 +97,29 @@ func (w *worker) newPlacement(i int64, o falcon.Order) *swap {
 	world, blocks := w.cfg.Layout.World(), model.Blocks(o.Blocks)
 	to := blocks.Rank(w.rank, world)
 	return &swap{
-		w: w, order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", generationTag(w.generation), o.Epoch, o.ID), from: i + 1,
-		was: w.rank, rank: to, giver: int(blocks.Rank(to, world)), moves: to != w.rank,
+		w:     w,
+		order: o.ID,
+		name:  fmt.Sprintf("%sswap-%d-%d", generationTag(w.generation), o.Epoch, o.ID),
+		from:  i + 1,
+		was:   w.rank,
+		rank:  to,
+		giver: int(blocks.Rank(to, world)),
+		moves: to != w.rank,
 	}
 }
 
 // runStep runs one step and waits for all ranks to have done it.
 func (s *swap) runStep(ctx context.Context, k int, carry func(context.Context) error) (why, err error) {
-	name, began := falcon.SwapSteps[k], time.Now()
+	name := falcon.SwapSteps[k]
+	began := time.Now()
 	s.w.swapping.Load().step.Store(int32(k))
-	line := swapLine{Swap: s.order, Rank: int(s.w.rank), Step: name, State: "begin", UnixNs: began.UnixNano()}
+	line := swapLine{
+		Swap:   s.order,
+		Rank:   int(s.w.rank),
+		Step:   name,
+		State:  "begin",
+		UnixNs: began.UnixNano(),
+	}
 	if err := s.w.cfg.Log.writeLine(line); err != nil {
 		return nil, err
 	}
@@ -115,9 +135,13 @@ func (s *swap) runStep(ctx context.Context, k int, carry func(context.Context) e
 		return nil, fmt.Errorf("placement %d, %s: %w", s.order, name, err)
 	}
 	s.steps[k] = time.Since(began)
-	line.State, line.UnixNs, line.Ms, line.EmulatedMs = "end", time.Now().UnixNano(), milliseconds(s.steps[k]), milliseconds(s.emulated[k])
+	line.State = "end"
+	line.UnixNs = time.Now().UnixNano()
+	line.Ms = milliseconds(s.steps[k])
+	line.EmulatedMs = milliseconds(s.emulated[k])
 	if why != nil {
-		line.State, line.Reason = "failed", why.Error()
+		line.State = "failed"
+		line.Reason = why.Error()
 	}
 	if k == stepSwap {
 		line.ConnectMs, line.Bytes = milliseconds(s.connecting), s.bytes
@@ -235,7 +259,8 @@ func (s *swap) changeRank() {
 func (s *swap) logEnd(k int, committed bool, why error) error {
 	s.w.swapping.Store(nil)
 	line := s.endLine(k, committed)
-	line.Bytes, line.StepMs = s.bytes, map[string]float64{}
+	line.Bytes = s.bytes
+	line.StepMs = map[string]float64{}
 	for i, name := range falcon.SwapSteps[:k+1] {
 		line.StepMs[name] = milliseconds(s.steps[i])
 		line.EmulatedMs += milliseconds(s.emulated[i])
@@ -260,6 +285,11 @@ func (w *worker) closeReplaced() error {
 
 // slotsOf is how many micro-batches rank has in flight at most, per chunk.
 func (c Config) slotsOf(rank falcon.Rank, split model.Split) int {
-	steps := schedule.Iteration(c.Layout.Coord(rank).PP, c.Layout.PP, c.Shape.VirtualStages(), split.Total())
+	steps := schedule.Iteration(
+		c.Layout.Coord(rank).PP,
+		c.Layout.PP,
+		c.Shape.VirtualStages(),
+		split.Total(),
+	)
 	return schedule.Slots(steps, c.Shape.VirtualStages())
 }

@@ -20,8 +20,11 @@ type tally struct {
 func newTally(q *device.Queue) tally {
 	const words = 2
 	return tally{
-		q: q, dev: q.Alloc(8 * (words + 1)), words: words,
-		in: device.AllocHost[uint64](q, words), out: device.AllocHost[uint64](q, words),
+		q:     q,
+		dev:   q.Alloc(8 * (words + 1)),
+		words: words,
+		in:    device.AllocHost[uint64](q, words),
+		out:   device.AllocHost[uint64](q, words),
 	}
 }
 
@@ -76,24 +79,42 @@ type feed struct {
 func newFeed(q *device.Queue, sh model.Shard, seed uint64, microBatchesMax int) feed {
 	n := sh.ActivationSize() * microBatchesMax
 	return feed{
-		q: q, shard: sh, seed: seed, answer: q.AllocFloats(sh.ActivationSize()),
-		inputs: device.AllocHost[float32](q, n), targets: device.AllocHost[float32](q, n),
+		q:       q,
+		shard:   sh,
+		seed:    seed,
+		answer:  q.AllocFloats(sh.ActivationSize()),
+		inputs:  device.AllocHost[float32](q, n),
+		targets: device.AllocHost[float32](q, n),
 	}
 }
 
 // loadInput loads micro-batch global of the job's life, micro of this iteration.
 func (f feed) loadInput(dst device.Floats, global int64, micro int) {
-	device.CopyIn(f.q, dst.Memory(), f.fillSamples(f.inputs, global, micro, model.Input))
+	device.CopyIn(
+		f.q,
+		dst.Memory(),
+		f.fillSamples(f.inputs, global, micro, model.Input),
+	)
 }
 
 // loadTarget loads what the model should answer to it.
 func (f feed) loadTarget(global int64, micro int) device.Floats {
-	device.CopyIn(f.q, f.answer.Memory(), f.fillSamples(f.targets, global, micro, model.Target))
+	device.CopyIn(
+		f.q,
+		f.answer.Memory(),
+		f.fillSamples(f.targets, global, micro, model.Target),
+	)
 	return f.answer
 }
 
-func (f feed) fillSamples(host []float32, global int64, micro int, sample func(seed, index uint64, x []float32)) []float32 {
-	size, h := f.shard.ActivationSize(), f.shard.Hidden
+func (f feed) fillSamples(
+	host []float32,
+	global int64,
+	micro int,
+	sample func(seed, index uint64, x []float32),
+) []float32 {
+	size := f.shard.ActivationSize()
+	h := f.shard.Hidden
 	host = host[micro*size : (micro+1)*size]
 	for b := range f.shard.Batch {
 		index := uint64(global)*uint64(f.shard.Batch) + uint64(b)

@@ -50,8 +50,13 @@ type worker struct {
 
 func newWorker(c Config) *worker {
 	w := &worker{
-		cfg: c, rank: c.Rank, at: c.Layout.Coord(c.Rank), orders: ledger{end: EndDone},
-		split: c.firstSplit(), generation: c.Generation, faults: faultPoints{points: c.Points, launched: c.Generation},
+		cfg:        c,
+		rank:       c.Rank,
+		at:         c.Layout.Coord(c.Rank),
+		orders:     ledger{end: EndDone},
+		split:      c.firstSplit(),
+		generation: c.Generation,
+		faults:     faultPoints{points: c.Points, launched: c.Generation},
 	}
 	w.comms.cfg, w.comms.suspended = c, w.suspension
 	return w
@@ -80,7 +85,10 @@ func (w *worker) openDevice(ctx context.Context) (err error) {
 			err = w.meetRanks(ctx, func() {})
 		}
 	case w.cfg.Join:
-		err = fmt.Errorf("%w: this process was started to join a job, and there is no hook through which it could hear how", ErrConfig)
+		err = fmt.Errorf(
+			"%w: this process was started to join a job, and there is no hook through which it could hear how",
+			ErrConfig,
+		)
 	default:
 		if w.comms.groups, err = connectGroups(ctx, w.cfg); err == nil {
 			w.buildModel(w.comms.groups)
@@ -98,13 +106,28 @@ func (w *worker) buildModel(g groups) {
 	st := newStage(w.q, g.tp, sh, w.cfg.slotsOf(w.rank, w.split), l.DP, w.cfg.Seed)
 	st.extraFlops = w.cfg.extraBackwardFlops()
 	w.pipe = pipeline{
-		q: w.q, stage: st, tally: newTally(w.q), layout: l, at: w.at,
-		feed: newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches)),
+		q:      w.q,
+		stage:  st,
+		tally:  newTally(w.q),
+		layout: l,
+		at:     w.at,
+		feed: newFeed(
+			w.q,
+			sh,
+			w.cfg.Seed,
+			max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches),
+		),
 	}
 	if len(w.cfg.Points) > 0 {
 		w.pipe.strike = w.strikeWhenDone
 	}
-	w.optim = newOptimizer(st, w.cfg.optimizerSlices(), w.at.DP, model.NewAdam(w.cfg.Rate), w.canPark())
+	w.optim = newOptimizer(
+		st,
+		w.cfg.optimizerSlices(),
+		w.at.DP,
+		model.NewAdam(w.cfg.Rate),
+		w.canPark(),
+	)
 	w.useGroups(g)
 	w.votes = newAgreement(&w.comms, w.q, w.pipe.tally)
 	w.describeRank()
@@ -118,13 +141,27 @@ func (w *worker) describeRank() {
 		zero = falcon.ZeRO{Stage: 1, Instances: w.cfg.Instances}
 	}
 	unit := w.cfg.splitUnit()
-	w.hook.State(zero, w.cfg.State.emulatedBytes(4*w.optim.stateElements()), w.cfg.State.Copy, unit, 0, unit)
+	w.hook.State(
+		zero,
+		w.cfg.State.emulatedBytes(4*w.optim.stateElements()),
+		w.cfg.State.Copy,
+		unit,
+		0,
+		unit,
+	)
 	w.hook.Can(w.cfg.can(w.canPark()))
 }
 
 // can is what a rank declares that it can do.
 func (c Config) can(park bool) falcon.Can {
-	can := falcon.Can{Declared: true, Park: park, Split: true, Place: true, Checkpoint: c.Checkpoint.Folder != "", Versions: 1}
+	can := falcon.Can{
+		Declared:   true,
+		Park:       park,
+		Split:      true,
+		Place:      true,
+		Checkpoint: c.Checkpoint.Folder != "",
+		Versions:   1,
+	}
 	if park {
 		can.Versions = 2 // the one before is kept until all ranks have the next
 	}
@@ -163,7 +200,12 @@ func (w *worker) trainIterations(ctx context.Context) error {
 // twice: for the world's loss and vote, and for the update.
 func (w *worker) runIteration(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
-	if err := w.comms.sleepFor(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, w.rank, time.Now())); err != nil {
+	if err := w.comms.sleepFor(fault.Stalled(
+		os.Getenv("FALCON_LAB_DIR"),
+		i,
+		w.rank,
+		time.Now(),
+	)); err != nil {
 		return err
 	}
 	late, spread := fault.OwnWork(os.Getenv("FALCON_LAB_DIR"), i, w.rank)
@@ -206,8 +248,12 @@ func (w *worker) runIteration(ctx context.Context, i int64) error {
 
 func (w *worker) logIteration(i int64, loss float64, micro int) error {
 	line := iterationLine{
-		Iteration: i, Rank: int(w.rank), Loss: loss, MicroBatches: int32(micro),
-		FirstSample: w.trainingBatch(i).first * int64(w.cfg.Shape.Batch), CPUMs: cpuMs(),
+		Iteration:    i,
+		Rank:         int(w.rank),
+		Loss:         loss,
+		MicroBatches: int32(micro),
+		FirstSample:  w.trainingBatch(i).first * int64(w.cfg.Shape.Batch),
+		CPUMs:        cpuMs(),
 	}
 	w.clock.fillTimes(&line, time.Now(), w.hook.Paused())
 	return w.cfg.Log.writeLine(line)
@@ -221,8 +267,13 @@ type iterationClock struct {
 }
 
 func (c *iterationClock) fillTimes(line *iterationLine, now time.Time, paused time.Duration) {
-	line.Ms, line.PausedMs, line.OrderMs, line.EndUnixNs = milliseconds(now.Sub(c.ended)), milliseconds(paused-c.paused), milliseconds(c.ordered), now.UnixNano()
-	c.ended, c.paused, c.ordered = now, paused, 0
+	line.Ms, line.PausedMs, line.OrderMs, line.EndUnixNs = milliseconds(now.Sub(c.ended)),
+		milliseconds(paused-c.paused),
+		milliseconds(c.ordered),
+		now.UnixNano()
+	c.ended = now
+	c.paused = paused
+	c.ordered = 0
 }
 
 // updateWeights applies the summed gradients of iteration i, scaled to a mean. All
@@ -233,7 +284,8 @@ func (c *iterationClock) fillTimes(line *iterationLine, now time.Time, paused ti
 func (w *worker) updateWeights(i int64, scale float64) error {
 	w.hook.BeginOptimizer(i)
 	w.optim.beginUpdate()
-	from, n := 0, w.optim.heldElements()
+	from := 0
+	n := w.optim.heldElements()
 	if w.armedFault(fault.Update, i) >= 0 {
 		from = n / 2
 		w.optim.enqueueUpdate(i+1, scale, 0, from)
@@ -266,7 +318,10 @@ func (w *worker) bindGroups(g groups) {
 	if g.instance == nil {
 		g.instance = g.dp
 	}
-	w.pipe.stage.tp, w.pipe.pp, w.optim.dp, w.optim.instance = g.tp, g.pp, g.dp, g.instance
+	w.pipe.stage.tp = g.tp
+	w.pipe.pp = g.pp
+	w.optim.dp = g.dp
+	w.optim.instance = g.instance
 }
 
 // reportWeights has rank 0 write the hash of all ranks' weights in logical order: the

@@ -33,11 +33,13 @@ var (
 // take reports whether the line names somebody.
 func (a *absent) take(l *line) bool {
 	switch {
-	case a.stalled, strings.Contains(l.text, "tensors were submitted"), strings.Contains(l.text, "issing ranks"):
+	case a.stalled, strings.Contains(l.text, "tensors were submitted"),
+		strings.Contains(l.text, "issing ranks"):
 		return a.horovod(l)
 	case a.tasks, strings.Contains(l.text, "imed out task names:"):
 		return a.jax(l)
-	case a.gone, strings.Contains(l.text, "considered dead"), strings.Contains(l.text, "Missing communicator data"):
+	case a.gone, strings.Contains(l.text, "considered dead"),
+		strings.Contains(l.text, "Missing communicator data"):
 		return a.ras(l)
 	case strings.Contains(l.text, "Culprit rank"):
 		return a.by(l, culprit, "the collective as the others did (PyTorch's flight recorder compared them)")
@@ -72,7 +74,8 @@ func (a *absent) horovod(l *line) bool {
 		return true
 	}
 	switch {
-	case strings.Contains(body, "tensors were submitted"), strings.HasPrefix(body, "Missing ranks"), strings.HasPrefix(body, "Stalled ranks"):
+	case strings.Contains(body, "tensors were submitted"),
+		strings.HasPrefix(body, "Missing ranks"), strings.HasPrefix(body, "Stalled ranks"):
 		a.stalled = true
 		return strings.Contains(body, "anks:")
 	case a.stalled:
@@ -132,14 +135,25 @@ func (a *absent) jax(l *line) bool {
 
 // ras reads the processes that NCCL's RAS can't reach.
 func (a *absent) ras(l *line) bool {
-	if x := goneProcess.FindStringSubmatch(strings.TrimSpace(l.body)); x != nil && len(a.named) < namedMost {
+	x := goneProcess.FindStringSubmatch(strings.TrimSpace(l.body))
+	if x != nil && len(a.named) < namedMost {
 		a.named = append(a.named, autopsy.Named{
-			Kind: autopsy.KindHang, Metric: "NCCL's RAS can't reach its process", Who: autopsy.Who{Rank: -1, Host: clipped(x[1]), Device: clipped(x[2])},
-			Step: -1, Strong: true, Gone: true, Source: l.source(a.file),
+			Kind:   autopsy.KindHang,
+			Metric: "NCCL's RAS can't reach its process",
+			Who: autopsy.Who{
+				Rank:   -1,
+				Host:   clipped(x[1]),
+				Device: clipped(x[2]),
+			},
+			Step:   -1,
+			Strong: true,
+			Gone:   true,
+			Source: l.source(a.file),
 		})
 		return true
 	}
-	a.gone = strings.Contains(l.text, "considered dead") || strings.Contains(l.text, "Missing communicator data")
+	a.gone = strings.Contains(l.text, "considered dead") ||
+		strings.Contains(l.text, "Missing communicator data")
 	return a.gone
 }
 
@@ -149,8 +163,12 @@ func (a *absent) add(l *line, what string, ranks []string) {
 			return
 		}
 		a.named = append(a.named, autopsy.Named{
-			Kind: autopsy.KindHang, Metric: "it did not come to " + what, Who: autopsy.Who{Rank: int(whole(r, -1))},
-			Step: -1, Strong: true, Source: l.source(a.file),
+			Kind:   autopsy.KindHang,
+			Metric: "it did not come to " + what,
+			Who:    autopsy.Who{Rank: int(whole(r, -1))},
+			Step:   -1,
+			Strong: true,
+			Source: l.source(a.file),
 		})
 	}
 }

@@ -31,7 +31,10 @@ func TestRanksOfOneIteration(t *testing.T) {
 	var b building
 	for i := range 30 {
 		for r := range 3 {
-			b.add(autopsy.Point{Value: float64(10*i + (r+i)%3), Iteration: int64(i)})
+			b.add(autopsy.Point{
+				Value:     float64(10*i + (r+i)%3),
+				Iteration: int64(i),
+			})
 		}
 	}
 	b.close()

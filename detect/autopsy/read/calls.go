@@ -23,18 +23,24 @@ type calls struct {
 const callsMost = 1 << 16
 
 var (
-	timedOut = regexp.MustCompile(`Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+), )?OpType=(\w+)` +
-		`(?:, NumelIn=(\d+), NumelOut=(\d+))?.*?\) ran for (\d+) milliseconds`)
+	timedOut = regexp.MustCompile(
+		`Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+), )?OpType=(\w+)` +
+			`(?:, NumelIn=(\d+), NumelOut=(\d+))?.*?\) ran for (\d+) milliseconds`,
+	)
 	byWatchdog = regexp.MustCompile(`detected by watchdog at work(?: sequence id)?: (\d+)`)
 	lastAsked  = regexp.MustCompile(`[Ll]ast enqueued (?:NCCL )?work: (\d+)`)
 	groupWords = regexp.MustCompile(`\[PG (?:ID )?(\w+)`)
 
-	rasComm  = regexp.MustCompile(`^#?(\d+-\d+) \((\w+)\) (MISMATCH|TIMEOUT|INCOMPLETE|ERROR)`)
-	rasOp    = regexp.MustCompile(`ranks have different (\w+) operation counts`)
-	rasSome  = regexp.MustCompile(`^(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)`)
-	rasOne   = regexp.MustCompile(`^Rank (\d+) has launched up to operation (\d+)(?: -- GPU (\S+) managed by process (\d+) on node (\S+))?`)
-	rasName  = regexp.MustCompile(`^Rank (\d+) -- GPU (\S+) managed by process (\d+) on node (\S+)`)
-	rasDead  = regexp.MustCompile(`^(?:The following )?(\d+) ranks? (?:is|are) (?:missing|unresponsive|considered dead)`)
+	rasComm = regexp.MustCompile(`^#?(\d+-\d+) \((\w+)\) (MISMATCH|TIMEOUT|INCOMPLETE|ERROR)`)
+	rasOp   = regexp.MustCompile(`ranks have different (\w+) operation counts`)
+	rasSome = regexp.MustCompile(`^(\d+) ranks? ha(?:ve|s) launched up to operation (\d+)`)
+	rasOne  = regexp.MustCompile(
+		`^Rank (\d+) has launched up to operation (\d+)(?: -- GPU (\S+) managed by process (\d+) on node (\S+))?`,
+	)
+	rasName = regexp.MustCompile(`^Rank (\d+) -- GPU (\S+) managed by process (\d+) on node (\S+)`)
+	rasDead = regexp.MustCompile(
+		`^(?:The following )?(\d+) ranks? (?:is|are) (?:missing|unresponsive|considered dead)`,
+	)
 	bareRank = regexp.MustCompile(`^Rank (\d+)\b`)
 )
 
@@ -59,14 +65,18 @@ func (c *calls) join(l *line) *line {
 }
 
 func broken(s string) bool {
-	return slices.ContainsFunc(brokenAfter, func(end string) bool { return strings.HasSuffix(s, end) })
+	return slices.ContainsFunc(brokenAfter, func(end string) bool {
+		return strings.HasSuffix(s, end)
+	})
 }
 
 // take reports whether the line says something of a call.
 func (c *calls) take(l *line) bool {
 	l = c.join(l)
 	text := strings.TrimRight(l.text, " ")
-	if broken(text) || strings.Contains(text, "Watchdog caught collective") && !strings.Contains(text, " before timing out") {
+	if broken(text) ||
+		strings.Contains(text, "Watchdog caught collective") &&
+			!strings.Contains(text, " before timing out") {
 		c.begun = text
 	}
 	switch {
@@ -87,13 +97,19 @@ func (c *calls) watchdog(l *line) bool {
 	if rank < 0 {
 		rank = l.who.Rank
 	}
-	call := autopsy.Call{Rank: rank, Seq: -1, N: 1, Source: l.source(c.file)}
+	call := autopsy.Call{
+		Rank:   rank,
+		Seq:    -1,
+		N:      1,
+		Source: l.source(c.file),
+	}
 	if m := groupWords.FindStringSubmatch(l.text); m != nil {
 		call.Group = m[1]
 	}
 	if m := timedOut.FindStringSubmatch(l.text); m != nil {
 		call.Op = m[2]
-		call.Seq, call.Size = whole(m[1], -1), whole(m[3], 0)
+		call.Seq = whole(m[1], -1)
+		call.Size = whole(m[3], 0)
 		call.TimedMs = float64(whole(m[5], 0))
 		return c.add(call)
 	}
@@ -106,7 +122,9 @@ func (c *calls) watchdog(l *line) bool {
 	return call.Seq >= 0 && c.add(call)
 }
 
-var standingLine = regexp.MustCompile(`^rank (\d+) process \d+ communicator (\w+): collective (\d+), \d+ inside, ([\d.]+) s since its newest call$`)
+var standingLine = regexp.MustCompile(
+	`^rank (\d+) process \d+ communicator (\w+): collective (\d+), \d+ inside, ([\d.]+) s since its newest call$`,
+)
 
 // standing reads where Falcon's agents saw ranks stand: of those that go on it says nothing.
 func (c *calls) standing(l *line) bool {
@@ -118,7 +136,11 @@ func (c *calls) standing(l *line) bool {
 		c.goOn++
 	} else {
 		c.add(autopsy.Call{
-			Rank: int(whole(m[1], -1)), Group: m[2], Seq: whole(m[3], -1), N: 1, Source: l.source(c.file),
+			Rank:   int(whole(m[1], -1)),
+			Group:  m[2],
+			Seq:    whole(m[3], -1),
+			N:      1,
+			Source: l.source(c.file),
 		})
 	}
 	return true
@@ -126,14 +148,22 @@ func (c *calls) standing(l *line) bool {
 
 const standsFrom = 60 // seconds without a call: iterations of some jobs last that long
 
-var fingerprint = regexp.MustCompile(`Rank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), ?)?OpType=(\w+)` +
-	`(?:, ?TensorShape=\[([\d, ]*)\])?`)
+var fingerprint = regexp.MustCompile(
+	`Rank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), ?)?OpType=(\w+)` +
+		`(?:, ?TensorShape=\[([\d, ]*)\])?`,
+)
 
 // fingerprints reads PyTorch's check of collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL).
 func (c *calls) fingerprints(l *line) bool {
 	found := false
 	for _, m := range fingerprint.FindAllStringSubmatch(l.text, -1) {
-		call := autopsy.Call{Rank: int(whole(m[1], -1)), Seq: whole(m[2], -1), Op: m[3], N: 1, Source: l.source(c.file)}
+		call := autopsy.Call{
+			Rank:   int(whole(m[1], -1)),
+			Seq:    whole(m[2], -1),
+			Op:     m[3],
+			N:      1,
+			Source: l.source(c.file),
+		}
 		if m[4] != "" {
 			call.Size = 1
 			for d := range strings.SplitSeq(m[4], ",") {
@@ -165,14 +195,22 @@ func whole(s string, otherwise int64) int64 {
 // ras reads the text of ncclras.
 func (c *calls) ras(l *line) bool {
 	if m := rasComm.FindStringSubmatch(l.body); m != nil {
-		c.group, c.op, c.seq = m[1]+" ("+m[2]+")", "", -1
+		c.group = m[1] + " (" + m[2] + ")"
+		c.op = ""
+		c.seq = -1
 		return true
 	}
 	if m := rasOp.FindStringSubmatch(l.body); m != nil {
 		c.op = m[1]
 		return true
 	}
-	call := autopsy.Call{Rank: -1, Group: c.group, Op: c.op, Counted: c.op != "", Source: l.source(c.file)}
+	call := autopsy.Call{
+		Rank:    -1,
+		Group:   c.group,
+		Op:      c.op,
+		Counted: c.op != "",
+		Source:  l.source(c.file),
+	}
 	if m := rasSome.FindStringSubmatch(l.body); m != nil {
 		c.seq = whole(m[2], -1)
 		call.Seq, call.N = c.seq, int(whole(m[1], 0))
@@ -192,7 +230,8 @@ func (c *calls) ras(l *line) bool {
 		return true
 	}
 	if m := bareRank.FindStringSubmatch(l.body); m != nil && c.seq == gone {
-		call.Rank, call.Seq = int(whole(m[1], -1)), gone
+		call.Rank = int(whole(m[1], -1))
+		call.Seq = gone
 		return c.add(call)
 	}
 	return false

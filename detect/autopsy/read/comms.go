@@ -7,8 +7,8 @@ import (
 	"github.com/failslow/falcon/detect/autopsy"
 )
 
-// comms reads the table of DeepSpeed's comms logger with show_straggler: of each collective the time in it, and
-// the part of it that is waiting for the last to arrive.
+// comms reads the table of DeepSpeed's comms logger with show_straggler: of each collective the
+// time in it, and the part of it that is waiting for the last to arrive.
 type comms struct {
 	file  string
 	open  bool
@@ -35,7 +35,13 @@ func (c *comms) take(l *line) bool {
 		in, err1 := strconv.ParseFloat(cells[3], 64)
 		waited, err2 := strconv.ParseFloat(cells[4], 64)
 		if err1 == nil && err2 == nil && len(c.found) < itemsMost {
-			c.found = append(c.found, autopsy.Wait{Op: c.op, Size: cells[0] + " " + cells[1], InMs: in, WaitMs: waited, Source: l.source(c.file)})
+			c.found = append(c.found, autopsy.Wait{
+				Op:     c.op,
+				Size:   cells[0] + " " + cells[1],
+				InMs:   in,
+				WaitMs: waited,
+				Source: l.source(c.file),
+			})
 		}
 		return true
 	}

@@ -10,11 +10,15 @@ import (
 )
 
 // exception is the last line of a Python traceback: a class of errors and what it says.
-var exception = regexp.MustCompile(`^\s*(?:[\w.-]+: )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Timeout))(?::|$)`)
+var exception = regexp.MustCompile(
+	`^\s*(?:[\w.-]+: )?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Timeout))(?::|$)`,
+)
 
 // follows are errors of a program that a peer's end explains.
-var follows = regexp.MustCompile(`monitoredBarrier|mismatch between collectives|DistBackendError|DistNetworkError|DistStoreError|NCCL communicator was aborted|ncclRemoteError|` +
-	`Connection (?:closed|reset)|ChildFailedError|Broken pipe|TCPStore|SignalException`)
+var follows = regexp.MustCompile(
+	`monitoredBarrier|mismatch between collectives|DistBackendError|DistNetworkError|DistStoreError|NCCL communicator was aborted|ncclRemoteError|` +
+		`Connection (?:closed|reset)|ChildFailedError|Broken pipe|TCPStore|SignalException`,
+)
 
 // faults reads the lines that state a fault.
 type faults struct {
@@ -70,8 +74,8 @@ func (f *faults) take(l *line) bool {
 
 const shapesMost = 1 << 12 // of lines that have no needle: a hostile file may never repeat one
 
-// shapeOf is a hash of a line without the digits of its numbers, which no needle has: lines of progress differ in
-// nothing else. A digit that follows a letter is part of a word.
+// shapeOf is a hash of a line without the digits of its numbers, which no needle has: lines of
+// progress differ in nothing else. A digit that follows a letter is part of a word.
 func shapeOf(s string) uint64 {
 	h := uint64(offset64)
 	letter := false
@@ -98,8 +102,12 @@ var rootField = regexp.MustCompile(`^(host|rank|exitcode|traceback|time|error_fi
 func (f *faults) rootCause(l *line) bool {
 	if strings.Contains(l.body, "Root Cause (first observed failure)") {
 		f.root = &autopsy.Fault{
-			Kind: "first_failure", Class: autopsy.Ending, Who: autopsy.Nobody, Source: l.source(f.file),
-			Text: "torchrun names the rank that failed first", Advice: seeProgram,
+			Kind:   "first_failure",
+			Class:  autopsy.Ending,
+			Who:    autopsy.Nobody,
+			Source: l.source(f.file),
+			Text:   "torchrun names the rank that failed first",
+			Advice: seeProgram,
 		}
 		return true
 	}
@@ -128,7 +136,8 @@ func (f *faults) rootCause(l *line) bool {
 // finish keeps a root cause that the end of the file cut.
 func (f *faults) finish() {
 	if f.root != nil {
-		f.found, f.root = append(f.found, *f.root), nil
+		f.found = append(f.found, *f.root)
+		f.root = nil
 	}
 }
 
@@ -148,7 +157,9 @@ func (f *faults) traceback(l *line) bool {
 	f.trace = false
 	for i := range faultLines { // an error of CUDA, of memory or of NCCL has its own kind
 		k := &faultLines[i]
-		if k.class <= autopsy.Memory && strings.Contains(l.text, k.needle) && k.form.MatchString(l.text) {
+		if k.class <= autopsy.Memory &&
+			strings.Contains(l.text, k.needle) &&
+			k.form.MatchString(l.text) {
 			f.add(l, k, k.form.FindStringSubmatch(l.text))
 			return true
 		}
@@ -159,8 +170,13 @@ func (f *faults) traceback(l *line) bool {
 	}
 	if f.raised++; f.raised <= tracesMost {
 		f.found = append(f.found, autopsy.Fault{
-			Kind: "exception", Class: class, Who: l.who, Time: l.time, Source: l.source(f.file),
-			Text: "the program raised " + m[1], Advice: seeProgram,
+			Kind:   "exception",
+			Class:  class,
+			Who:    l.who,
+			Time:   l.time,
+			Source: l.source(f.file),
+			Text:   "the program raised " + m[1],
+			Advice: seeProgram,
 		})
 	}
 	return true
@@ -173,7 +189,15 @@ func (f *faults) add(l *line, k *faultLine, m []string) {
 	if f.more[k.kind]++; f.more[k.kind] > perKind {
 		return
 	}
-	x := autopsy.Fault{Kind: k.kind, Class: k.class, Who: l.who, Time: l.time, Text: k.text, Advice: k.advice, Source: l.source(f.file)}
+	x := autopsy.Fault{
+		Kind:   k.kind,
+		Class:  k.class,
+		Who:    l.who,
+		Time:   l.time,
+		Text:   k.text,
+		Advice: k.advice,
+		Source: l.source(f.file),
+	}
 	switch k.kind {
 	case "xid":
 		device := strings.TrimSuffix(m[1], ".0")
@@ -197,7 +221,8 @@ func (f *faults) add(l *line, k *faultLine, m []string) {
 			}
 		}
 	case "local_rank_ended": // the number within its node: the rank itself where there is one node
-		x.Text = fmt.Sprintf("torchrun reports the end of local rank %s of its node, exit code %s", clipped(m[2]), clipped(m[1]))
+		x.Text = fmt.Sprintf("torchrun reports the end of local rank %s of its node, exit code %s",
+			clipped(m[2]), clipped(m[1]))
 		x.Who.Rank = int(whole(m[2], -1))
 	case "launcher":
 		if len(m) > 2 {

@@ -23,9 +23,14 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		var set read.Set
-		set.Add(name, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil })
+		set.Add(name, func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(data)), nil
+		})
 		a := autopsy.Judge(set.Facts())
-		if len(a.Inputs) != 1 || a.Kind == "" || a.Summary == "" || len(a.Findings) > 64 {
+		if len(a.Inputs) != 1 ||
+			a.Kind == "" ||
+			a.Summary == "" ||
+			len(a.Findings) > 64 {
 			t.Fatalf("%+v", a)
 		}
 		if a.Confidence < 0 || a.Confidence > 1 || a.Slowdown < 0 {

@@ -17,33 +17,50 @@ import (
 // healthy is how a framework writes the time of an iteration.
 var healthy = map[string]func(i int, s float64) string{
 	"megatron": func(i int, s float64) string {
-		return fmt.Sprintf(" iteration %8d/  500000 | consumed samples: %12d | elapsed time per iteration (ms): %.1f | lm loss: 2.1E+00 |", i, 64*i, 1e3*s)
+		return fmt.Sprintf(
+			" iteration %8d/  500000 | consumed samples: %12d | elapsed time per iteration (ms): %.1f | lm loss: 2.1E+00 |",
+			i, 64*i, 1e3*s,
+		)
 	},
 	"key and value": func(i int, s float64) string {
 		return fmt.Sprintf("step=%d loss=%.4f step_time=%.3fs tokens/s=%d", i, 2.1, s, int(8192/s))
 	},
 	"tokens": func(i int, s float64) string {
-		return fmt.Sprintf("[titan] 2026-01-01 03:00:19,099 - root - INFO - step: %d  loss:  3.1012  memory: 40.12GiB(50.66%%)  tps: %d  mfu: 41.67%%", i, int(8192/s))
+		return fmt.Sprintf(
+			"[titan] 2026-01-01 03:00:19,099 - root - INFO - step: %d  loss:  3.1012  memory: 40.12GiB(50.66%%)  tps: %d  mfu: 41.67%%",
+			i, int(8192/s),
+		)
 	},
 	"bar": func(i int, s float64) string {
 		return fmt.Sprintf("\r  1%%|█| %d/5000 [00:10<12:00,  %.2fs/it]", i, s)
 	},
 	"rate": func(i int, s float64) string {
-		return fmt.Sprintf("2016-11-02 15:51:19,011 Node Epoch[0] Batch [%d]\tSpeed: %.2f samples/sec\tTrain-mae=20.9", i, 64/s)
+		return fmt.Sprintf(
+			"2016-11-02 15:51:19,011 Node Epoch[0] Batch [%d]\tSpeed: %.2f samples/sec\tTrain-mae=20.9",
+			i, 64/s,
+		)
 	},
 	"epochs": func(i int, s float64) string {
 		return fmt.Sprintf("Epoch: [0][%d/87866]\tTime %.3f\tLoss 22.776\tRegLoss 0.000000", i, s)
 	},
 	"detectron": func(i int, s float64) string {
-		return fmt.Sprintf("[06/12 03:00:01 d2.utils.events]:  eta: 5:12:01  iter: %d  total_loss: 1.2  time: %.4f  last_time: %.4f  data_time: 0.0051", i, s, s)
+		return fmt.Sprintf(
+			"[06/12 03:00:01 d2.utils.events]:  eta: 5:12:01  iter: %d  total_loss: 1.2  time: %.4f  last_time: %.4f  data_time: 0.0051",
+			i, s, s,
+		)
 	},
 	"json": func(i int, s float64) string {
 		return fmt.Sprintf(`{"step": %d, "loss": 2.1, "perf/step_time": %.4f}`, i, s)
 	},
 	"caffe": func(i int, s float64) string {
-		return fmt.Sprintf("I0718 05:04:19.774048 23375 solver.cpp:218] Iteration %d (%.5f iter/s, %.3fs/1 iters), loss = 18.6", i, 1/s, s)
+		return fmt.Sprintf(
+			"I0718 05:04:19.774048 23375 solver.cpp:218] Iteration %d (%.5f iter/s, %.3fs/1 iters), loss = 18.6",
+			i, 1/s, s,
+		)
 	},
-	"csv": func(i int, s float64) string { return fmt.Sprintf("%d,%.2f,2.1", i, 1e3*s) },
+	"csv": func(i int, s float64) string {
+		return fmt.Sprintf("%d,%.2f,2.1", i, 1e3*s)
+	},
 }
 
 // One-off lines that healthy jobs write too.
@@ -51,7 +68,8 @@ var harmless = []string{
 	"[W socket.cpp:663] [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99 - Cannot assign requested address).",
 	"FutureWarning: torch.load with weights_only=False is deprecated",
 	"node1:1:1 [0] NCCL WARN MSCCL++: Cannot find /opt/x.conf",
-	"saving checkpoint at iteration 100 to /ckpt", "successfully saved checkpoint", "validation loss at iteration 100 | lm loss value: 2.0",
+	"saving checkpoint at iteration 100 to /ckpt",
+	"successfully saved checkpoint", "validation loss at iteration 100 | lm loss value: 2.0",
 	"[Wed Feb 14 05:03:41 2026] mlx5_core 0000:9c:00.0 mlx5_4: Port: 1 Link DOWN",
 }
 
@@ -83,7 +101,9 @@ func job(r *rand.Rand, kind string, line func(int, float64) string) string {
 
 func answer(name, text string) autopsy.Answer {
 	var set read.Set
-	set.Add(name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil })
+	set.Add(name, func() (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(text)), nil
+	})
 	return autopsy.Judge(set.Facts())
 }
 

@@ -51,7 +51,11 @@ func (l *line) rank() int {
 
 // source is where a fact of the line comes from.
 func (l *line) source(file string) autopsy.Source {
-	return autopsy.Source{File: file, Line: l.number, Text: clipped(strings.TrimSpace(l.text))}
+	return autopsy.Source{
+		File: file,
+		Line: l.number,
+		Text: clipped(strings.TrimSpace(l.text)),
+	}
 }
 
 func clipped(s string) string {

@@ -33,13 +33,19 @@ var (
 	reportStep = regexp.MustCompile(`Straggler Report at Step (\d+)`)
 	rankMs     = regexp.MustCompile(`^rank +(\d+): +([\d.]+)(?:ms)?$`)
 	section    = regexp.MustCompile(`^([a-zA-Z][\w. -]*):$`)
-	dictOf     = regexp.MustCompile(`(?:Round (\d+): )?The (?:node )?elapsed time(?: of nodes)? are \{([^}]*)\}`)
+	dictOf     = regexp.MustCompile(
+		`(?:Round (\d+): )?The (?:node )?elapsed time(?: of nodes)? are \{([^}]*)\}`,
+	)
 	pairOf     = regexp.MustCompile(`(\d+): ([\d.]+)`)
 	stragglers = regexp.MustCompile(`(?:stragglers? (?:are|is|ranks?)|[Ss]tragglers?):? ?\[([\d, ]+)\]`)
-	slowRanks  = regexp.MustCompile(`(?i)(?:affected ranks|(?:straggler|slow|slowest)[a-z ]{0,12}[:=]? *(?:gpu )?ranks?)[ :=#]*[\[{]?(\d+(?:, ?\d+)*)`)
-	extreme    = regexp.MustCompile(`(M(?:n|x|in|ax))(\w+)/(?:Rnk|Rank): ([\d.]+)([a-zA-Z]*)/(\d+)`)
-	smiGPU     = regexp.MustCompile(`^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]+)$`)
-	smiReason  = regexp.MustCompile(`^(HW Slowdown|HW Thermal Slowdown|HW Power Brake Slowdown|SW Thermal Slowdown) +: Active$`)
+	slowRanks  = regexp.MustCompile(
+		`(?i)(?:affected ranks|(?:straggler|slow|slowest)[a-z ]{0,12}[:=]? *(?:gpu )?ranks?)[ :=#]*[\[{]?(\d+(?:, ?\d+)*)`,
+	)
+	extreme   = regexp.MustCompile(`(M(?:n|x|in|ax))(\w+)/(?:Rnk|Rank): ([\d.]+)([a-zA-Z]*)/(\d+)`)
+	smiGPU    = regexp.MustCompile(`^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]+)$`)
+	smiReason = regexp.MustCompile(
+		`^(HW Slowdown|HW Thermal Slowdown|HW Power Brake Slowdown|SW Thermal Slowdown) +: Active$`,
+	)
 )
 
 // take reports whether the line is of a report.
@@ -62,7 +68,8 @@ func (m *members) take(l *line) bool {
 		return true
 	case strings.Contains(body, "node elapsed time"), strings.Contains(body, "elapsed time of nodes"):
 		return m.rounds(l)
-	case strings.Contains(body, "traggler"), strings.Contains(body, "STRAGGLER"), strings.Contains(body, "low rank"), strings.Contains(body, "lowest rank"):
+	case strings.Contains(body, "traggler"), strings.Contains(body, "STRAGGLER"),
+		strings.Contains(body, "low rank"), strings.Contains(body, "lowest rank"):
 		return m.told(l)
 	case strings.HasPrefix(body, "# gpu"), strings.HasPrefix(body, "#gpu"), m.columns != nil:
 		return m.dmon(l, body)
@@ -98,7 +105,16 @@ func (m *members) score(l *line, body string) bool {
 func (m *members) inReport(l *line, body string) bool {
 	low := strings.ToLower(body)
 	if x := rankMs.FindStringSubmatch(low); x != nil && m.section != "" {
-		m.add(l, m.section, directionOf(m.section), "rank", x[1], autopsy.Who{Rank: int(whole(x[1], -1))}, m.step, x[2])
+		m.add(
+			l,
+			m.section,
+			directionOf(m.section),
+			"rank",
+			x[1],
+			autopsy.Who{Rank: int(whole(x[1], -1))},
+			m.step,
+			x[2],
+		)
 		return true
 	}
 	if x := section.FindStringSubmatch(body); x != nil {
@@ -117,7 +133,16 @@ func (m *members) rounds(l *line) bool {
 		m.round = whole(x[1], m.round)
 	}
 	for _, pair := range pairOf.FindAllStringSubmatch(x[2], -1) {
-		m.add(l, "time of the node check", autopsy.MoreIsSlow, "host", pair[1], autopsy.Who{Rank: -1, Host: pair[1]}, m.round, pair[2])
+		m.add(
+			l,
+			"time of the node check",
+			autopsy.MoreIsSlow,
+			"host",
+			pair[1],
+			autopsy.Who{Rank: -1, Host: pair[1]},
+			m.round,
+			pair[2],
+		)
 	}
 	return true
 }
@@ -139,20 +164,35 @@ func (m *members) told(l *line) bool {
 		if nodes {
 			who = autopsy.Who{Rank: -1, Host: id}
 		}
-		m.name(autopsy.Named{Kind: autopsy.KindSlow, Metric: "straggler", Who: who, Step: m.step, Strong: true, Source: l.source(m.file)})
+		m.name(autopsy.Named{
+			Kind:   autopsy.KindSlow,
+			Metric: "straggler",
+			Who:    who,
+			Step:   m.step,
+			Strong: true,
+			Source: l.source(m.file),
+		})
 	}
 	return true
 }
 
 // badEnds are the values of which the largest ('x') or the smallest ('n') one is bad.
-var badEnds = map[string]byte{"Rtt": 'x', "FLrtt": 'x', "Clk": 'n', "RoundTripTime": 'x', "Clock": 'n', "Throughput": 'n'}
+var badEnds = map[string]byte{
+	"Rtt":           'x',
+	"FLrtt":         'x',
+	"Clk":           'n',
+	"RoundTripTime": 'x',
+	"Clock":         'n',
+	"Throughput":    'n',
+}
 
 // extremes reads Megatron's "MxRtt/Rnk: 1569.83ms/30": the rank of the least and the largest value of all.
 func (m *members) extremes(l *line) bool {
 	found := extreme.FindAllStringSubmatch(l.body, -1)
 	good := map[string]float64{} // the other end, where the line has it
 	for _, x := range found {
-		if v, err := strconv.ParseFloat(x[3], 64); err == nil && badEnds[x[2]] != x[1][len(x[1])-1] {
+		v, err := strconv.ParseFloat(x[3], 64)
+		if err == nil && badEnds[x[2]] != x[1][len(x[1])-1] {
 			good[x[2]] = v
 		}
 	}
@@ -162,7 +202,12 @@ func (m *members) extremes(l *line) bool {
 			continue
 		}
 		m.name(autopsy.Named{
-			Kind: autopsy.KindSlow, Metric: x[2], Who: autopsy.Who{Rank: int(whole(x[5], -1))}, Step: m.step, Value: v, Other: good[x[2]],
+			Kind:   autopsy.KindSlow,
+			Metric: x[2],
+			Who:    autopsy.Who{Rank: int(whole(x[5], -1))},
+			Step:   m.step,
+			Value:  v,
+			Other:  good[x[2]],
 			Source: l.source(m.file),
 		})
 	}
@@ -179,7 +224,12 @@ func (m *members) smi(l *line, body string) bool {
 		return false
 	}
 	m.name(autopsy.Named{
-		Kind: autopsy.KindSlow, Metric: x[1], Who: autopsy.Who{Rank: -1, Device: m.device}, Step: -1, Strong: true, Source: l.source(m.file),
+		Kind:   autopsy.KindSlow,
+		Metric: x[1],
+		Who:    autopsy.Who{Rank: -1, Device: m.device},
+		Step:   -1,
+		Strong: true,
+		Source: l.source(m.file),
 	})
 	return true
 }
@@ -187,7 +237,8 @@ func (m *members) smi(l *line, body string) bool {
 // dmon reads nvidia-smi dmon: rows of numbers below "# gpu   pwr  …  mclk  pclk".
 func (m *members) dmon(l *line, body string) bool {
 	if strings.HasPrefix(body, "#") {
-		if names := strings.Fields(strings.TrimPrefix(body, "#")); len(names) > 0 && names[0] == "gpu" {
+		names := strings.Fields(strings.TrimPrefix(body, "#"))
+		if len(names) > 0 && names[0] == "gpu" {
 			m.columns = names
 		}
 		return true
@@ -202,11 +253,25 @@ func (m *members) dmon(l *line, body string) bool {
 	for i, name := range m.columns {
 		if name == "tviol" && row[i] == "1" {
 			m.name(autopsy.Named{
-				Kind: autopsy.KindSlow, Metric: "thermal violation", Who: autopsy.Who{Rank: -1, Device: row[0]}, Step: -1, Strong: true, Source: l.source(m.file),
+				Kind:   autopsy.KindSlow,
+				Metric: "thermal violation",
+				Who:    autopsy.Who{Rank: -1, Device: row[0]},
+				Step:   -1,
+				Strong: true,
+				Source: l.source(m.file),
 			})
 		}
 		if name == "pclk" || name == "mclk" {
-			m.add(l, name, autopsy.LessIsSlow, "device", row[0], autopsy.Who{Rank: -1, Device: row[0]}, m.round, row[i])
+			m.add(
+				l,
+				name,
+				autopsy.LessIsSlow,
+				"device",
+				row[0],
+				autopsy.Who{Rank: -1, Device: row[0]},
+				m.round,
+				row[i],
+			)
 		}
 	}
 	return true
@@ -218,7 +283,15 @@ func (m *members) name(n autopsy.Named) {
 	}
 }
 
-func (m *members) add(l *line, metric string, d autopsy.Direction, by, key string, who autopsy.Who, at int64, value string) {
+func (m *members) add(
+	l *line,
+	metric string,
+	d autopsy.Direction,
+	by, key string,
+	who autopsy.Who,
+	at int64,
+	value string,
+) {
 	v, err := strconv.ParseFloat(value, 64)
 	if err != nil {
 		return
@@ -226,18 +299,34 @@ func (m *members) add(l *line, metric string, d autopsy.Direction, by, key strin
 	m.put(l, metric, d, by, key, who, at, v)
 }
 
-func (m *members) put(l *line, metric string, d autopsy.Direction, by, key string, who autopsy.Who, at int64, v float64) {
+func (m *members) put(
+	l *line,
+	metric string,
+	d autopsy.Direction,
+	by, key string,
+	who autopsy.Who,
+	at int64,
+	v float64,
+) {
 	if len(m.samples) >= samplesMost {
 		return
 	}
 	m.samples = append(m.samples, autopsy.Sample{
-		Metric: metric, Direction: d, By: by, Key: key, Who: who, Step: at, Value: v, Source: l.source(m.file),
+		Metric:    metric,
+		Direction: d,
+		By:        by,
+		Key:       key,
+		Who:       who,
+		Step:      at,
+		Value:     v,
+		Source:    l.source(m.file),
 	})
 }
 
 // waits are words of times in which a rank waits for others: the last to arrive waits least.
 var waits = []string{
-	"recv", "send", "all-reduce", "allreduce", "all_reduce", "reduce-scatter", "reduce_scatter", "all-gather", "allgather",
+	"recv", "send", "all-reduce", "allreduce", "all_reduce", "reduce-scatter", "reduce_scatter",
+	"all-gather", "allgather",
 	"all_gather", "barrier", "wait", "sync", "comm", "nccl", "broadcast",
 }
 
@@ -249,7 +338,10 @@ func directionOf(name string) autopsy.Direction {
 			return autopsy.LeastWaits
 		}
 	}
-	for _, w := range []string{"clock", "score", "throughput", "tflops", "bandwidth", "busbw", "algbw", "per_sec", "/s", "freq", "clk", "tps"} {
+	for _, w := range []string{
+		"clock", "score", "throughput", "tflops", "bandwidth", "busbw", "algbw", "per_sec", "/s",
+		"freq", "clk", "tps",
+	} {
 		if strings.Contains(low, w) {
 			return autopsy.LessIsSlow
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/failslow/falcon/detect/autopsy"
 )
 
-// ncclTests reads the output of nccl-tests: who took part, the bandwidth of the largest message, wrong results.
+// ncclTests reads the output of nccl-tests: who took part, the bandwidth of the largest
+// message, wrong results.
 type ncclTests struct {
 	file  string
 	hosts []string
@@ -52,8 +53,8 @@ func (t *ncclTests) take(l *line) bool {
 	return t.row(l, body)
 }
 
-// testCells are those that end each row: time, both bandwidths and wrong results, out of place and in place. What
-// stands before them (operation, root) differs between tests.
+// testCells are those that end each row: time, both bandwidths and wrong results, out of place and
+// in place. What stands before them (operation, root) differs between tests.
 const testCells = 8
 
 func (t *ncclTests) row(l *line, body string) bool {
@@ -69,12 +70,19 @@ func (t *ncclTests) row(l *line, body string) bool {
 	}
 	if size >= t.best.Bytes {
 		t.best = autopsy.Bandwidth{
-			Metric: strings.TrimSpace("bus bandwidth " + t.op), Hosts: t.hosts, Bytes: size, GBs: bandwidth, Source: l.source(t.file),
+			Metric: strings.TrimSpace("bus bandwidth " + t.op),
+			Hosts:  t.hosts,
+			Bytes:  size,
+			GBs:    bandwidth,
+			Source: l.source(t.file),
 		}
 	}
 	if n := whole(wrong, 0); n > 0 && len(t.wrong) < perKind {
 		t.wrong = append(t.wrong, autopsy.Fault{
-			Kind: "wrong_results", Class: autopsy.Hardware, Who: autopsy.Nobody, Source: l.source(t.file),
+			Kind:   "wrong_results",
+			Class:  autopsy.Hardware,
+			Who:    autopsy.Nobody,
+			Source: l.source(t.file),
 			Text:   fmt.Sprintf("%d results of a collective are wrong: data is corrupted", n),
 			Advice: "Test the GPUs and links of these nodes one by one (dcgmi diag -r 3); take out the one that goes wrong.",
 		})
@@ -87,5 +95,6 @@ func (t *ncclTests) finish() {
 	if t.best.Bytes > 0 && len(t.found) < itemsMost {
 		t.found = append(t.found, t.best)
 	}
-	t.best, t.hosts = autopsy.Bandwidth{}, nil
+	t.best = autopsy.Bandwidth{}
+	t.hosts = nil
 }

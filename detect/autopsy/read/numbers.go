@@ -39,7 +39,8 @@ type number struct {
 	value float64
 }
 
-// numbers finds the numbers of a line that mean something. It remembers what words mean, as lines repeat them.
+// numbers finds the numbers of a line that mean something. It remembers what words mean,
+// as lines repeat them.
 type numbers struct {
 	known map[string]meaning
 	found []number
@@ -56,7 +57,9 @@ const (
 
 // scan finds them; the result is valid until the next line.
 func (n *numbers) scan(s string) []number {
-	n.found, n.has, n.total = n.found[:0], false, ""
+	n.found = n.found[:0]
+	n.has = false
+	n.total = ""
 	end := 0 // of the number before
 	for i := 0; i < len(s); i++ {
 		if !isDigit(s[i]) {
@@ -69,11 +72,13 @@ func (n *numbers) scan(s string) []number {
 			continue
 		}
 		from := i
-		for i+1 < len(s) && (isDigit(s[i+1]) || s[i+1] == '.' || s[i+1] == ',' && thousands(s[i+1:]) || exponent(s, i+1)) {
+		for i+1 < len(s) &&
+			(isDigit(s[i+1]) || s[i+1] == '.' || s[i+1] == ',' && thousands(s[i+1:]) || exponent(s, i+1)) {
 			i++
 		}
 		token := s[from : i+1]
-		if i+1 < len(s) && s[i+1] == ':' && i+2 < len(s) && isDigit(s[i+2]) { // a clock
+		// a clock
+		if i+1 < len(s) && s[i+1] == ':' && i+2 < len(s) && isDigit(s[i+2]) {
 			for i+1 < len(s) && (isDigit(s[i+1]) || s[i+1] == ':' || s[i+1] == '.') {
 				i++
 			}
@@ -91,7 +96,8 @@ func (n *numbers) add(s string, before, from, to int, token string) {
 	right := s[to:min(len(s), to+rightBytes)]
 	if rest, ok := strings.CutPrefix(right, "/"); ok && !n.has && startsWithDigit(rest) {
 		if v, ok := parse(token); ok {
-			n.frac, n.has = number{meaning{what: step, name: "the count of the line"}, v}, true
+			n.frac = number{meaning{what: step, name: "the count of the line"}, v}
+			n.has = true
 			n.total = leadingDigits(strings.TrimLeft(rest, " "))
 		}
 	}
@@ -124,23 +130,33 @@ func parse(token string) (float64, bool) {
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-func isWord(c byte) bool  { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+func isWord(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
 
 // thousands reports whether a comma groups digits: three follow it, and no more.
 func thousands(s string) bool {
-	return len(s) >= 4 && isDigit(s[1]) && isDigit(s[2]) && isDigit(s[3]) && (len(s) == 4 || !isDigit(s[4]))
+	return len(s) >= 4 &&
+		isDigit(s[1]) &&
+		isDigit(s[2]) &&
+		isDigit(s[3]) &&
+		(len(s) == 4 || !isDigit(s[4]))
 }
 
 func exponent(s string, i int) bool {
 	if s[i] == '+' || s[i] == '-' {
 		return i > 1 && (s[i-1] == 'e' || s[i-1] == 'E') && isDigit(s[i-2])
 	}
-	return (s[i] == 'e' || s[i] == 'E') && i+1 < len(s) && (s[i+1] == '+' || s[i+1] == '-') && isDigit(s[i-1])
+	return (s[i] == 'e' || s[i] == 'E') &&
+		i+1 < len(s) &&
+		(s[i+1] == '+' || s[i+1] == '-') &&
+		isDigit(s[i-1])
 }
 
 // meaning is what the words around a number say.
 func (n *numbers) meaning(left, right string) meaning {
-	name, unit := nameOf(left), unitOf(right)
+	name := nameOf(left)
+	unit := unitOf(right)
 	if name == "" && unit == "" {
 		return meaning{}
 	}
@@ -185,30 +201,80 @@ func unitOf(right string) string {
 // units behind a number.
 var (
 	perStep = map[string]float64{
-		"s/it": 1e3, "ms/step": 1, "s/step": 1e3, "sec/step": 1e3, "sec/batch": 1e3, "s/batch": 1e3, "ms/batch": 1,
+		"s/it": 1e3, "ms/step": 1, "s/step": 1e3, "sec/step": 1e3, "sec/batch": 1e3,
+		"s/batch": 1e3, "ms/batch": 1,
 		"s/iter": 1e3, "ms/iter": 1, "sec/iter": 1e3, "ms/it": 1, "us/step": 1e-3, "seconds/step": 1e3,
 	}
 	rates = map[string]bool{
-		"it/s": true, "iter/s": true, "iters/s": true, "steps/s": true, "step/s": true, "batch/s": true, "batches/s": true,
-		"it/sec": true, "iter/sec": true, "steps/sec": true, "batches/sec": true, "ups": true,
+		"it/s":        true,
+		"iter/s":      true,
+		"iters/s":     true,
+		"steps/s":     true,
+		"step/s":      true,
+		"batch/s":     true,
+		"batches/s":   true,
+		"it/sec":      true,
+		"iter/sec":    true,
+		"steps/sec":   true,
+		"batches/sec": true,
+		"ups":         true,
 	}
 	itemRates = map[string]bool{
-		"samples/sec": true, "samples/s": true, "examples/sec": true, "examples/s": true, "tok/s": true, "tok/sec": true,
-		"tokens/s": true, "tokens/sec": true, "images/sec": true, "img/s": true, "imgs/s": true, "images/s": true,
-		"tokens/s/gpu": true, "seq/s": true, "wps": true, "tps": true, "words/s": true, "frames/s": true,
+		"samples/sec":  true,
+		"samples/s":    true,
+		"examples/sec": true,
+		"examples/s":   true,
+		"tok/s":        true,
+		"tok/sec":      true,
+		"tokens/s":     true,
+		"tokens/sec":   true,
+		"images/sec":   true,
+		"img/s":        true,
+		"imgs/s":       true,
+		"images/s":     true,
+		"tokens/s/gpu": true,
+		"seq/s":        true,
+		"wps":          true,
+		"tps":          true,
+		"words/s":      true,
+		"frames/s":     true,
 	}
 	durations = map[string]float64{
-		"ms": 1, "s": 1e3, "sec": 1e3, "secs": 1e3, "seconds": 1e3, "us": 1e-3, "min": 6e4, "msec": 1, "milliseconds": 1,
+		"ms": 1, "s": 1e3, "sec": 1e3, "secs": 1e3, "seconds": 1e3, "us": 1e-3, "min": 6e4,
+		"msec": 1, "milliseconds": 1,
 	}
 	named = map[string]quantity{
-		"ups": stepRate, "wps": items, "tps": items, "tgs": items, "speed": items, "dt": someTime, "overall_throughput": items,
-		"throughput": items, "samples_per_second": items, "interval_runtime": someTime, "interval_samples_per_second": items,
-		"global_step/sec": stepRate, "iters_per_sec": stepRate, "it/s": stepRate, "steps_per_second": stepRate,
-		"update": nothing, "updates": step, "num_updates": step, "global_step": step,
+		"ups":                         stepRate,
+		"wps":                         items,
+		"tps":                         items,
+		"tgs":                         items,
+		"speed":                       items,
+		"dt":                          someTime,
+		"overall_throughput":          items,
+		"throughput":                  items,
+		"samples_per_second":          items,
+		"interval_runtime":            someTime,
+		"interval_samples_per_second": items,
+		"global_step/sec":             stepRate,
+		"iters_per_sec":               stepRate,
+		"it/s":                        stepRate,
+		"steps_per_second":            stepRate,
+		"update":                      nothing,
+		"updates":                     step,
+		"num_updates":                 step,
+		"global_step":                 step,
 	}
 	stepWords = map[string]bool{
-		"step": true, "iter": true, "iteration": true, "iterations": true, "global step": true, "global_step": true,
-		"batch": true, "it": true, "train step": true, "current iteration": true,
+		"step":              true,
+		"iter":              true,
+		"iteration":         true,
+		"iterations":        true,
+		"global step":       true,
+		"global_step":       true,
+		"batch":             true,
+		"it":                true,
+		"train step":        true,
+		"current iteration": true,
 	}
 )
 
@@ -218,9 +284,17 @@ func understood(name, unit string) meaning {
 	ofUnit := strings.ToLower(unit)
 	switch {
 	case perStep[ofUnit] > 0:
-		return meaning{what: stepTime, toMs: perStep[ofUnit], name: "the rate of the bar"}
+		return meaning{
+			what: stepTime,
+			toMs: perStep[ofUnit],
+			name: "the rate of the bar",
+		}
 	case rates[ofUnit]:
-		return meaning{what: stepRate, toMs: 1e3, name: "the rate of the bar"}
+		return meaning{
+			what: stepRate,
+			toMs: 1e3,
+			name: "the rate of the bar",
+		}
 	case itemRates[ofUnit]:
 		return meaning{what: items, name: unit}
 	case stepWords[low] || stepWords[last] && !strings.Contains(low, "time"):
@@ -266,5 +340,7 @@ func understood(name, unit string) meaning {
 }
 
 func isMean(low string) bool {
-	return strings.Contains(low, "avg") || strings.Contains(low, "average") || strings.Contains(low, "running")
+	return strings.Contains(low, "avg") ||
+		strings.Contains(low, "average") ||
+		strings.Contains(low, "running")
 }

@@ -16,8 +16,14 @@ var update = flag.Bool("update", false, "write the page's section of what is und
 const page = "../../../docs/autopsy.md"
 
 var classes = map[autopsy.Class]string{
-	autopsy.Hardware: "a device, link or node", autopsy.Memory: "memory", autopsy.Program: "the program", autopsy.Network: "the network",
-	autopsy.Storage: "storage", autopsy.Watchdog: "a wait that did not end", autopsy.Ending: "an end from outside", autopsy.Warning: "may be harmless",
+	autopsy.Hardware:    "a device, link or node",
+	autopsy.Memory:      "memory",
+	autopsy.Program:     "the program",
+	autopsy.Network:     "the network",
+	autopsy.Storage:     "storage",
+	autopsy.Watchdog:    "a wait that did not end",
+	autopsy.Ending:      "an end from outside",
+	autopsy.Warning:     "may be harmless",
 	autopsy.Consequence: "follows from another",
 }
 
@@ -28,8 +34,10 @@ func understood() string {
 	for _, u := range read.Understands() {
 		fmt.Fprintf(&b, "| %s | %s |\n", u.What, u.Facts)
 	}
-	b.WriteString("\nText may be UTF-16, may have a terminal's sequences, and what launchers put before lines (`[default7]:`, `[rank3]:`, `[1,3]<stderr>:`, `12: `) is taken off. " +
-		"A column without a unit gives ratios.\n\nLines that state a fault:\n\n| Kind | Where it lies | What it means |\n|---|---|---|\n")
+	b.WriteString(
+		"\nText may be UTF-16, may have a terminal's sequences, and what launchers put before lines (`[default7]:`, `[rank3]:`, `[1,3]<stderr>:`, `12: `) is taken off. " +
+			"A column without a unit gives ratios.\n\nLines that state a fault:\n\n| Kind | Where it lies | What it means |\n|---|---|---|\n",
+	)
 	for _, s := range read.States() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Kind, classes[s.Class], s.Text)
 	}

@@ -10,7 +10,9 @@ import (
 
 // take reads a line's time and who wrote it from what stands before its text.
 func (l *line) take(text string) {
-	l.text, l.who, l.named = text, autopsy.Nobody, false
+	l.text = text
+	l.who = autopsy.Nobody
+	l.named = false
 	l.body = l.launcher(strings.TrimLeft(text, " "))
 	l.time = stampOf(l.body)
 }
@@ -123,13 +125,16 @@ func stampOf(s string) time.Time {
 	return weekday(head)
 }
 
-// parseDate reads "2024-10-23 01:00:10,123", with "/" or "T" as well, "06/12 03:00:01" and "0718 05:04:19.774".
-// A year that is not given is 2000.
+// parseDate reads "2024-10-23 01:00:10,123", with "/" or "T" as well, "06/12 03:00:01" and "0718
+// 05:04:19.774". A year that is not given is 2000.
 func parseDate(s string) (time.Time, bool) {
 	if y, ok := digits(s, 4); ok && len(s) > 10 && (s[4] == '-' || s[4] == '/') {
 		mo, ok1 := digits(s[5:], 2)
 		d, ok2 := digits(s[8:], 2)
-		if ok1 && ok2 && s[7] == s[4] && (s[10] == ' ' || s[10] == 'T' || s[10] == ',' || s[10] == '_') {
+		if ok1 &&
+			ok2 &&
+			s[7] == s[4] &&
+			(s[10] == ' ' || s[10] == 'T' || s[10] == ',' || s[10] == '_') {
 			return clockOf(s[11:], y, mo, d)
 		}
 		return time.Time{}, false
@@ -150,7 +155,13 @@ const yearless = 2000
 // clockOf reads "01:00:10" with a fraction after "," or ".".
 func clockOf(s string, y, mo, d int) (time.Time, bool) {
 	s = strings.TrimLeft(s, " ")
-	if len(s) < 8 || s[2] != ':' || s[5] != ':' || mo < 1 || mo > 12 || d < 1 || d > 31 {
+	if len(s) < 8 ||
+		s[2] != ':' ||
+		s[5] != ':' ||
+		mo < 1 ||
+		mo > 12 ||
+		d < 1 ||
+		d > 31 {
 		return time.Time{}, false
 	}
 	h, ok1 := digits(s, 2)

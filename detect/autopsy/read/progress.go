@@ -59,7 +59,11 @@ func (p *progress) take(l *line) bool {
 			v.what = partTime
 			p.add(l, v, at)
 			continue
-		case at < 0 && v.what != stepTime && v.what != stepRate && v.what != items && v.what != meanItems:
+		case at < 0 &&
+			v.what != stepTime &&
+			v.what != stepRate &&
+			v.what != items &&
+			v.what != meanItems:
 			continue
 		}
 		used = p.add(l, v, at) || used
@@ -90,7 +94,8 @@ func (p *progress) timers(l *line) {
 
 // stepOf is the iteration that a line speaks of, -1 = none: what is named exactly as one comes first.
 func (p *progress) stepOf(found []number, body string) int64 {
-	best, at := 3, int64(-1)
+	best := 3
+	at := int64(-1)
 	for _, v := range found {
 		if v.what != step || v.value > math.MaxInt64/2 {
 			continue
@@ -100,7 +105,8 @@ func (p *progress) stepOf(found []number, body string) int64 {
 			rank = 0
 		}
 		if rank < best {
-			best, at = rank, int64(v.value)
+			best = rank
+			at = int64(v.value)
 		}
 	}
 	switch {
@@ -146,7 +152,12 @@ func (p *progress) add(l *line, v number, at int64) bool {
 	if v.toMs > 0 { // a bar changes from it/s to s/it
 		value *= v.toMs
 	}
-	b.add(autopsy.Point{Value: value, Iteration: at, Time: l.time, Line: l.number})
+	b.add(autopsy.Point{
+		Value:     value,
+		Iteration: at,
+		Time:      l.time,
+		Line:      l.number,
+	})
 	return true
 }
 
@@ -176,7 +187,8 @@ func (b *building) close() {
 		return
 	}
 	b.part.Value /= float64(b.parts)
-	b.points, b.parts = append(b.points, b.part), 0
+	b.points = append(b.points, b.part)
+	b.parts = 0
 	if len(b.points) == pointsMost {
 		b.halve()
 	}
@@ -198,9 +210,16 @@ func (p *progress) stamp(l *line, at int64) {
 	if l.time.IsZero() {
 		return
 	}
-	if between, steps := l.time.Sub(p.stepTime), at-p.stepAt; steps > 0 && between > 0 && !p.stepTime.IsZero() {
+	between := l.time.Sub(p.stepTime)
+	steps := at - p.stepAt
+	if steps > 0 && between > 0 && !p.stepTime.IsZero() {
 		ms := float64(between) / 1e6 / float64(steps)
-		p.stamped.add(autopsy.Point{Value: ms, Iteration: at, Time: l.time, Line: l.number})
+		p.stamped.add(autopsy.Point{
+			Value:     ms,
+			Iteration: at,
+			Time:      l.time,
+			Line:      l.number,
+		})
 	} else if steps == 0 {
 		return
 	}
@@ -229,7 +248,13 @@ func (p *progress) result() (s autopsy.Series, ok bool) {
 			b = c
 		}
 	}
-	s = autopsy.Series{File: p.file, Name: b.meaning.name, Points: b.points, Every: b.every(), Why: b.why()}
+	s = autopsy.Series{
+		File:   p.file,
+		Name:   b.meaning.name,
+		Points: b.points,
+		Every:  b.every(),
+		Why:    b.why(),
+	}
 	if b.meaning.toMs > 0 {
 		s.Unit = "ms"
 	}
@@ -252,7 +277,11 @@ func (p *progress) candidates() []*building {
 		all = append(all, b)
 	}
 	if len(p.stamped.points) > 0 {
-		p.stamped.meaning = meaning{what: items, toMs: 1, name: "the times of the lines"}
+		p.stamped.meaning = meaning{
+			what: items,
+			toMs: 1,
+			name: "the times of the lines",
+		}
 		all = append(all, &p.stamped)
 	}
 	for _, b := range all {
@@ -276,7 +305,8 @@ func (p *progress) parts() (s autopsy.Series, ok bool) {
 	var most, first *building
 	for _, key := range p.order {
 		b := p.series[key]
-		if isPart := b.meaning.what == partTime || b.meaning.what == partRate; isPart && (most == nil || len(b.points) > len(most.points)) {
+		isPart := b.meaning.what == partTime || b.meaning.what == partRate
+		if isPart && (most == nil || len(b.points) > len(most.points)) {
 			most = b
 		}
 	}
@@ -286,7 +316,9 @@ func (p *progress) parts() (s autopsy.Series, ok bool) {
 	var named []string
 	for _, key := range p.order {
 		b := p.series[key]
-		if b.meaning != most.meaning && (b.meaning.what != most.meaning.what || b.meaning.toMs != most.meaning.toMs) || !b.beside(most) {
+		if b.meaning != most.meaning &&
+			(b.meaning.what != most.meaning.what || b.meaning.toMs != most.meaning.toMs) ||
+			!b.beside(most) {
 			continue
 		}
 		if named = append(named, b.meaning.name); first == nil {
@@ -297,7 +329,12 @@ func (p *progress) parts() (s autopsy.Series, ok bool) {
 			first.points[i].Value += b.points[i].Value
 		}
 	}
-	s = autopsy.Series{File: p.file, Name: strings.Join(named[:min(len(named), namedParts)], " + "), Points: first.points, Every: first.every()}
+	s = autopsy.Series{
+		File:   p.file,
+		Name:   strings.Join(named[:min(len(named), namedParts)], " + "),
+		Points: first.points,
+		Every:  first.every(),
+	}
 	s.Why = "no line has the time of an iteration: these are parts of it"
 	if first.meaning.toMs > 0 {
 		s.Unit = "ms"
@@ -320,7 +357,8 @@ func (b *building) beside(other *building) bool {
 func (b *building) toDifferences() {
 	var out []autopsy.Point
 	for i := 1; i < len(b.points); i++ {
-		was, is := b.points[i-1], b.points[i]
+		was := b.points[i-1]
+		is := b.points[i]
 		steps := max(1, is.Iteration-was.Iteration)
 		if is.Value > was.Value {
 			is.Value = (is.Value - was.Value) / float64(steps)
@@ -362,9 +400,13 @@ func (b *building) every() int {
 
 func (b *building) why() string {
 	what := map[quantity]string{
-		stepTime: "its name says the time of an iteration", stepRate: "iterations per second, turned over",
-		someTime: "the time beside an iteration's number", meanTime: "a mean of iteration times",
-		items: "a rate, turned over: the work of an iteration is taken to be the same", meanItems: "a running mean of a rate, turned over", elapsed: "differences of the time since the start",
+		stepTime:  "its name says the time of an iteration",
+		stepRate:  "iterations per second, turned over",
+		someTime:  "the time beside an iteration's number",
+		meanTime:  "a mean of iteration times",
+		items:     "a rate, turned over: the work of an iteration is taken to be the same",
+		meanItems: "a running mean of a rate, turned over",
+		elapsed:   "differences of the time since the start",
 	}[b.meaning.what]
 	if b.meaning.name == "the times of the lines" {
 		what = "differences of the times of lines, for each iteration between them"

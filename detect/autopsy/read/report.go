@@ -25,7 +25,8 @@ var memberKey = regexp.MustCompile(`^(?:(rank)[_ -]?)?(\d{1,7})$|^((?:node|host|
 
 var jsonBegin = regexp.MustCompile(`^(?:\[\s*)*\{\s*(?:"|\}|$)`)
 
-// looksLikeReport reports whether a file is one JSON document over several lines, or one that its beginning has whole.
+// looksLikeReport reports whether a file is one JSON document over several lines, or one that
+// its beginning has whole.
 func looksLikeReport(head []byte) bool {
 	text := bytes.TrimLeft(head, " \t\r\n\xef\xbb\xbf")
 	if !jsonBegin.Match(text) {
@@ -35,7 +36,8 @@ func looksLikeReport(head []byte) bool {
 	return !json.Valid(bytes.TrimSpace(first)) || json.Valid(text)
 }
 
-// addReport reads a JSON document in which an object has a value for each member, or a list has an object for each.
+// addReport reads a JSON document in which an object has a value for each member, or a list
+// has an object for each.
 func (s *Set) addReport(input *autopsy.Input, in io.Reader) error {
 	var doc any
 	if err := json.NewDecoder(io.LimitReader(in, reportBytes)).Decode(&doc); err != nil {
@@ -91,7 +93,8 @@ func (r *report) object(name string, doc map[string]any) bool {
 	r.table++
 	for _, key := range slices.Sorted(maps.Keys(doc)) {
 		x := memberKey.FindStringSubmatch(key)
-		who, by := autopsy.Who{Rank: int(whole(x[2], -1)), Host: clipped(x[3])}, "rank"
+		who := autopsy.Who{Rank: int(whole(x[2], -1)), Host: clipped(x[3])}
+		by := "rank"
 		if x[3] != "" {
 			by = "host"
 		}

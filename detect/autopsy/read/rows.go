@@ -73,17 +73,26 @@ func (r *rows) head(cells []string) bool {
 	for i, c := range cells[:2] {
 		for _, k := range keys {
 			if strings.ToLower(c) == k.column && at < 0 {
-				at, by = i, k.by
+				at = i
+				by = k.by
 			}
 		}
 	}
-	if at < 0 || slices.ContainsFunc(cells, func(c string) bool { return c == "" || isDigit(c[0]) || strings.HasSuffix(c, ":") }) {
+	if at < 0 ||
+		slices.ContainsFunc(cells, func(c string) bool {
+			return c == "" || isDigit(c[0]) || strings.HasSuffix(c, ":")
+		}) {
 		return false
 	}
-	if !slices.ContainsFunc(cells, func(c string) bool { return isMetric(strings.ToLower(c)) }) {
+	if !slices.ContainsFunc(cells, func(c string) bool {
+		return isMetric(strings.ToLower(c))
+	}) {
 		return false
 	}
-	r.names, r.key, r.by, r.kept = slices.Clone(cells), at, by, 0
+	r.names = slices.Clone(cells)
+	r.key = at
+	r.by = by
+	r.kept = 0
 	r.table++
 	return true
 }
@@ -108,7 +117,16 @@ func (r *rows) row(l *line, cells []string) bool {
 			continue
 		}
 		value, unit := numberAndUnit(cells[i])
-		r.m.add(l, name, directionOf(name+" "+unit), r.by, cells[r.key], who, r.table, value)
+		r.m.add(
+			l,
+			name,
+			directionOf(name+" "+unit),
+			r.by,
+			cells[r.key],
+			who,
+			r.table,
+			value,
+		)
 	}
 	r.kept++
 	return true
@@ -123,13 +141,18 @@ func numberAndUnit(s string) (value, unit string) {
 	return s[:end], strings.TrimSpace(s[end:])
 }
 
-var listItem = regexp.MustCompile(`^((?i:gpu|rank|node|device|worker|host) \d+|[A-Za-z][\w.-]*?\d[\w.-]*)(?: ?[:=] ?| +)([\d.]+) ?([A-Za-z]\w*(?:/\w+)?)$`)
+var listItem = regexp.MustCompile(
+	`^((?i:gpu|rank|node|device|worker|host) \d+|[A-Za-z][\w.-]*?\d[\w.-]*)(?: ?[:=] ?| +)([\d.]+) ?([A-Za-z]\w*(?:/\w+)?)$`,
+)
 
 // listed reads one line of a list: at least three members of one stem with one unit.
 func (r *rows) listed(l *line) bool {
 	body := strings.TrimSpace(l.body)
 	var x []string
-	if len(body) > 0 && len(body) <= itemBytes && isWord(body[0]) && isWord(body[len(body)-1]) {
+	if len(body) > 0 &&
+		len(body) <= itemBytes &&
+		isWord(body[0]) &&
+		isWord(body[len(body)-1]) {
 		x = listItem.FindStringSubmatch(body)
 	}
 	if x == nil {
@@ -155,7 +178,10 @@ func letters(c rune) rune {
 }
 
 // listUnits are the units of lists that say how fast something is.
-var listUnits = []string{"gb/s", "gbps", "gb/sec", "gib/s", "mb/s", "tflops", "tflop/s", "gflops", "ms", "s", "us", "sec", "seconds", "it/s", "samples/s", "tokens/s"}
+var listUnits = []string{
+	"gb/s", "gbps", "gb/sec", "gib/s", "mb/s", "tflops", "tflop/s", "gflops", "ms", "s", "us",
+	"sec", "seconds", "it/s", "samples/s", "tokens/s",
+}
 
 // finish keeps the list that ended.
 func (r *rows) finish() {
@@ -166,16 +192,32 @@ func (r *rows) finish() {
 	}
 	r.table++
 	for _, x := range list {
-		who, by := autopsy.Who{Rank: -1, Host: x.key}, "host"
-		if word, n, ok := strings.Cut(x.key, " "); ok && (strings.EqualFold(word, "gpu") || strings.EqualFold(word, "device")) {
-			who, by = autopsy.Who{Rank: -1, Device: n}, "device"
+		who := autopsy.Who{Rank: -1, Host: x.key}
+		by := "host"
+		word, n, ok := strings.Cut(x.key, " ")
+		if ok && (strings.EqualFold(word, "gpu") || strings.EqualFold(word, "device")) {
+			who = autopsy.Who{Rank: -1, Device: n}
+			by = "device"
 		} else if n, ok := strings.CutPrefix(strings.ToLower(x.key), "rank"); ok {
-			who, by = autopsy.Who{Rank: int(whole(strings.Trim(n, " _-"), -1))}, "rank"
-		} else if strings.HasPrefix(strings.ToLower(x.key), "gpu") || strings.HasPrefix(x.key, "mlx5") || strings.HasPrefix(x.key, "cuda") {
-			who, by = autopsy.Who{Rank: -1, Device: x.key}, "device"
+			who = autopsy.Who{Rank: int(whole(strings.Trim(n, " _-"), -1))}
+			by = "rank"
+		} else if strings.HasPrefix(strings.ToLower(x.key), "gpu") ||
+			strings.HasPrefix(x.key, "mlx5") ||
+			strings.HasPrefix(x.key, "cuda") {
+			who = autopsy.Who{Rank: -1, Device: x.key}
+			by = "device"
 		}
 		l := line{number: x.at.Line, text: x.at.Text}
-		r.m.add(&l, "the value in "+x.unit, directionOf(x.unit), by, x.key, who, r.table, x.value)
+		r.m.add(
+			&l,
+			"the value in "+x.unit,
+			directionOf(x.unit),
+			by,
+			x.key,
+			who,
+			r.table,
+			x.value,
+		)
 	}
 }
 

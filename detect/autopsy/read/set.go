@@ -40,7 +40,11 @@ func (s *Set) Add(name string, open Open) {
 
 // Refuse notes a file that was not read.
 func (s *Set) Refuse(name, why string) {
-	s.facts.Inputs = append(s.facts.Inputs, autopsy.Input{Path: name, Who: autopsy.Nobody, Why: why})
+	s.facts.Inputs = append(s.facts.Inputs, autopsy.Input{
+		Path: name,
+		Who:  autopsy.Nobody,
+		Why:  why,
+	})
 }
 
 func (s *Set) add(input *autopsy.Input, open Open) error {
@@ -57,7 +61,12 @@ func (s *Set) add(input *autopsy.Input, open Open) error {
 	if len(bytes.TrimSpace(head)) == 0 {
 		return errors.New("the file is empty")
 	}
-	b := begin{head: head, guess: logs.Sniff(head), in: in, open: open}
+	b := begin{
+		head:  head,
+		guess: logs.Sniff(head),
+		in:    in,
+		open:  open,
+	}
 	for _, f := range formats {
 		if f.is(b) {
 			return f.read(s, input, b)
@@ -87,7 +96,8 @@ func (s *Set) addAgain(input *autopsy.Input, open Open) error {
 }
 
 func isWide(head []byte) bool {
-	return bytes.HasPrefix(head, []byte{0xff, 0xfe}) || bytes.HasPrefix(head, []byte{0xfe, 0xff})
+	return bytes.HasPrefix(head, []byte{0xff, 0xfe}) ||
+		bytes.HasPrefix(head, []byte{0xfe, 0xff})
 }
 
 func firstLine(head []byte) string {
@@ -110,7 +120,9 @@ func (s *Set) addRAS(input *autopsy.Input, in io.Reader) error {
 		return fmt.Errorf("reading: %w", err)
 	}
 	input.Kind = "NCCL RAS (JSON)"
-	all = comma.ReplaceAllFunc(all, func(m []byte) []byte { return append([]byte{m[0], ','}, m[1:]...) })
+	all = comma.ReplaceAllFunc(all, func(m []byte) []byte {
+		return append([]byte{m[0], ','}, m[1:]...)
+	})
 	var records trace.Records
 	if err := records.Add(path.Base(input.Path), bytes.NewReader(all)); err != nil {
 		return err
@@ -135,12 +147,20 @@ func (s *Set) addComm(file string, c trace.RASComm) {
 	}
 	call := func(r trace.RASRank, op string, seq int64, text string) {
 		s.facts.Calls = append(s.facts.Calls, autopsy.Call{
-			Rank: r.Rank, Host: r.Host, Group: c.Hash, Op: op, Seq: seq, N: 1, Counted: op != "", Source: autopsy.Source{File: file, Text: text},
+			Rank:    r.Rank,
+			Host:    r.Host,
+			Group:   c.Hash,
+			Op:      op,
+			Seq:     seq,
+			N:       1,
+			Counted: op != "",
+			Source:  autopsy.Source{File: file, Text: text},
 		})
 	}
 	for op := range ops {
 		for _, r := range c.Ranks {
-			call(r, op, r.Counts[op], fmt.Sprintf("rank %d has launched %d of %s", r.Rank, r.Counts[op], op))
+			call(r, op, r.Counts[op], fmt.Sprintf("rank %d has launched %d of %s",
+				r.Rank, r.Counts[op], op))
 		}
 	}
 	for _, r := range c.Missing {
@@ -175,10 +195,13 @@ func (s *Set) addSeries(input *autopsy.Input, open Open, head []byte) error {
 	var taken []string
 	for _, name := range names {
 		m := column.Read(name)
-		if m.Role != column.IterTime && m.Role != column.Time && m.Role != column.Elapsed || column.Bound(name) || len(taken) >= columnsMost {
+		if m.Role != column.IterTime && m.Role != column.Time && m.Role != column.Elapsed ||
+			column.Bound(name) ||
+			len(taken) >= columnsMost {
 			continue
 		}
-		want, unit := logs.Want{Column: name}, ""
+		want := logs.Want{Column: name}
+		unit := ""
 		if m.Unit == "" {
 			want.Unit, unit = "s", "none"
 		}
@@ -190,7 +213,9 @@ func (s *Set) addSeries(input *autopsy.Input, open Open, head []byte) error {
 	if len(taken) == 0 {
 		return plain(err)
 	}
-	input.Notes = append(input.Notes, "several columns may be meant, or one has no unit: read were "+strings.Join(taken, ", "))
+	input.Notes = append(input.Notes,
+		"several columns may be meant, or one has no unit: read were "+strings.Join(taken, ", "),
+	)
 	return nil
 }
 
@@ -212,9 +237,19 @@ func readSeries(open Open, want logs.Want) (logs.Series, error) {
 
 // takeSeries makes facts of a series; unit is "none" where the file does not give one.
 func (s *Set) takeSeries(input *autopsy.Input, series logs.Series, unit string) {
-	input.Kind, input.Used, input.Lines, input.Notes = series.Format, len(series.Ms) > 0, len(series.Ms), series.Notes
-	out := autopsy.Series{File: input.Path, Name: series.Column, Unit: "ms", Why: series.Why, Who: input.Who}
-	if run, _, ok := strings.Cut(series.Column, " - "); ok && memberName.MatchString(run) { // W&B names the run
+	input.Kind = series.Format
+	input.Used = len(series.Ms) > 0
+	input.Lines = len(series.Ms)
+	input.Notes = series.Notes
+	out := autopsy.Series{
+		File: input.Path,
+		Name: series.Column,
+		Unit: "ms",
+		Why:  series.Why,
+		Who:  input.Who,
+	}
+	// W&B names the run
+	if run, _, ok := strings.Cut(series.Column, " - "); ok && memberName.MatchString(run) {
 		out.Who = autopsy.Who{Rank: -1, Host: clipped(run)}
 	}
 	if unit == "none" || series.Unit == "" || series.Unit == "/s" {
@@ -226,7 +261,11 @@ func (s *Set) takeSeries(input *autopsy.Input, series logs.Series, unit string) 
 			at = series.Steps[i]
 		}
 		if v > 0 {
-			out.Points = append(out.Points, autopsy.Point{Value: v, Iteration: at, Line: i + 2})
+			out.Points = append(out.Points, autopsy.Point{
+				Value:     v,
+				Iteration: at,
+				Line:      i + 2,
+			})
 		}
 	}
 	s.facts.Series = append(s.facts.Series, out)
@@ -256,16 +295,27 @@ func (s *Set) judgeRecords() {
 	case err != nil:
 		s.facts.Inputs[s.dumps[0]].Why = err.Error()
 	case ok:
-		s.facts.Verdicts = append(s.facts.Verdicts, verdictOf(judge.Timeline(timeline, peer.Rules{}.WithDefaults()), source))
+		s.facts.Verdicts = append(s.facts.Verdicts, verdictOf(
+			judge.Timeline(timeline, peer.Rules{}.WithDefaults()),
+			source,
+		))
 	case len(dumps) > 0:
-		r := judge.DumpsWith(dumps, judge.Extra{Stacks: s.records.Stacks()}, peer.Rules{}.WithDefaults())
+		r := judge.DumpsWith(
+			dumps,
+			judge.Extra{Stacks: s.records.Stacks()},
+			peer.Rules{}.WithDefaults(),
+		)
 		s.facts.Verdicts = append(s.facts.Verdicts, verdictOf(r, source))
 	}
 }
 
 // verdictOf is what the judge of traces and dumps says, as a fact.
 func verdictOf(r judge.TraceReport, at autopsy.Source) autopsy.Verdict {
-	v := autopsy.Verdict{Kind: autopsy.KindUnknown, Confidence: r.Confidence, Source: at}
+	v := autopsy.Verdict{
+		Kind:       autopsy.KindUnknown,
+		Confidence: r.Confidence,
+		Source:     at,
+	}
 	switch {
 	case r.Hang != nil:
 		v.Kind = autopsy.KindHang
@@ -381,14 +431,26 @@ func (t *text) ofRank(l *line) {
 	}
 	who := autopsy.Who{Rank: rank}
 	for _, v := range t.progress.words.found {
-		if v.what == step || v.what == elapsed || v.what == meanTime || v.what == meanItems {
+		if v.what == step ||
+			v.what == elapsed ||
+			v.what == meanTime ||
+			v.what == meanItems {
 			continue
 		}
 		d := directionOf(v.name)
 		if v.what == stepRate || v.what == items || v.what == partRate {
 			d = autopsy.LessIsSlow
 		}
-		t.members.put(l, v.name, d, "rank", decimal(int64(rank)), who, t.progress.newest, v.value)
+		t.members.put(
+			l,
+			v.name,
+			d,
+			"rank",
+			decimal(int64(rank)),
+			who,
+			t.progress.newest,
+			v.value,
+		)
 	}
 }
 
@@ -408,7 +470,8 @@ func (t *text) finish() {
 // sameClock reports whether a time has a year where the first one has: others are of another clock.
 func (t *text) sameClock(at time.Time) bool {
 	first := t.input.From
-	return first.IsZero() || (first.Year() == yearless) == (at.Year() == yearless) && at.Sub(first).Abs() < logLasts
+	return first.IsZero() ||
+		(first.Year() == yearless) == (at.Year() == yearless) && at.Sub(first).Abs() < logLasts
 }
 
 const logLasts = 60 * 24 * time.Hour // longer ago is a time that the line speaks of, not its own
@@ -429,7 +492,10 @@ func (s *Set) takeText(input *autopsy.Input, t *text) {
 		s.facts.Series = append(s.facts.Series, series)
 		kinds = append(kinds, "a training log")
 		s.facts.Silences = append(s.facts.Silences, autopsy.Silence{
-			Last: t.progress.last, From: t.quiet, To: input.To, Usual: usual(series),
+			Last:  t.progress.last,
+			From:  t.quiet,
+			To:    input.To,
+			Usual: usual(series),
 		})
 	}
 	kinds = added(kinds, "calls of ranks", &s.facts.Calls, t.calls.found)
@@ -464,7 +530,8 @@ func (s *Set) takeMembers(input *autopsy.Input, m *members) {
 func usual(s autopsy.Series) time.Duration {
 	var between []time.Duration
 	for i := 1; i < len(s.Points); i++ {
-		if d := s.Points[i].Time.Sub(s.Points[i-1].Time); d > 0 && !s.Points[i-1].Time.IsZero() {
+		d := s.Points[i].Time.Sub(s.Points[i-1].Time)
+		if d > 0 && !s.Points[i-1].Time.IsZero() {
 			between = append(between, d)
 		}
 	}

@@ -7,13 +7,15 @@ import (
 
 // Lines that differ in numbers alone have one shape, and none of them has a needle that the other lacks.
 func TestShapesOfLines(t *testing.T) {
-	a, b := " iteration 12/ 500 | elapsed time per iteration (ms): 4400.1 |", " iteration 7013/ 500 | elapsed time per iteration (ms): 39.12 |"
+	a := " iteration 12/ 500 | elapsed time per iteration (ms): 4400.1 |"
+	b := " iteration 7013/ 500 | elapsed time per iteration (ms): 39.12 |"
 	if shapeOf(a) != shapeOf(b) {
 		t.Error("two lines of progress have different shapes")
 	}
 	for _, k := range faultLines {
 		for i := range len(k.needle) {
-			if isDigit(k.needle[i]) && (i == 0 || !isWord(k.needle[i-1]) && !isDigit(k.needle[i-1])) {
+			if isDigit(k.needle[i]) &&
+				(i == 0 || !isWord(k.needle[i-1]) && !isDigit(k.needle[i-1])) {
 				t.Errorf("the needle %q has a number, which a shape leaves out", k.needle)
 			}
 		}

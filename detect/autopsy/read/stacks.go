@@ -30,7 +30,9 @@ var (
 	spyProcess = regexp.MustCompile(`^Process (\d+):`)
 	spyThread  = regexp.MustCompile(`^Thread (\S+) \((?:idle|active)[^)]*\)(?:: "([^"]*)")?`)
 	faultHead  = regexp.MustCompile(`^(?:Current t|T)hread 0x[0-9a-f]+`)
-	rankOfFile = regexp.MustCompile(`(?i)(?:rank|stack|trace|pyspy|py-spy|worker|log|stdout|stderr|out|err)[._-]?(\d+)(?:\.|_|$)`)
+	rankOfFile = regexp.MustCompile(
+		`(?i)(?:rank|stack|trace|pyspy|py-spy|worker|log|stdout|stderr|out|err)[._-]?(\d+)(?:\.|_|$)`,
+	)
 	hostOfFile = regexp.MustCompile(`(?i)(?:^|[._-])((?:node|host|gpu|worker)-?\w*?\d+)(?:\.|_|$)`)
 )
 
@@ -38,7 +40,8 @@ var (
 func (s *stacks) take(l *line) bool {
 	if m := spyProcess.FindStringSubmatch(l.text); m != nil {
 		s.finish()
-		s.pid, s.begun = whole(m[1], 0), true
+		s.pid = whole(m[1], 0)
+		s.begun = true
 		return true
 	}
 	if m := spyThread.FindStringSubmatch(l.text); m != nil {
@@ -48,7 +51,9 @@ func (s *stacks) take(l *line) bool {
 		return true
 	}
 	if faultHead.MatchString(l.text) { // the main thread comes last: a later one replaces an earlier one
-		s.now, s.begun, s.main = autopsy.Stack{Source: l.source(s.file)}, true, true
+		s.now = autopsy.Stack{Source: l.source(s.file)}
+		s.begun = true
+		s.main = true
 		return true
 	}
 	if !s.begun {
@@ -75,7 +80,8 @@ func (s *stacks) finish() {
 		s.now.Pid, s.now.Who = s.pid, s.who
 		s.found = append(s.found, s.now)
 	}
-	s.now, s.main = autopsy.Stack{}, false
+	s.now = autopsy.Stack{}
+	s.main = false
 }
 
 // whoOf is whom a file's name speaks of, as in rank_3.log, stack.12.txt and trace-node48.out.

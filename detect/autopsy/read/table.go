@@ -39,13 +39,16 @@ var keys = []struct{ column, by string }{
 
 // noMetric are words of columns that say nothing of speed.
 var noMetric = []string{
-	"loss", "grad", "norm", "token", "step", "iter", "epoch", "time_stamp", "timestamp", "date", "temp", "power", "pstate", "util", "mem",
-	"size", "nelems", "count", "stream", "lr", "learning", "rank", "group", "pid", "seq", "bytes", "min", "max", "std", "sum", "total", "skew",
+	"loss", "grad", "norm", "token", "step", "iter", "epoch", "time_stamp", "timestamp", "date",
+	"temp", "power", "pstate", "util", "mem",
+	"size", "nelems", "count", "stream", "lr", "learning", "rank", "group", "pid", "seq",
+	"bytes", "min", "max", "std", "sum", "total", "skew",
 	"round", "index", "id", "start", "end", "ts",
 }
 
 var metricWords = []string{
-	"time", "_ms", "_s", "_us", "elapsed", "dur", "latency", "compute", "forward", "backward", "clock", "score", "bw", "bandwidth",
+	"time", "_ms", "_s", "_us", "elapsed", "dur", "latency", "compute", "forward", "backward",
+	"clock", "score", "bw", "bandwidth",
 	"throughput", "tflops", "clk", "per_sec", "speed", "sec", "seconds", "optimizer",
 }
 
@@ -90,7 +93,8 @@ func headers(head string) (rune, []string, bool) {
 			return 0, nil, false
 		}
 	}
-	if slices.ContainsFunc(names, isResult) && slices.ContainsFunc(names, func(n string) bool { return keyOf(n) != "" }) {
+	if slices.ContainsFunc(names, isResult) &&
+		slices.ContainsFunc(names, func(n string) bool { return keyOf(n) != "" }) {
 		return comma, names, true
 	}
 	for _, v := range fields(second, comma) {
@@ -104,7 +108,9 @@ func headers(head string) (rune, []string, bool) {
 
 func fields(s string, comma rune) []string {
 	r := csv.NewReader(strings.NewReader(strings.TrimRight(s, "\r")))
-	r.Comma, r.LazyQuotes, r.TrimLeadingSpace = comma, true, true
+	r.Comma = comma
+	r.LazyQuotes = true
+	r.TrimLeadingSpace = true
 	out, err := r.Read()
 	if err != nil {
 		return nil
@@ -114,12 +120,22 @@ func fields(s string, comma rune) []string {
 
 // newTable plans how a table is read; nil where it names no members, or has no metric.
 func newTable(file string, names []string, m *members) *table {
-	t := &table{file: file, names: names, key: -1, steps: -1, host: -1, timesOf: -1, members: m, seen: map[string]int64{}}
+	t := &table{
+		file:    file,
+		names:   names,
+		key:     -1,
+		steps:   -1,
+		host:    -1,
+		timesOf: -1,
+		members: m,
+		seen:    map[string]int64{},
+	}
 	for _, k := range keys {
 		for i, n := range names {
 			switch n = plainName(n); {
 			case n == k.column && t.key < 0:
-				t.key, t.by = i, k.by
+				t.key = i
+				t.by = k.by
 			case n == k.column && k.by == "host":
 				t.host = i
 			}
@@ -132,7 +148,12 @@ func newTable(file string, names []string, m *members) *table {
 		low := plainName(n)
 		switch {
 		case i == t.key || i == t.host:
-		case low == "step" || low == "iteration" || low == "iter" || low == "round" || low == "timestamp" || low == "time":
+		case low == "step" ||
+			low == "iteration" ||
+			low == "iter" ||
+			low == "round" ||
+			low == "timestamp" ||
+			low == "time":
 			if t.steps < 0 {
 				t.steps = i
 			}
@@ -140,7 +161,12 @@ func newTable(file string, names []string, m *members) *table {
 			t.results = append(t.results, i)
 		case strings.Contains(low, "slowdown") || strings.Contains(low, "throttle"):
 			t.reasons = append(t.reasons, i)
-		case low == "collective name" || low == "dtype" || low == "in msg nelems" || low == "op" || low == "kernel" || low == "process group name":
+		case low == "collective name" ||
+			low == "dtype" ||
+			low == "in msg nelems" ||
+			low == "op" ||
+			low == "kernel" ||
+			low == "process group name":
 			t.kinds = append(t.kinds, i)
 		case isMetric(low):
 			t.values = append(t.values, i)
@@ -198,7 +224,9 @@ func isMetric(low string) bool {
 	if m := column.Read(low); m.Role == column.IterTime {
 		return true
 	}
-	for _, w := range strings.FieldsFunc(low, func(r rune) bool { return r == '_' || r == ' ' || r == '.' || r == '-' }) {
+	for _, w := range strings.FieldsFunc(low, func(r rune) bool {
+		return r == '_' || r == ' ' || r == '.' || r == '-'
+	}) {
 		for _, n := range noMetric {
 			if w == n || len(n) > 3 && strings.HasPrefix(w, n) {
 				return false
@@ -213,7 +241,11 @@ const rowsMost = 5_000_000
 // read takes all rows.
 func (t *table) read(in io.Reader, comma rune) (rows int, err error) {
 	r := csv.NewReader(in)
-	r.Comma, r.LazyQuotes, r.TrimLeadingSpace, r.FieldsPerRecord, r.ReuseRecord = comma, true, true, -1, true
+	r.Comma = comma
+	r.LazyQuotes = true
+	r.TrimLeadingSpace = true
+	r.FieldsPerRecord = -1
+	r.ReuseRecord = true
 	if _, err := r.Read(); err != nil {
 		return 0, fmt.Errorf("reading: %w", err)
 	}
@@ -266,7 +298,8 @@ func (t *table) take(row []string, number int) {
 		name := t.names[i]
 		d := directionOf(name + " " + unit)
 		if len(t.kinds) > 0 {
-			d, name = directionOf(name+kind), name+" of"+kind
+			d = directionOf(name + kind)
+			name = name + " of" + kind
 		}
 		t.members.add(l, name, d, t.by, key, who, at, value)
 	}
@@ -278,15 +311,24 @@ func (t *table) take(row []string, number int) {
 	for _, i := range t.results {
 		if failed(row[i]) {
 			t.members.failed = append(t.members.failed, autopsy.Fault{
-				Kind: "check", Class: autopsy.Hardware, Who: who, Source: l.source(t.file),
-				Text: "a check of it failed (" + clipped(strings.TrimSpace(row[i])) + ")", Advice: "Take it out, and run that check on it alone.",
+				Kind:   "check",
+				Class:  autopsy.Hardware,
+				Who:    who,
+				Source: l.source(t.file),
+				Text:   "a check of it failed (" + clipped(strings.TrimSpace(row[i])) + ")",
+				Advice: "Take it out, and run that check on it alone.",
 			})
 		}
 	}
 	for _, i := range t.reasons {
 		if strings.EqualFold(strings.TrimSpace(row[i]), "active") {
 			t.members.name(autopsy.Named{
-				Kind: autopsy.KindSlow, Metric: t.names[i], Who: who, Step: at, Strong: true, Source: l.source(t.file),
+				Kind:   autopsy.KindSlow,
+				Metric: t.names[i],
+				Who:    who,
+				Step:   at,
+				Strong: true,
+				Source: l.source(t.file),
 			})
 		}
 	}
@@ -299,7 +341,14 @@ func (t *table) series() (autopsy.Series, bool) {
 		return autopsy.Series{}, false
 	}
 	name := t.names[t.timesOf]
-	out := autopsy.Series{File: t.file, Name: name, Points: t.times.points, Why: "the largest of all members counts", Every: t.times.every(), Who: autopsy.Nobody}
+	out := autopsy.Series{
+		File:   t.file,
+		Name:   name,
+		Points: t.times.points,
+		Why:    "the largest of all members counts",
+		Every:  t.times.every(),
+		Who:    autopsy.Nobody,
+	}
 	if toMs := durations[string(column.Read(name).Unit)]; toMs > 0 {
 		out.Unit = "ms"
 		for i := range out.Points {

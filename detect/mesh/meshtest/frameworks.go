@@ -16,7 +16,20 @@ type Model struct {
 // layerParams are the parameters of one layer, tensor by tensor, over tp ranks.
 func (m Model) layerParams(tp int) []int64 {
 	h := int64(m.Hidden)
-	return []int64{h, h, 3 * h * h / int64(tp), 3 * h / int64(tp), h * h / int64(tp), h, h, h, 4 * h * h / int64(tp), 4 * h / int64(tp), 4 * h * h / int64(tp), h}
+	return []int64{
+		h,
+		h,
+		3 * h * h / int64(tp),
+		3 * h / int64(tp),
+		h * h / int64(tp),
+		h,
+		h,
+		h,
+		4 * h * h / int64(tp),
+		4 * h / int64(tp),
+		4 * h * h / int64(tp),
+		h,
+	}
 }
 
 // buckets are the sizes in elements of a reduction of parameters in order.
@@ -30,7 +43,8 @@ func buckets(params []int64, first, most int64) []int64 {
 			limit = first
 		}
 		if sum >= limit {
-			out, sum = append(out, sum), 0
+			out = append(out, sum)
+			sum = 0
 		}
 	}
 	if sum > 0 {
@@ -119,9 +133,23 @@ func (g Megatron) Job() *Job {
 		g.Order = "tp-cp-ep-dp-pp"
 	}
 	p := &player{
-		Megatron: g, Job: newJob(g.TP * g.CP * g.DP * g.PP), order: strings.Split(g.Order, "-"),
-		dense:  map[string]int{"tp": g.TP, "cp": g.CP, "ep": 1, "dp": g.DP, "pp": g.PP},
-		expert: map[string]int{"tp": g.ETP, "cp": 1, "ep": g.EP, "dp": g.TP * g.CP * g.DP / g.ETP / g.EP, "pp": g.PP},
+		Megatron: g,
+		Job:      newJob(g.TP * g.CP * g.DP * g.PP),
+		order:    strings.Split(g.Order, "-"),
+		dense: map[string]int{
+			"tp": g.TP,
+			"cp": g.CP,
+			"ep": 1,
+			"dp": g.DP,
+			"pp": g.PP,
+		},
+		expert: map[string]int{
+			"tp": g.ETP,
+			"cp": 1,
+			"ep": g.EP,
+			"dp": g.TP * g.CP * g.DP / g.ETP / g.EP,
+			"pp": g.PP,
+		},
 	}
 	p.makeGroups()
 	p.inside = true
@@ -166,7 +194,10 @@ func (p *player) makeGroups() {
 	p.edp = p.made("edp", rankGroups(p.order, p.expert, "dp"))
 	if p.PP > 1 {
 		for _, c := range p.pp {
-			p.embedding = append(p.embedding, p.group("embd", []falcon.Rank{c.ranks[0], c.ranks[len(c.ranks)-1]}))
+			p.embedding = append(p.embedding, p.group("embd", []falcon.Rank{
+				c.ranks[0],
+				c.ranks[len(c.ranks)-1],
+			}))
 		}
 	}
 }
@@ -232,7 +263,10 @@ func (p *player) tensorCalls(c communicator, activation int64) {
 				p.all(c, falcon.OpAllReduce, activation)
 				continue
 			}
-			for _, op := range []falcon.Op{falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAllGather, falcon.OpAllGather, falcon.OpReduceScatter} {
+			for _, op := range []falcon.Op{
+				falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAllGather, falcon.OpAllGather,
+				falcon.OpReduceScatter,
+			} {
 				p.all(c, op, small)
 			}
 		}
@@ -312,7 +346,10 @@ func (p *player) gradients() {
 		for _, c := range p.edp {
 			var params []int64
 			for range p.Layers / p.PP {
-				params = append(params, p.layerParams(p.ETP)[8], p.layerParams(p.ETP)[10])
+				params = append(params,
+					p.layerParams(p.ETP)[8],
+					p.layerParams(p.ETP)[10],
+				)
 			}
 			p.reduce(c, params)
 		}
@@ -337,7 +374,12 @@ func (f FSDP) Job() *Job {
 		*n = max(*n, 1)
 	}
 	order := []string{"tp", "shard", "replicate", "pp"}
-	size := map[string]int{"tp": f.TP, "shard": f.Shard, "replicate": f.Replicas, "pp": f.PP}
+	size := map[string]int{
+		"tp":        f.TP,
+		"shard":     f.Shard,
+		"replicate": f.Replicas,
+		"pp":        f.PP,
+	}
 	j := newJob(f.TP * f.Shard * f.Replicas * f.PP)
 	world := j.group("default_pg", ascending(j.World))
 	activation := int64(2 * f.Sequence * f.Hidden / f.TP)
@@ -351,7 +393,10 @@ func (f FSDP) Job() *Job {
 			c := j.group("mesh_tp", g)
 			for range f.Layers / f.PP {
 				for range 2 {
-					for _, op := range []falcon.Op{falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAllGather} {
+					for _, op := range []falcon.Op{
+						falcon.OpAllGather, falcon.OpReduceScatter, falcon.OpAllGather,
+						falcon.OpReduceScatter, falcon.OpAllGather,
+					} {
 						j.all(c, op, activation)
 					}
 				}

@@ -38,8 +38,12 @@ type count struct {
 
 func newJob(world int) *Job {
 	return &Job{
-		Inside: ascending(world), World: world, Comms: map[falcon.Rank][]falcon.Comm{}, Traffic: map[falcon.Rank][]falcon.Traffic{},
-		ids: map[string]uint64{}, counts: map[falcon.Rank]map[kind]*count{},
+		Inside:  ascending(world),
+		World:   world,
+		Comms:   map[falcon.Rank][]falcon.Comm{},
+		Traffic: map[falcon.Rank][]falcon.Traffic{},
+		ids:     map[string]uint64{},
+		counts:  map[falcon.Rank]map[kind]*count{},
 	}
 }
 
@@ -58,7 +62,11 @@ func (j *Job) group(name string, ranks []falcon.Rank) communicator {
 		id = 1000 + uint64(len(j.ids))
 		j.ids[key] = id
 		for i, r := range ranks {
-			j.Comms[r] = append(j.Comms[r], falcon.Comm{ID: id, Size: len(ranks), RankInComm: i})
+			j.Comms[r] = append(j.Comms[r], falcon.Comm{
+				ID:         id,
+				Size:       len(ranks),
+				RankInComm: i,
+			})
 		}
 	}
 	return communicator{id, ranks}
@@ -119,7 +127,12 @@ func (j *Job) send(c communicator, i, k int, bytes int64) {
 func (j *Job) allToAll(c communicator, bytes int64, call int) {
 	for i := range c.ranks {
 		for k := range c.ranks {
-			j.send(c, i, k, bytes/int64(len(c.ranks))+int64((7*i+13*k+29*call)%64)*1024)
+			j.send(
+				c,
+				i,
+				k,
+				bytes/int64(len(c.ranks))+int64((7*i+13*k+29*call)%64)*1024,
+			)
 		}
 	}
 }
@@ -135,8 +148,13 @@ func (j *Job) finish() *Job {
 				}
 			}
 			j.Traffic[r] = append(j.Traffic[r], falcon.Traffic{
-				Single: single, Comm: k.comm, Op: k.op, Calls: n.calls, Bytes: n.bytes, Alike: slices.Max(slices.Collect(maps.Values(n.sizes))),
-				Peers: slices.Sorted(maps.Keys(n.peers)),
+				Single: single,
+				Comm:   k.comm,
+				Op:     k.op,
+				Calls:  n.calls,
+				Bytes:  n.bytes,
+				Alike:  slices.Max(slices.Collect(maps.Values(n.sizes))),
+				Peers:  slices.Sorted(maps.Keys(n.peers)),
 			})
 		}
 	}

@@ -53,9 +53,11 @@ var (
 	elapses = set("runtime elapsed elapsedtime uptime cumulative")
 	ranks   = set("rank ranks worker workers proc process host hostname node")
 	numbers = set("global train trainer training current cur number no idx index id n num count _")
-	known   = set(`loss losses lr learning grad gradient norm epoch epochs acc accuracy tokens token samples sample mem memory gib mib gb
+	known   = set(
+		`loss losses lr learning grad gradient norm epoch epochs acc accuracy tokens token samples sample mem memory gib mib gb
 		mb mfu hfu tflops flops tflop ppl perplexity scale seed size util utilization power temp temperature score kl entropy
-		bpb params param weights length len skipped nan zeros f1 precision recall bleu wer ratio clip total_weights flag`)
+		bpb params param weights length len skipped nan zeros f1 precision recall bleu wer ratio clip total_weights flag`,
+	)
 	limits = set("max total skipped warmup nan per every last best save eval accumulation")
 )
 
@@ -74,20 +76,26 @@ func Read(name string) Meaning {
 		return m
 	}
 	m := Meaning{Unit: unitOf(words)}
-	has := func(of map[string]bool) bool { return slices.ContainsFunc(words, func(w string) bool { return of[w] }) }
+	has := func(of map[string]bool) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return of[w] })
+	}
 	timed := has(durations) || m.Unit != ""
 	switch {
 	case slices.Contains(words, "vs"): // another axis than the iteration's
 		m.Role = Known
 	case isStep(words):
 		m.Role = Step
-	case has(clocks) || slices.Contains(words, "wall") && has(durations) || slices.Contains(words, "unix"):
+	case has(clocks) ||
+		slices.Contains(words, "wall") && has(durations) ||
+		slices.Contains(words, "unix"):
 		m.Role = Clock
 	case timed && has(parts):
 		m.Role = Part
 	case timed && has(iterations):
 		m.Role = iterationTime(words)
-	case has(elapses) || timed && slices.Contains(words, "relative") || timed && slices.Contains(words, "total"):
+	case has(elapses) ||
+		timed && slices.Contains(words, "relative") ||
+		timed && slices.Contains(words, "total"):
 		m.Role = Elapsed
 	case slices.Contains(words, "tps"):
 		m.Role = Items
@@ -131,7 +139,9 @@ func isStep(words []string) bool {
 	found := false
 	for i, w := range words {
 		switch {
-		case w == "time" && i+1 < len(words) && (words[i+1] == "step" || words[i+1] == "steps"):
+		case w == "time" &&
+			i+1 < len(words) &&
+			(words[i+1] == "step" || words[i+1] == "steps"):
 			continue
 		case limits[w] || durations[w]:
 			return false
@@ -154,7 +164,9 @@ func isRank(words []string) bool {
 }
 
 // perItem are the words of what is counted per second and is no iteration.
-var perItem = set("token tokens tok toks sample samples seq seqs sequence sequences img images example examples throughput")
+var perItem = set(
+	"token tokens tok toks sample samples seq seqs sequence sequences img images example examples throughput",
+)
 
 // readRatio reads names such as s/it, it/s, ms per step and tokens_per_sec: the
 // splitter has made a slash between two such words, and "per", the word "per".
@@ -163,7 +175,8 @@ func readRatio(words []string) (Meaning, bool) {
 	if at <= 0 || at == len(words)-1 {
 		return Meaning{Role: Items}, slices.Contains(words, "throughput") && !slices.Contains(words, "flop")
 	}
-	over, under := words[at-1], words[at+1]
+	over := words[at-1]
+	under := words[at+1]
 	unit, isTime := units[over]
 	under2, perTime := units[under]
 	switch {
@@ -172,7 +185,9 @@ func readRatio(words []string) (Meaning, bool) {
 			return Meaning{Mean, unit}, true // ms-swift: elapsed time over all steps so far
 		}
 		return Meaning{iterationTime(words), unit}, true
-	case perTime && under2 == "s" && slices.ContainsFunc(words, func(w string) bool { return parts[w] }):
+	case perTime &&
+		under2 == "s" &&
+		slices.ContainsFunc(words, func(w string) bool { return parts[w] }):
 		return Meaning{Role: Known}, true
 	case perTime && under2 == "s" && iterations[over]:
 		return Meaning{Role: Rate}, true

@@ -40,22 +40,67 @@ func TestRead(t *testing.T) {
 		"fwd_compute_ms":            {Part, "ms"},
 		"iteration-time vs samples": {Known, ""},
 		// Durations.
-		"ms": {Time, "ms"}, "time": {Time, ""}, "time_ms": {Time, "ms"}, "seconds": {Time, "s"}, "duration": {Time, ""}, "train_time": {Time, ""}, "time (ms)": {Time, "ms"}, "time in s": {Time, "s"}, "queue_time_ms": {Other, "ms"},
+		"ms":            {Time, "ms"},
+		"time":          {Time, ""},
+		"time_ms":       {Time, "ms"},
+		"seconds":       {Time, "s"},
+		"duration":      {Time, ""},
+		"train_time":    {Time, ""},
+		"time (ms)":     {Time, "ms"},
+		"time in s":     {Time, "s"},
+		"queue_time_ms": {Other, "ms"},
 		// Rates.
-		"it/s": {Rate, ""}, "steps_per_second": {Rate, ""}, "train_steps_per_second": {Rate, ""}, "iterations/sec": {Rate, ""},
-		"tokens/s": {Items, ""}, "tokens_per_sec": {Items, ""}, "tps": {Items, ""}, "samples_per_second": {Items, ""}, "throughput": {Items, ""},
-		"eval_steps_per_second": {Known, ""},
+		"it/s":                   {Rate, ""},
+		"steps_per_second":       {Rate, ""},
+		"train_steps_per_second": {Rate, ""},
+		"iterations/sec":         {Rate, ""},
+		"tokens/s":               {Items, ""},
+		"tokens_per_sec":         {Items, ""},
+		"tps":                    {Items, ""},
+		"samples_per_second":     {Items, ""},
+		"throughput":             {Items, ""},
+		"eval_steps_per_second":  {Known, ""},
 		// Clocks.
-		"timestamp": {Clock, ""}, "_timestamp": {Clock, ""}, "wall_time": {Clock, ""}, "datetime": {Clock, ""}, "timestamp_ms": {Clock, "ms"},
-		"_runtime": {Elapsed, ""}, "elapsed_time": {Elapsed, ""}, "Relative Time (Process)": {Elapsed, ""}, "total_time": {Elapsed, ""}, "elapsed_s": {Elapsed, "s"},
+		"timestamp":               {Clock, ""},
+		"_timestamp":              {Clock, ""},
+		"wall_time":               {Clock, ""},
+		"datetime":                {Clock, ""},
+		"timestamp_ms":            {Clock, "ms"},
+		"_runtime":                {Elapsed, ""},
+		"elapsed_time":            {Elapsed, ""},
+		"Relative Time (Process)": {Elapsed, ""},
+		"total_time":              {Elapsed, ""},
+		"elapsed_s":               {Elapsed, "s"},
 		// Steps and ranks.
-		"step": {Step, ""}, "Step": {Step, ""}, "_step": {Step, ""}, "global_step": {Step, ""}, "train/global_step": {Step, ""},
-		"time_step": {Step, ""}, "timestep": {Step, ""}, "step_time_ratio": {Part, ""}, "target_step_time_ms": {Part, "ms"}, "time_step_ms": {IterTime, "ms"},
-		"iteration": {Step, ""}, "iter": {Step, ""}, "trainer/global_step": {Step, ""},
-		"rank": {Rank, ""}, "global_rank": {Rank, ""}, "worker": {Rank, ""}, "hostname": {Rank, ""},
+		"step":                {Step, ""},
+		"Step":                {Step, ""},
+		"_step":               {Step, ""},
+		"global_step":         {Step, ""},
+		"train/global_step":   {Step, ""},
+		"time_step":           {Step, ""},
+		"timestep":            {Step, ""},
+		"step_time_ratio":     {Part, ""},
+		"target_step_time_ms": {Part, "ms"},
+		"time_step_ms":        {IterTime, "ms"},
+		"iteration":           {Step, ""},
+		"iter":                {Step, ""},
+		"trainer/global_step": {Step, ""},
+		"rank":                {Rank, ""},
+		"global_rank":         {Rank, ""},
+		"worker":              {Rank, ""},
+		"hostname":            {Rank, ""},
 		// No times.
-		"loss": {Known, ""}, "lm loss": {Known, ""}, "learning_rate": {Known, ""}, "grad_norm": {Known, ""}, "epoch": {Known, ""},
-		"total_steps": {Other, ""}, "batch_size": {Known, ""}, "memory(GiB)": {Known, ""}, "value": {Other, ""}, "x": {Other, ""}, "": {Other, ""},
+		"loss":          {Known, ""},
+		"lm loss":       {Known, ""},
+		"learning_rate": {Known, ""},
+		"grad_norm":     {Known, ""},
+		"epoch":         {Known, ""},
+		"total_steps":   {Other, ""},
+		"batch_size":    {Known, ""},
+		"memory(GiB)":   {Known, ""},
+		"value":         {Other, ""},
+		"x":             {Other, ""},
+		"":              {Other, ""},
 	} {
 		if got := Read(name); got != want {
 			t.Errorf("%q: %+v, want %+v", name, got, want)
@@ -64,7 +109,9 @@ func TestRead(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	for in, want := range map[string]float64{"ms": 1, "S": 1000, "seconds": 1000, "µs": 1e-3, "min": 60000, "ns": 1e-6} {
+	for in, want := range map[string]float64{
+		"ms": 1, "S": 1000, "seconds": 1000, "µs": 1e-3, "min": 60000, "ns": 1e-6,
+	} {
 		u, ok := ParseUnit(in)
 		if !ok || u.ToMs() != want || u.Word() == "" {
 			t.Errorf("%s: %v, %v, %g", in, u, ok, u.ToMs())

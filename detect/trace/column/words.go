@@ -11,20 +11,30 @@ type Unit string
 // units are the words that name a unit.
 var units = map[string]Unit{
 	"ns": "ns", "nanosecond": "ns", "nanoseconds": "ns",
-	"us": "us", "µs": "us", "μs": "us", "usec": "us", "usecs": "us", "micros": "us", "microsecond": "us", "microseconds": "us",
+	"us": "us", "µs": "us", "μs": "us", "usec": "us", "usecs": "us",
+	"micros": "us", "microsecond": "us", "microseconds": "us",
 	"ms": "ms", "msec": "ms", "msecs": "ms", "millis": "ms", "millisecond": "ms", "milliseconds": "ms",
 	"s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
 	"min": "min", "mins": "min", "minute": "min", "minutes": "min",
 }
 
-var toMs = map[Unit]float64{"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1000, "min": 60000}
+var toMs = map[Unit]float64{
+	"ns":  1e-6,
+	"us":  1e-3,
+	"ms":  1,
+	"s":   1000,
+	"min": 60000,
+}
 
 // ToMs is the number of milliseconds in the unit, 0 for none.
 func (u Unit) ToMs() float64 { return toMs[u] }
 
 // Word is the unit as it reads in a sentence.
 func (u Unit) Word() string {
-	return map[Unit]string{"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "min": "minutes"}[u]
+	return map[Unit]string{
+		"ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds",
+		"min": "minutes",
+	}[u]
 }
 
 // ParseUnit reads what a person gives as a unit.
@@ -96,5 +106,6 @@ func joinRatios(words []string) []string {
 func ratio(over, under string) bool {
 	_, timeOver := units[over]
 	_, timeUnder := units[under]
-	return timeOver && iterations[under] || timeUnder && (iterations[over] || perItem[over] || over == "tflop" || over == "gb" || over == "mb")
+	return timeOver && iterations[under] ||
+		timeUnder && (iterations[over] || perItem[over] || over == "tflop" || over == "gb" || over == "mb")
 }

@@ -58,7 +58,8 @@ func (s *solver) answer() Answer {
 // gatherWaiters finds the operations that a rank waits in directly, and for each rank
 // the operations that wait for it.
 func (s *solver) gatherWaiters() {
-	s.linked, s.waiters = make([]bool, len(s.ops)), make([][]int, len(s.nodes))
+	s.linked = make([]bool, len(s.ops))
+	s.waiters = make([][]int, len(s.nodes))
 	for i := range s.nodes {
 		for _, o := range s.nodes[i].links {
 			s.linked[o] = true
@@ -111,11 +112,15 @@ func (s *solver) judgeEnd(a *Answer, i int) {
 	case n.odd:
 		f.Kind = Mismatch
 	case n.stopped < len(n.Pending):
-		f.Kind, f.Group, f.Seq, f.Call = Device, n.stale.group, n.stale.seq, n.Pending[n.stopped].Name
+		f.Kind = Device
+		f.Group = n.stale.group
+		f.Seq = n.stale.seq
+		f.Call = n.Pending[n.stopped].Name
 		f.Peers = s.peersDone(i, n.stale)
 		f.Asked = n.Asked[f.Group]
 	}
-	if n.old || f.Kind == Behind && (n.Empty || n.Hidden || s.mayHaveDone(n, f) || s.mayHaveAnswered(a, n, f)) {
+	if n.old ||
+		f.Kind == Behind && (n.Empty || n.Hidden || s.mayHaveDone(n, f) || s.mayHaveAnswered(a, n, f)) {
 		a.Candidates = append(a.Candidates, f)
 		return
 	}
@@ -154,7 +159,12 @@ func (s *solver) findingOf(i int) Finding {
 			best = o
 		}
 	}
-	f := Finding{Kind: Behind, Ranks: []falcon.Rank{s.nodes[i].Rank}, Group: -1, Asked: -1}
+	f := Finding{
+		Kind:  Behind,
+		Ranks: []falcon.Rank{s.nodes[i].Rank},
+		Group: -1,
+		Asked: -1,
+	}
 	if best < 0 {
 		return f
 	}
@@ -187,7 +197,11 @@ func boolInt(b bool) int {
 // name sets the call of a finding.
 func (f *Finding) name(op *operation) {
 	f.op = op
-	f.Group, f.Seq, f.Pair, f.Call, f.Place = op.key.group, op.key.seq, op.call.Pair, op.call.Name, op.call.Place
+	f.Group = op.key.group
+	f.Seq = op.key.seq
+	f.Pair = op.call.Pair
+	f.Call = op.call.Name
+	f.Place = op.call.Place
 }
 
 // judgeCircle judges ranks that wait for each other. Ranks whose order of calls
@@ -226,12 +240,18 @@ func (s *solver) fewerElsewhere(ranks, ops []int) []int {
 	if len(ops) != 2 {
 		return nil
 	}
-	a, b := &s.ops[ops[0]], &s.ops[ops[1]]
+	a := &s.ops[ops[0]]
+	b := &s.ops[ops[1]]
 	if len(a.in) < len(b.in) {
 		a, b = b, a
 	}
 	same := slices.Equal(s.job.Groups[a.key.group].Members, s.job.Groups[b.key.group].Members)
-	if a.call.Pair || b.call.Pair || !same || len(a.in) <= len(b.in) || len(a.in)+len(b.in) != len(ranks) || !slices.Equal(a.behind, b.in) {
+	if a.call.Pair ||
+		b.call.Pair ||
+		!same ||
+		len(a.in) <= len(b.in) ||
+		len(a.in)+len(b.in) != len(ranks) ||
+		!slices.Equal(a.behind, b.in) {
 		return nil
 	}
 	return b.in
@@ -250,7 +270,10 @@ func (s *solver) sendersOnly(ranks, ops []int) []int {
 		})
 		awaited := slices.ContainsFunc(ops, func(o int) bool {
 			op := &s.ops[o]
-			return !op.call.Pair && !op.soft && slices.Contains(op.behind, i) && s.wentOnAfterSending(op)
+			return !op.call.Pair &&
+				!op.soft &&
+				slices.Contains(op.behind, i) &&
+				s.wentOnAfterSending(op)
 		})
 		if !blocks && awaited && !n.old {
 			out = append(out, i)
@@ -264,7 +287,9 @@ func (s *solver) sendersOnly(ranks, ops []int) []int {
 func (s *solver) wentOnAfterSending(op *operation) bool {
 	return !slices.ContainsFunc(op.in, func(i int) bool {
 		n := &s.nodes[i]
-		return !slices.ContainsFunc(n.Pending[:n.at[op.key]], func(c Call) bool { return c.Pair && c.Send })
+		return !slices.ContainsFunc(n.Pending[:n.at[op.key]], func(c Call) bool {
+			return c.Pair && c.Send
+		})
 	})
 }
 
@@ -291,7 +316,10 @@ func (s *solver) judgeMissing(a *Answer, missing []int) {
 			all++
 		}
 	}
-	sure := len(missing) > 0 && len(a.Culprits) == 0 && all <= fewMissing(len(s.nodes)) && !s.failedOddly()
+	sure := len(missing) > 0 &&
+		len(a.Culprits) == 0 &&
+		all <= fewMissing(len(s.nodes)) &&
+		!s.failedOddly()
 	for _, i := range missing {
 		f := s.findingOf(i)
 		f.Kind = Missing
@@ -312,7 +340,10 @@ func (s *solver) failedOddly() bool {
 			continue
 		}
 		usual := s.siblingShape(op.key, nil)
-		if usual != "" && slices.ContainsFunc(op.in, func(i int) bool { return s.shapeAt(i, Key{op.key.group, op.key.seq}) != usual }) {
+		if usual != "" &&
+			slices.ContainsFunc(op.in, func(i int) bool {
+				return s.shapeAt(i, Key{op.key.group, op.key.seq}) != usual
+			}) {
 			return true
 		}
 	}
@@ -345,7 +376,12 @@ func (s *solver) finish(in []Finding) []Finding {
 		s.finishOne(&out[i])
 	}
 	slices.SortFunc(out, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), slices.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(
+			cmp.Compare(a.Kind, b.Kind),
+			slices.Compare(a.Ranks, b.Ranks),
+			cmp.Compare(a.Group, b.Group),
+			cmp.Compare(a.Seq, b.Seq),
+		)
 	})
 	return out
 }
@@ -360,7 +396,8 @@ func (s *solver) finishOne(f *Finding) {
 	f.Shapes = op.shapes
 	for _, i := range op.in {
 		rank := s.nodes[i].Rank
-		if _, self := slices.BinarySearch(f.Ranks, rank); !self || f.Kind == Together || f.Kind == Circle {
+		_, self := slices.BinarySearch(f.Ranks, rank)
+		if !self || f.Kind == Together || f.Kind == Circle {
 			f.Waiting = append(f.Waiting, rank)
 		}
 	}

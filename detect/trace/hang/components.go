@@ -9,7 +9,12 @@ type component struct {
 
 // findComponents is Tarjan's algorithm with an explicit stack, because graphs are deep.
 func findComponents(n int, edges func(int) []int) []component {
-	t := tarjan{edges: edges, index: make([]int, n), low: make([]int, n), part: make([]int, n)}
+	t := tarjan{
+		edges: edges,
+		index: make([]int, n),
+		low:   make([]int, n),
+		part:  make([]int, n),
+	}
 	for v := range n {
 		if t.index[v] == 0 {
 			t.visit(v)

@@ -34,7 +34,10 @@ func (w *world) hurt(kind string, a *actor) bool {
 		}
 		a.program = slices.Delete(slices.Clone(a.program), at, at+1)
 	case "wrong order":
-		if at+1 == len(a.program) || c.what == "" || a.program[at+1].what == "" || c == a.program[at+1] {
+		if at+1 == len(a.program) ||
+			c.what == "" ||
+			a.program[at+1].what == "" ||
+			c == a.program[at+1] {
 			return false
 		}
 		a.program = slices.Clone(a.program)
@@ -57,7 +60,17 @@ func (w *world) hurt(kind string, a *actor) bool {
 func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool) {
 	w = &world{rng: rand.New(rand.NewPCG(seed, 7))}
 	w.full, w.eager = w.rng.IntN(2) == 0, w.rng.IntN(2) == 0
-	shapes := [][3]int{{2, 2, 1}, {2, 2, 2}, {4, 2, 1}, {1, 4, 1}, {2, 4, 2}, {4, 2, 2}, {1, 2, 4}, {2, 1, 4}, {8, 1, 1}}
+	shapes := [][3]int{
+		{2, 2, 1},
+		{2, 2, 2},
+		{4, 2, 1},
+		{1, 4, 1},
+		{2, 4, 2},
+		{4, 2, 2},
+		{1, 2, 4},
+		{2, 1, 4},
+		{8, 1, 1},
+	}
 	s := shapes[w.rng.IntN(len(shapes))]
 	w.mesh(s[0], s[1], s[2])
 	kind = kinds[w.rng.IntN(len(kinds))]
@@ -74,7 +87,8 @@ func generated(seed uint64) (w *world, kind string, truth []falcon.Rank, ok bool
 	w.play()
 	for _, i := range hurt {
 		a := w.ranks[i]
-		if a.stopAt >= 0 && (a.asked < a.stopAt || kind == "stopped" && a.asked >= a.seen()+a.window) {
+		if a.stopAt >= 0 &&
+			(a.asked < a.stopAt || kind == "stopped" && a.asked >= a.seen()+a.window) {
 			continue // blocked by another fault first, or waiting as well
 		}
 		truth = append(truth, a.rank)
@@ -99,7 +113,8 @@ func culprits(a Answer) []falcon.Rank {
 
 // In generated hangs no innocent rank is named, and most culprits are.
 func TestGeneratedHangs(t *testing.T) {
-	right, all := map[string]int{}, map[string]int{}
+	right := map[string]int{}
+	all := map[string]int{}
 	for seed := *firstSeed; seed < *firstSeed+uint64(*seedCount); seed++ { //nolint:gosec // counts are small
 		w, kind, truth, ok := generated(seed)
 		if !ok {
@@ -119,7 +134,11 @@ func TestGeneratedHangs(t *testing.T) {
 	}
 	for _, k := range kinds {
 		t.Logf("%-12s %d of %d right", k, right[k], all[k])
-		if least := map[string]float64{"stopped": 0.9, "killed": 0.97, "silent": 0.97, "missed call": 0.7, "wrong size": 0.75, "wrong order": 0.6, "blind": 0.6}[k]; float64(right[k]) < least*float64(all[k]) {
+		least := map[string]float64{
+			"stopped": 0.9, "killed": 0.97, "silent": 0.97, "missed call": 0.7, "wrong size": 0.75,
+			"wrong order": 0.6, "blind": 0.6,
+		}[k]
+		if float64(right[k]) < least*float64(all[k]) {
 			t.Errorf("%s: %d of %d right", k, right[k], all[k])
 		}
 	}
@@ -139,12 +158,17 @@ func naiveEnds(j Job) []falcon.Rank {
 		c := m.Pending[0]
 		for k := range n {
 			o := j.Members[k]
-			if k == i || !slices.Contains(j.Groups[c.Group].Members, o.Rank) || c.Pair && o.Rank != c.Peer {
+			if k == i ||
+				!slices.Contains(j.Groups[c.Group].Members, o.Rank) ||
+				c.Pair && o.Rank != c.Peer {
 				continue
 			}
 			there := false
 			for _, oc := range o.Pending {
-				there = there || oc.Group == c.Group && (c.Pair && oc.Pair && oc.Peer == m.Rank && oc.Send != c.Send || !c.Pair && !oc.Pair && oc.Seq == c.Seq)
+				there = there ||
+					oc.Group == c.Group &&
+						(c.Pair && oc.Pair && oc.Peer == m.Rank && oc.Send != c.Send ||
+							!c.Pair && !oc.Pair && oc.Seq == c.Seq)
 			}
 			waits[i][k] = !there
 		}
@@ -211,7 +235,12 @@ func largeJob(edit func(m *Member)) Job {
 	w := &world{rng: rand.New(rand.NewPCG(1, 1))}
 	parts := map[string][]falcon.Rank{}
 	for r := range tp * dp * pp {
-		for _, name := range []string{"world", fmt.Sprint("tp", r/tp), fmt.Sprint("dp", r/(tp*dp)*tp+r%tp), fmt.Sprint("pp", r%(tp*dp))} {
+		for _, name := range []string{
+			"world",
+			fmt.Sprint("tp", r/tp),
+			fmt.Sprint("dp", r/(tp*dp)*tp+r%tp),
+			fmt.Sprint("pp", r%(tp*dp)),
+		} {
 			parts[name] = append(parts[name], falcon.Rank(r))
 		}
 	}
@@ -220,11 +249,21 @@ func largeJob(edit func(m *Member)) Job {
 		for _, r := range parts[name] {
 			of[r] = append(of[r], len(w.groups))
 		}
-		w.groups = append(w.groups, Group{Name: name, Kind: strings.TrimRight(name, "0123456789"), Members: parts[name]})
+		w.groups = append(w.groups, Group{
+			Name:    name,
+			Kind:    strings.TrimRight(name, "0123456789"),
+			Members: parts[name],
+		})
 	}
 	j := Job{Groups: w.groups}
 	for r := range falcon.Rank(tp * dp * pp) {
-		m := Member{Rank: r, Seen: true, Asked: map[int]int64{}, Done: map[int]int64{}, Calls: map[Key]Record{}}
+		m := Member{
+			Rank:  r,
+			Seen:  true,
+			Asked: map[int]int64{},
+			Done:  map[int]int64{},
+			Calls: map[Key]Record{},
+		}
 		for at, g := range of[r] {
 			m.Asked[g], m.Done[g] = 9, 8
 			m.Pending = append(m.Pending, Call{Group: g, Seq: 9, Name: "allreduce"})
@@ -280,7 +319,8 @@ var largeJobs = map[string]struct {
 
 func TestLargeJobs(t *testing.T) {
 	for name, c := range largeJobs {
-		if got := fmt.Sprint(culprits(Solve(largeJob(c.edit)))); c.want != "" && got != c.want {
+		got := fmt.Sprint(culprits(Solve(largeJob(c.edit))))
+		if c.want != "" && got != c.want {
 			t.Errorf("%s: %.100s", name, got)
 		}
 	}
@@ -301,11 +341,20 @@ func BenchmarkLargeJobs(b *testing.B) {
 // A rank dies within a collective that some members complete: those that don't
 // wait for it, and none of them is idle.
 func TestADeathWithinACollective(t *testing.T) {
-	j := Job{Groups: []Group{{Name: "world", Members: []falcon.Rank{0, 1, 2, 3, 4, 5, 6, 7}}}}
+	j := Job{Groups: []Group{{
+		Name:    "world",
+		Members: []falcon.Rank{0, 1, 2, 3, 4, 5, 6, 7},
+	}}}
 	for r := range falcon.Rank(8) {
-		m := Member{Rank: r, Seen: r != 5, Asked: map[int]int64{0: 9}, Done: map[int]int64{0: 9}}
+		m := Member{
+			Rank:  r,
+			Seen:  r != 5,
+			Asked: map[int]int64{0: 9},
+			Done:  map[int]int64{0: 9},
+		}
 		if r%2 == 0 {
-			m.Done[0], m.Pending = 8, []Call{{Group: 0, Seq: 9, Name: "allreduce"}}
+			m.Done[0] = 8
+			m.Pending = []Call{{Group: 0, Seq: 9, Name: "allreduce"}}
 		}
 		j.Members = append(j.Members, m)
 	}

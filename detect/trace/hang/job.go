@@ -10,8 +10,10 @@ type Job struct {
 
 // Group is one communicator.
 type Group struct {
-	Name    string
-	Kind    string        // groups of a kind do the same on different ranks, such as all tensor-parallel groups; may be empty
+	Name string
+	// groups of a kind do the same on different ranks, such as all tensor-parallel
+	// groups; may be empty
+	Kind    string
 	Members []falcon.Rank // ascending
 }
 

@@ -6,7 +6,9 @@ import "slices"
 const fewestVoters = 2
 
 func (s *solver) gatherKinds() {
-	s.kinds, s.turns, s.votes = map[string][]int{}, map[[2]int]turn{}, map[kindKey]map[string]int{}
+	s.kinds = map[string][]int{}
+	s.turns = map[[2]int]turn{}
+	s.votes = map[kindKey]map[string]int{}
 	s.ofRank = make([][]int, len(s.job.Members))
 	for g := range s.job.Groups {
 		for _, r := range s.job.Groups[g].Members {
@@ -67,7 +69,9 @@ func (s *solver) countShapes(votes map[string]int, k Key, sign int) {
 	}
 }
 
-func (s *solver) shapeAt(i int, k Key) string { return s.nodes[i].Calls[k].Shape }
+func (s *solver) shapeAt(i int, k Key) string {
+	return s.nodes[i].Calls[k].Shape
+}
 
 // outOfOrder finds the ranks of a circle that are in one call before another, while
 // all other ranks with both calls, in groups of the same kinds, use the opposite
@@ -170,7 +174,9 @@ func (s *solver) ownGroup(j int, op *operation) int {
 		return op.key.group
 	}
 	kind := s.job.Groups[op.key.group].Kind
-	at := slices.IndexFunc(groups, func(g int) bool { return kind != "" && s.job.Groups[g].Kind == kind })
+	at := slices.IndexFunc(groups, func(g int) bool {
+		return kind != "" && s.job.Groups[g].Kind == kind
+	})
 	if at < 0 {
 		return -1
 	}

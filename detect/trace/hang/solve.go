@@ -62,7 +62,12 @@ type solver struct {
 
 // Solve finds the causes of the hang.
 func Solve(job Job) Answer {
-	s := &solver{job: job, byRank: map[falcon.Rank]int{}, byKey: map[opKey]int{}, passed: map[int]int64{}}
+	s := &solver{
+		job:    job,
+		byRank: map[falcon.Rank]int{},
+		byKey:  map[opKey]int{},
+		passed: map[int]int64{},
+	}
 	for i := range job.Members {
 		s.byRank[job.Members[i].Rank] = i
 	}
@@ -88,7 +93,11 @@ func Solve(job Job) Answer {
 }
 
 func newNode(m *Member) node {
-	n := node{Member: m, at: make(map[opKey]int, len(m.Pending)), stopped: len(m.Pending)}
+	n := node{
+		Member:  m,
+		at:      make(map[opKey]int, len(m.Pending)),
+		stopped: len(m.Pending),
+	}
 	for i, c := range m.Pending {
 		k := keyOf(m.Rank, c)
 		if _, have := n.at[k]; !have {
@@ -105,7 +114,12 @@ func keyOf(rank falcon.Rank, c Call) opKey {
 	case c.Pair:
 		return opKey{group: c.Group, src: c.Peer, dst: rank}
 	}
-	return opKey{group: c.Group, seq: c.Seq, src: -1, dst: -1}
+	return opKey{
+		group: c.Group,
+		seq:   c.Seq,
+		src:   -1,
+		dst:   -1,
+	}
 }
 
 // markOld finds records that were taken while the job was running: others completed
@@ -216,7 +230,8 @@ func (s *solver) markOdd() {
 			usual = s.siblingShape(op.key, shapes)
 		}
 		for _, i := range all {
-			if shape := s.nodes[i].Calls[k].Shape; shape != "" && usual != "" && shape != usual {
+			shape := s.nodes[i].Calls[k].Shape
+			if shape != "" && usual != "" && shape != usual {
 				op.odd = append(op.odd, i)
 				s.nodes[i].odd = true
 			}
@@ -287,7 +302,8 @@ func (s *solver) aim(op *operation) {
 	}
 	op.targets = slices.Concat(op.behind, op.absent)
 	for _, i := range op.in {
-		if n := &s.nodes[i]; n.blind || n.stopped < len(n.Pending) && n.at[op.key] >= n.stopped {
+		n := &s.nodes[i]
+		if n.blind || n.stopped < len(n.Pending) && n.at[op.key] >= n.stopped {
 			op.targets = append(op.targets, i)
 		}
 	}

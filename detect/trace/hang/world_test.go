@@ -49,7 +49,11 @@ func (w *world) mesh(tp, dp, pp int) {
 		}
 		for r := range n {
 			if m := parts[of(r)]; int(m[0]) == r && len(m) > 1 {
-				w.groups = append(w.groups, Group{Name: fmt.Sprint(kind, r), Kind: kind, Members: m})
+				w.groups = append(w.groups, Group{
+					Name:    fmt.Sprint(kind, r),
+					Kind:    kind,
+					Members: m,
+				})
 			}
 		}
 	}
@@ -60,7 +64,12 @@ func (w *world) mesh(tp, dp, pp int) {
 	body := w.randomBody()
 	window := 1 + w.rng.IntN(2)*w.rng.IntN(6)
 	for r := range n {
-		a := &actor{rank: falcon.Rank(r), stopAt: -1, blindAt: -1, window: window}
+		a := &actor{
+			rank:    falcon.Rank(r),
+			stopAt:  -1,
+			blindAt: -1,
+			window:  window,
+		}
 		for range 4 {
 			a.program = append(a.program, w.bodyOf(body, a.rank, tp*dp, pp)...)
 		}
@@ -76,7 +85,10 @@ func (w *world) randomBody() []step {
 	kinds := []string{"world", "tp", "tp", "dp", "pp", "forward", "backward"}
 	body := []step{{"world", "allreduce 1"}}
 	for range 3 + w.rng.IntN(8) {
-		body = append(body, step{kinds[w.rng.IntN(len(kinds))], []string{"allreduce 8", "allreduce 64", "allgather"}[w.rng.IntN(3)]})
+		body = append(body, step{
+			kinds[w.rng.IntN(len(kinds))],
+			[]string{"allreduce 8", "allreduce 64", "allgather"}[w.rng.IntN(3)],
+		})
 	}
 	return body
 }
@@ -88,12 +100,14 @@ func (w *world) bodyOf(body []step, r falcon.Rank, stage, pp int) []call {
 	for _, s := range body {
 		switch s.kind {
 		case "forward", "backward":
-			next, prev := r+falcon.Rank(stage), r-falcon.Rank(stage)
+			next := r + falcon.Rank(stage)
+			prev := r - falcon.Rank(stage)
 			if s.kind == "backward" {
 				next, prev = prev, next
 			}
 			g := w.groupOf("pp", r)
-			first, last := 0, pp-1
+			first := 0
+			last := pp - 1
 			if s.kind == "backward" {
 				first, last = last, first
 			}
@@ -113,7 +127,9 @@ func (w *world) bodyOf(body []step, r falcon.Rank, stage, pp int) []call {
 }
 
 func (w *world) groupOf(kind string, r falcon.Rank) int {
-	return slices.IndexFunc(w.groups, func(g Group) bool { return g.Kind == kind && slices.Contains(g.Members, r) })
+	return slices.IndexFunc(w.groups, func(g Group) bool {
+		return g.Kind == kind && slices.Contains(g.Members, r)
+	})
 }
 
 // number is the position of a call in its group or pair.
@@ -138,7 +154,10 @@ func (w *world) play() {
 		moved = false
 		for _, i := range w.rng.Perm(len(w.ranks)) {
 			a := w.ranks[i]
-			if !a.gone && a.asked < len(a.program) && a.asked < a.seen()+a.window && a.asked != a.stopAt {
+			if !a.gone &&
+				a.asked < len(a.program) &&
+				a.asked < a.seen()+a.window &&
+				a.asked != a.stopAt {
 				a.asked++
 				moved = true
 			}
@@ -163,11 +182,17 @@ func (w *world) completes(a *actor) bool {
 	c, n := a.program[a.done], a.number(a.done)
 	if c.what == "" {
 		return c.send && w.eager || w.reached(c.peer, n, func(p call) bool {
-			return p.group == c.group && p.what == "" && p.peer == a.rank && p.send != c.send
+			return p.group == c.group &&
+				p.what == "" &&
+				p.peer == a.rank &&
+				p.send != c.send
 		})
 	}
 	for _, m := range w.groups[c.group].Members {
-		if m != a.rank && !w.reached(m, n, func(p call) bool { return p.group == c.group && p.what == c.what }) {
+		if m != a.rank &&
+			!w.reached(m, n, func(p call) bool {
+				return p.group == c.group && p.what == c.what
+			}) {
 			return false
 		}
 	}
@@ -200,7 +225,9 @@ func (w *world) job() Job {
 }
 
 func (w *world) record(a *actor, m *Member) {
-	m.Asked, m.Done, m.Calls = map[int]int64{}, map[int]int64{}, map[Key]Record{}
+	m.Asked = map[int]int64{}
+	m.Done = map[int]int64{}
+	m.Calls = map[Key]Record{}
 	for g := range w.groups {
 		if slices.Contains(w.groups[g].Members, a.rank) {
 			m.Asked[g], m.Done[g] = 0, 0
@@ -219,7 +246,14 @@ func (w *world) record(a *actor, m *Member) {
 			}
 		}
 		if !over {
-			m.Pending = append(m.Pending, Call{Group: c.group, Seq: n, Name: c.what, Pair: c.what == "", Send: c.send, Peer: c.peer})
+			m.Pending = append(m.Pending, Call{
+				Group: c.group,
+				Seq:   n,
+				Name:  c.what,
+				Pair:  c.what == "",
+				Send:  c.send,
+				Peer:  c.peer,
+			})
 		}
 	}
 }

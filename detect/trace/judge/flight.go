@@ -71,7 +71,9 @@ type rankWait struct {
 // Dumps judges flight-recorder dumps, one per rank: ranks that are late to a
 // collective or call another one, and ranks that others wait for, by durations. Zero
 // fields of Rules mean the defaults.
-func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport { return DumpsWith(dumps, Extra{}, rules) }
+func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
+	return DumpsWith(dumps, Extra{}, rules)
+}
 
 // DumpsWith judges dumps with other records of a hang.
 func DumpsWith(dumps []trace.Dump, extra Extra, rules peer.Rules) TraceReport {
@@ -88,12 +90,17 @@ func DumpsWith(dumps []trace.Dump, extra Extra, rules peer.Rules) TraceReport {
 	for _, rank := range slices.Sorted(maps.Keys(f.waits)) {
 		w := f.waits[rank]
 		r.Workers = append(r.Workers, WorkerReport{
-			Worker: fmt.Sprintf("rank%d", rank), Rank: rank, TransferMs: w.transferMs, WaitMs: w.waitMs, Awaited: w.awaited,
+			Worker:     fmt.Sprintf("rank%d", rank),
+			Rank:       rank,
+			TransferMs: w.transferMs,
+			WaitMs:     w.waitMs,
+			Awaited:    w.awaited,
 		})
 	}
 	f.verdict(&r, newStandstill(dumps), extra)
 	if len(f.missing) > 0 {
-		r.addNote(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v", len(f.missing), firstFew(f.missing))
+		r.addNote(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v",
+			len(f.missing), firstFew(f.missing))
 		r.Confidence *= noCounters
 	}
 	r.addNote(falcon.EvidenceCounter, true, noCountersText)
@@ -105,7 +112,8 @@ func DumpsWith(dumps []trace.Dump, extra Extra, rules peer.Rules) TraceReport {
 func gatherCalls(dumps []trace.Dump) *flights {
 	f := &flights{waits: map[falcon.Rank]*rankWait{}}
 	byKey := map[string]*group{}
-	have, whole := map[falcon.Rank]bool{}, map[falcon.Rank]bool{}
+	have := map[falcon.Rank]bool{}
+	whole := map[falcon.Rank]bool{}
 	for _, d := range dumps {
 		rank := falcon.Rank(d.Rank)
 		have[rank], whole[rank] = true, lostNothing(d)
@@ -148,11 +156,17 @@ func gatherCalls(dumps []trace.Dump) *flights {
 
 // lostNothing reports whether a dump still has the rank's first call.
 func lostNothing(d trace.Dump) bool {
-	return len(d.Entries) == 0 || slices.ContainsFunc(d.Entries, func(e trace.Entry) bool { return e.Record == 0 })
+	return len(d.Entries) == 0 ||
+		slices.ContainsFunc(d.Entries, func(e trace.Entry) bool { return e.Record == 0 })
 }
 
 func newGroup(name string, recorded trace.DumpGroup) *group {
-	g := &group{name: name, calls: map[falcon.Rank]map[int64]trace.Entry{}, oldest: map[falcon.Rank]int64{}, newest: map[falcon.Rank]int64{}}
+	g := &group{
+		name:   name,
+		calls:  map[falcon.Rank]map[int64]trace.Entry{},
+		oldest: map[falcon.Rank]int64{},
+		newest: map[falcon.Rank]int64{},
+	}
 	if recorded.Desc != "" && recorded.Desc != "undefined" {
 		g.name += " (" + recorded.Desc + ")"
 	}
@@ -188,7 +202,13 @@ func (g *group) callNumbers() []int64 {
 // firstStuck finds the first open collective; later ones wait for it.
 func (g *group) firstStuck() (Stuck, bool) {
 	for _, seq := range g.callNumbers() {
-		s := Stuck{Group: g.name, Members: g.members, Seq: seq, Late: []falcon.Rank{}, Waiting: []falcon.Rank{}}
+		s := Stuck{
+			Group:   g.name,
+			Members: g.members,
+			Seq:     seq,
+			Late:    []falcon.Rank{},
+			Waiting: []falcon.Rank{},
+		}
 		over := 0
 		for _, m := range g.members {
 			e, in := g.calls[m][seq]
@@ -196,7 +216,8 @@ func (g *group) firstStuck() (Stuck, bool) {
 			case in && e.State == trace.EntryCompleted:
 				over++
 			case in:
-				s.Waiting, s.Op = append(s.Waiting, m), e.Name
+				s.Waiting = append(s.Waiting, m)
+				s.Op = e.Name
 			case g.calls[m] != nil && g.newest[m] < seq, g.calls[m] == nil && g.whole[m]:
 				s.Late = append(s.Late, m)
 			}
@@ -233,7 +254,12 @@ func (g *group) mismatches() []Mismatch {
 }
 
 func newMismatch(name string, seq int64, calls map[falcon.Rank]string, count map[string]int) Mismatch {
-	m := Mismatch{Group: name, Seq: seq, Calls: map[string]string{}, Odd: []falcon.Rank{}}
+	m := Mismatch{
+		Group: name,
+		Seq:   seq,
+		Calls: map[string]string{},
+		Odd:   []falcon.Rank{},
+	}
 	top := ""
 	for _, what := range slices.Sorted(maps.Keys(count)) {
 		if top == "" || count[what] > count[top] {
@@ -276,7 +302,8 @@ func durationMs(e trace.Entry) (ms float64, coarse bool) {
 // attributeWaits splits durations. Members end together, so the shortest duration is
 // the transfer and the rest of each member's duration is waiting.
 func (f *flights) attributeWaits(g *group, rules peer.Rules) {
-	waits, transfer := make([]float64, len(g.members)), 0.0
+	waits := make([]float64, len(g.members))
+	transfer := 0.0
 	calls, coarse := 0, false
 	for _, seq := range g.callNumbers() {
 		ms, seen, ok := g.durations(seq)
@@ -294,12 +321,14 @@ func (f *flights) attributeWaits(g *group, rules peer.Rules) {
 	if calls == 0 {
 		return
 	}
-	f.timed, f.coarse = f.timed+calls, f.coarse || coarse
+	f.timed += calls
+	f.coarse = f.coarse || coarse
 	longest := slices.Max(waits)
 	waited := longest > rules.WaitOver*transfer && (!coarse || longest/float64(calls) > watchdogMs)
 	for i, m := range g.members {
 		w := f.waits[m]
-		w.waitMs, w.transferMs = w.waitMs+waits[i], w.transferMs+transfer
+		w.waitMs += waits[i]
+		w.transferMs += transfer
 		switch {
 		case waited && waits[i] <= longest/2:
 			w.awaited = true
@@ -320,7 +349,8 @@ func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
 		if !in || d <= 0 {
 			return nil, false, false
 		}
-		ms, coarse = append(ms, d), coarse || seen
+		ms = append(ms, d)
+		coarse = coarse || seen
 	}
 	return ms, coarse, true
 }
@@ -342,7 +372,9 @@ func (f *flights) verdict(r *TraceReport, s *standstill, extra Extra) {
 }
 
 func (f *flights) tellMismatch(r *TraceReport) {
-	r.Cause, r.Severity, r.Confidence = falcon.CauseNotHardware, 4, weightMismatch
+	r.Cause = falcon.CauseNotHardware
+	r.Severity = 4
+	r.Confidence = weightMismatch
 	for _, m := range r.Mismatched {
 		r.Ranks = append(r.Ranks, m.Odd...)
 		text := fmt.Sprintf("Collective %d of group %s is not the same on all members", m.Seq, m.Group)
@@ -372,19 +404,31 @@ func (f *flights) nameAwaited(r *TraceReport) {
 	}
 	switch {
 	case f.timed == 0 && len(r.Stuck) == 0:
-		r.addNote(falcon.EvidenceTiming, true, "No collective has the durations of all members; set TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
+		r.addNote(
+			falcon.EvidenceTiming,
+			true,
+			"No collective has the durations of all members; set TORCH_NCCL_ENABLE_TIMING=1, and dump every rank",
+		)
 	case len(awaited) == 0:
-		r.addNote(falcon.EvidenceTiming, true, "In %d timed collectives no member waits over twice the transfer", f.timed)
+		r.addNote(falcon.EvidenceTiming, true,
+			"In %d timed collectives no member waits over twice the transfer",
+			f.timed)
 	default:
 		r.Confidence, r.Severity = weightLeast*noCounters, max(1, cause.Severity(min(delay, 1), 0, false, 1))
 		if f.coarse {
 			r.Confidence *= weightSeen
-			r.addNote(falcon.EvidenceTiming, true, "Durations are from the watchdog, which polls every %d ms; set TORCH_NCCL_ENABLE_TIMING=1 for device times", watchdogMs)
+			r.addNote(falcon.EvidenceTiming, true,
+				"Durations are from the watchdog, which polls every %d ms; set TORCH_NCCL_ENABLE_TIMING=1 for device times",
+				watchdogMs)
 		}
-		r.addNote(falcon.EvidenceTiming, false, "In %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
+		r.addNote(falcon.EvidenceTiming, false,
+			"In %d timed collectives the others wait for %v: longest wait %.2f x the transfer",
+			f.timed, firstFew(awaited), delay)
 		if len(awaited) > 1 {
 			r.Confidence *= noCounters
-			r.addNote(falcon.EvidenceTiming, true, "%d ranks are waited for, and dumps have no computation time, so none of them is named", len(awaited))
+			r.addNote(falcon.EvidenceTiming, true,
+				"%d ranks are waited for, and dumps have no computation time, so none of them is named",
+				len(awaited))
 			return
 		}
 		r.Ranks = awaited
@@ -395,6 +439,8 @@ func (f *flights) nameAwaited(r *TraceReport) {
 func firstFew(ranks []falcon.Rank) []falcon.Rank {
 	const most = 16
 	out := slices.Clone(ranks[:min(len(ranks), most)])
-	slices.SortFunc(out, func(a, b falcon.Rank) int { return cmp.Compare(a, b) })
+	slices.SortFunc(out, func(a, b falcon.Rank) int {
+		return cmp.Compare(a, b)
+	})
 	return out
 }

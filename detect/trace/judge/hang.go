@@ -26,7 +26,15 @@ type standstill struct {
 
 // newStandstill collects groups, ranks and pending calls from all dumps.
 func newStandstill(dumps []trace.Dump) *standstill {
-	s := &standstill{byName: map[string][]int{}, paired: map[int]bool{}, joint: map[int]bool{}, listed: map[int]bool{}, ranks: map[falcon.Rank]bool{}, sizes: map[int]int{}, hidden: map[falcon.Rank]bool{}}
+	s := &standstill{
+		byName: map[string][]int{},
+		paired: map[int]bool{},
+		joint:  map[int]bool{},
+		listed: map[int]bool{},
+		ranks:  map[falcon.Rank]bool{},
+		sizes:  map[int]int{},
+		hidden: map[falcon.Rank]bool{},
+	}
 	for _, d := range dumps {
 		for _, name := range slices.Sorted(maps.Keys(d.Groups)) {
 			if g := d.Groups[name]; len(g.Ranks) > 0 && name != "" {
@@ -125,7 +133,8 @@ func (s *standstill) meetEntry(d trace.Dump, e *trace.Entry) {
 func (s *standstill) checkNumbers(dumps []trace.Dump) {
 	var odd []int
 	for _, d := range dumps {
-		newest, full := map[int]int64{}, false
+		newest := map[int]int64{}
+		full := false
 		for i := range d.Entries {
 			e := &d.Entries[i]
 			raise(newest, s.groupOf(e.Group, falcon.Rank(d.Rank)), e.Seq)
@@ -135,7 +144,8 @@ func (s *standstill) checkNumbers(dumps []trace.Dump) {
 			g := s.groupOf(name, falcon.Rank(d.Rank))
 			seq, ok := newest[g]
 			if ok && g >= 0 && (seq > st.Enqueued || full && seq != st.Enqueued) {
-				s.hidden[falcon.Rank(d.Rank)] = s.hidden[falcon.Rank(d.Rank)] || !s.paired[g] && seq < st.Enqueued
+				s.hidden[falcon.Rank(d.Rank)] = s.hidden[falcon.Rank(d.Rank)] ||
+					!s.paired[g] && seq < st.Enqueued
 				odd = append(odd, g)
 			}
 		}
@@ -147,18 +157,25 @@ func (s *standstill) checkNumbers(dumps []trace.Dump) {
 
 // isCoalesced reports whether an entry is the end of a batch: the calls of a
 // batch share its number, and their own state is never updated.
-func isCoalesced(e *trace.Entry) bool { return strings.HasSuffix(e.Name, ":coalesced") }
+func isCoalesced(e *trace.Entry) bool {
+	return strings.HasSuffix(e.Name, ":coalesced")
+}
 
 func (s *standstill) memberOf(rank falcon.Rank) *hang.Member {
-	at, _ := slices.BinarySearchFunc(s.job.Members, rank, func(m hang.Member, r falcon.Rank) int { return int(m.Rank - r) })
+	at, _ := slices.BinarySearchFunc(s.job.Members, rank, func(m hang.Member, r falcon.Rank) int {
+		return int(m.Rank - r)
+	})
 	return &s.job.Members[at]
 }
 
 // fillMember reads the progress of a rank from its dump.
 func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
-	m.Seen, m.Empty = true, len(d.Entries) == 0 && len(d.Status) == 0
+	m.Seen = true
+	m.Empty = len(d.Entries) == 0 && len(d.Status) == 0
 	m.Whole, m.Hidden = !m.Empty && lostNothing(d), s.hidden[m.Rank]
-	m.Asked, m.Done, m.Calls = map[int]int64{}, map[int]int64{}, map[hang.Key]hang.Record{}
+	m.Asked = map[int]int64{}
+	m.Done = map[int]int64{}
+	m.Calls = map[hang.Key]hang.Record{}
 	batches := gatherBatches(d)
 	open := map[int]int64{} // oldest pending collective
 	for i := range d.Entries {
@@ -174,13 +191,25 @@ func (s *standstill) fillMember(m *hang.Member, d trace.Dump) {
 		case e.PointToPnt:
 		case over:
 			raise(m.Done, g, e.Seq)
-			m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{Shape: shapeOf(e, b), At: i}
+			m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{
+				Shape: shapeOf(e, b),
+				At:    i,
+			}
 		default:
 			if first, have := open[g]; !have || e.Seq < first {
 				open[g] = e.Seq
 			}
-			m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{Shape: shapeOf(e, b), At: i}
-			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Rooted: isRooted(e), Place: e.Frame})
+			m.Calls[hang.Key{Group: g, Seq: e.Seq}] = hang.Record{
+				Shape: shapeOf(e, b),
+				At:    i,
+			}
+			m.Pending = append(m.Pending, hang.Call{
+				Group:  g,
+				Seq:    e.Seq,
+				Name:   e.Name,
+				Rooted: isRooted(e),
+				Place:  e.Frame,
+			})
 		}
 	}
 	for name, st := range d.Status {
@@ -230,7 +259,8 @@ func gatherBatches(d trace.Dump) map[batchKey]batch {
 		b := out[batchOf(e)]
 		b.calls++
 		if isCoalesced(e) {
-			b.ended, b.over = true, e.State == trace.EntryCompleted
+			b.ended = true
+			b.over = e.State == trace.EntryCompleted
 		}
 		out[batchOf(e)] = b
 	}
@@ -272,7 +302,14 @@ const unknownPeer falcon.Rank = -2
 // pairCall parses "nccl:send 0->3" and "nccl:recv 3<-0", whose numbers are positions
 // in the group.
 func (s *standstill) pairCall(g int, e *trace.Entry) hang.Call {
-	c := hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Pair: true, Peer: unknownPeer, Place: e.Frame}
+	c := hang.Call{
+		Group: g,
+		Seq:   e.Seq,
+		Name:  e.Name,
+		Pair:  true,
+		Peer:  unknownPeer,
+		Place: e.Frame,
+	}
 	c.Send = e.Op == falcon.OpSend
 	sep := "<-"
 	if c.Send {

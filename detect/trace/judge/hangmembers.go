@@ -32,7 +32,9 @@ func (s *standstill) noteSize(at int, e *trace.Entry) {
 	if e.Op == falcon.OpReduceScatter {
 		whole, share = share, whole
 	}
-	if e.Op != falcon.OpAllGather && e.Op != falcon.OpReduceScatter || share <= 0 || whole%share != 0 {
+	if e.Op != falcon.OpAllGather && e.Op != falcon.OpReduceScatter ||
+		share <= 0 ||
+		whole%share != 0 {
 		return
 	}
 	if n := whole / share; n <= trace.MaxWorld {
@@ -87,7 +89,8 @@ func (s *standstill) fillGaps() {
 	}
 	for at := range s.job.Groups {
 		if s.isFirst(at) {
-			world, unlisted = max(world, s.sizes[at]), true
+			world = max(world, s.sizes[at])
+			unlisted = true
 		}
 	}
 	if !unlisted || world > 4*len(s.ranks)+8 {
@@ -134,7 +137,9 @@ func (s *standstill) completeKind(groups []int, hints map[int]bool) {
 	}
 	g := &s.job.Groups[short[0]]
 	need := size - len(g.Members)
-	if len(outside) == 0 && need == 1 && (s.sizes[short[0]] == size || hints[size]) {
+	if len(outside) == 0 &&
+		need == 1 &&
+		(s.sizes[short[0]] == size || hints[size]) {
 		next := falcon.Rank(len(s.ranks))
 		s.addRank(next)
 		outside = append(outside, next)
@@ -164,14 +169,25 @@ func (s *standstill) reopenFailed(m *hang.Member, d trace.Dump) {
 		return
 	}
 	e := &d.Entries[len(d.Entries)-1]
-	if e.State != trace.EntryCompleted || !e.Retired || e.EndedNs > 0 || strings.HasPrefix(e.Name, "nccl:") || e.PointToPnt {
+	if e.State != trace.EntryCompleted ||
+		!e.Retired ||
+		e.EndedNs > 0 ||
+		strings.HasPrefix(e.Name, "nccl:") ||
+		e.PointToPnt {
 		return
 	}
 	g := s.groupOf(e.Group, m.Rank)
 	for _, r := range s.job.Groups[g].Members {
 		o := s.memberOf(r)
 		if !o.Seen || !isRooted(e) && o.Asked[g] < e.Seq {
-			m.Pending = append(m.Pending, hang.Call{Group: g, Seq: e.Seq, Name: e.Name, Rooted: isRooted(e), Failed: true, Place: e.Frame})
+			m.Pending = append(m.Pending, hang.Call{
+				Group:  g,
+				Seq:    e.Seq,
+				Name:   e.Name,
+				Rooted: isRooted(e),
+				Failed: true,
+				Place:  e.Frame,
+			})
 			m.Done[g] = e.Seq - 1
 			return
 		}

@@ -37,7 +37,9 @@ func (x Extra) weighStacks(r *TraceReport, a *hang.Answer) {
 			place, in := waitingPlace(at[rank].Frames)
 			if in {
 				waits.Ranks = append(waits.Ranks, rank)
-				r.addNote(falcon.EvidenceTiming, true, "Rank %d is not named: by its stack it waits for others in %s, which its dump does not have", rank, place)
+				r.addNote(falcon.EvidenceTiming, true,
+					"Rank %d is not named: by its stack it waits for others in %s, which its dump does not have",
+					rank, place)
 			}
 			return in
 		})
@@ -52,7 +54,8 @@ func (x Extra) weighStacks(r *TraceReport, a *hang.Answer) {
 	for _, f := range kept {
 		for _, rank := range f.Ranks {
 			if frames := at[rank].Frames; len(frames) > 0 {
-				r.addNote(falcon.EvidenceTiming, false, "Rank %d: its main thread is in %s", rank, frames[0].Text())
+				r.addNote(falcon.EvidenceTiming, false, "Rank %d: its main thread is in %s",
+					rank, frames[0].Text())
 			}
 		}
 	}
@@ -60,10 +63,29 @@ func (x Extra) weighStacks(r *TraceReport, a *hang.Answer) {
 
 // communication are the functions in which a thread waits for other ranks.
 var communication = map[string]bool{
-	"all_reduce": true, "all_gather": true, "all_gather_into_tensor": true, "all_gather_single": true, "reduce_scatter": true, "reduce_scatter_tensor": true,
-	"all_to_all": true, "all_to_all_single": true, "broadcast": true, "reduce": true, "gather": true, "scatter": true, "barrier": true,
-	"monitored_barrier": true, "send": true, "recv": true, "batch_isend_irecv": true, "all_gather_object": true, "gather_object": true,
-	"broadcast_object_list": true, "wait_tensor": true, "new_group": true, "init_process_group": true,
+	"all_reduce":             true,
+	"all_gather":             true,
+	"all_gather_into_tensor": true,
+	"all_gather_single":      true,
+	"reduce_scatter":         true,
+	"reduce_scatter_tensor":  true,
+	"all_to_all":             true,
+	"all_to_all_single":      true,
+	"broadcast":              true,
+	"reduce":                 true,
+	"gather":                 true,
+	"scatter":                true,
+	"barrier":                true,
+	"monitored_barrier":      true,
+	"send":                   true,
+	"recv":                   true,
+	"batch_isend_irecv":      true,
+	"all_gather_object":      true,
+	"gather_object":          true,
+	"broadcast_object_list":  true,
+	"wait_tensor":            true,
+	"new_group":              true,
+	"init_process_group":     true,
 }
 
 // waitingPlace returns the innermost frame that waits for other ranks.
@@ -84,7 +106,10 @@ func (x Extra) weighRAS(r *TraceReport, a *hang.Answer, world int) {
 		r.addNote(falcon.EvidenceTiming, false, "RAS: rank %d, %s", rank, gone[rank])
 	}
 	a.Candidates = slices.DeleteFunc(a.Candidates, func(f hang.Finding) bool {
-		sure := f.Kind == hang.Missing && !slices.ContainsFunc(f.Ranks, func(r falcon.Rank) bool { return gone[r] == "" })
+		sure := f.Kind == hang.Missing &&
+			!slices.ContainsFunc(f.Ranks, func(r falcon.Rank) bool {
+				return gone[r] == ""
+			})
 		if sure {
 			a.Culprits = append(a.Culprits, f)
 		}
@@ -106,9 +131,11 @@ func goneByRAS(ras *trace.RAS, world int) map[falcon.Rank]string {
 		for _, m := range c.Missing {
 			switch {
 			case m.Dead:
-				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, is reported dead", m.Pid, m.Host)
+				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, is reported dead",
+					m.Pid, m.Host)
 			case m.Silent:
-				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, does not answer", m.Pid, m.Host)
+				gone[falcon.Rank(m.Rank)] = fmt.Sprintf("process %d on %s, does not answer",
+					m.Pid, m.Host)
 			}
 		}
 	}
@@ -125,9 +152,12 @@ func RAS(ras trace.RAS) TraceReport {
 	a := hang.Solve(s.job)
 	Extra{RAS: &ras}.weighRAS(&r, &a, len(s.job.Members))
 	if !s.reportHang(&r, a) {
-		r.addNote(falcon.EvidenceTiming, true, "In all %d communicators all members have the same number of collectives, and none is missing", len(ras.Comms))
+		r.addNote(falcon.EvidenceTiming, true,
+			"In all %d communicators all members have the same number of collectives, and none is missing",
+			len(ras.Comms))
 	} else {
-		r.addNote(falcon.EvidenceTiming, true, "RAS counts started collectives only; flight-recorder dumps have more detail")
+		r.addNote(falcon.EvidenceTiming, true,
+			"RAS counts started collectives only; flight-recorder dumps have more detail")
 	}
 	r.fillEmptyLists()
 	return r
@@ -155,7 +185,11 @@ func rasStandstill(ras trace.RAS) *standstill {
 	}
 	members := map[falcon.Rank]*hang.Member{}
 	for _, rank := range rankOf {
-		members[rank] = &hang.Member{Rank: rank, Asked: map[int]int64{}, Done: map[int]int64{}}
+		members[rank] = &hang.Member{
+			Rank:  rank,
+			Asked: map[int]int64{},
+			Done:  map[int]int64{},
+		}
 	}
 	for _, c := range ras.Comms {
 		s.addRASComm(c, rankOf, members)
@@ -166,7 +200,11 @@ func rasStandstill(ras trace.RAS) *standstill {
 	return s
 }
 
-func (s *standstill) addRASComm(c trace.RASComm, rankOf map[process]falcon.Rank, members map[falcon.Rank]*hang.Member) {
+func (s *standstill) addRASComm(
+	c trace.RASComm,
+	rankOf map[process]falcon.Rank,
+	members map[falcon.Rank]*hang.Member,
+) {
 	at := len(s.job.Groups)
 	g := hang.Group{Name: c.Hash}
 	newest := int64(0)
@@ -185,8 +223,14 @@ func (s *standstill) addRASComm(c trace.RASComm, rankOf map[process]falcon.Rank,
 		o := members[rank]
 		o.Seen = true
 		o.Asked[at] = m.Calls
-		if m.Calls == newest && newest > 0 && (lagging(c, newest) || len(c.Missing) > 0) {
-			o.Pending = append(o.Pending, hang.Call{Group: at, Seq: newest, Name: "the newest"})
+		if m.Calls == newest &&
+			newest > 0 &&
+			(lagging(c, newest) || len(c.Missing) > 0) {
+			o.Pending = append(o.Pending, hang.Call{
+				Group: at,
+				Seq:   newest,
+				Name:  "the newest",
+			})
 		}
 	}
 	slices.Sort(g.Members)

@@ -56,8 +56,14 @@ func (s *standstill) reportHang(r *TraceReport, a hang.Answer) bool {
 	if len(a.Culprits)+len(a.Candidates) == 0 {
 		return false
 	}
-	h := &Hang{Culprits: []HangPart{}, Candidates: []HangPart{}, Waiting: a.Waiting}
-	r.Hang, r.Severity, r.Confidence = h, 4, 1
+	h := &Hang{
+		Culprits:   []HangPart{},
+		Candidates: []HangPart{},
+		Waiting:    a.Waiting,
+	}
+	r.Hang = h
+	r.Severity = 4
+	r.Confidence = 1
 	notHardware := len(a.Culprits) > 0
 	for _, f := range a.Culprits {
 		p := s.part(f)
@@ -81,22 +87,37 @@ func (s *standstill) reportHang(r *TraceReport, a hang.Answer) bool {
 		r.Confidence = weightLate * noCounters * noCounters
 		r.addNote(falcon.EvidenceTiming, true, "The dumps are ambiguous, so none of these ranks is named")
 	} else if n := a.Waiting; n > 0 {
-		r.addNote(falcon.EvidenceTiming, false, "Waiting for %s, directly or indirectly: %d of %d ranks", subject(r.Ranks), n, len(s.job.Members))
+		r.addNote(falcon.EvidenceTiming, false, "Waiting for %s, directly or indirectly: %d of %d ranks",
+			subject(r.Ranks), n, len(s.job.Members))
 	}
 	if len(a.Old) > 0 {
-		r.addNote(falcon.EvidenceTiming, true, "The dumps of %s are older than the others: peers completed calls that they don't have; dump all ranks at the same time", subject(a.Old))
+		r.addNote(falcon.EvidenceTiming, true,
+			"The dumps of %s are older than the others: peers completed calls that they don't have; dump all ranks at the same time",
+			subject(a.Old))
 	}
-	r.addNote(falcon.EvidenceTiming, true, "Dumps have no timestamp: a running job can look like this for a moment; take a second set of dumps to confirm")
+	r.addNote(
+		falcon.EvidenceTiming,
+		true,
+		"Dumps have no timestamp: a running job can look like this for a moment; take a second set of dumps to confirm",
+	)
 	return true
 }
 
 func (s *standstill) part(f hang.Finding) HangPart {
-	p := HangPart{Kind: f.Kind, Ranks: f.Ranks, Waiting: f.Waiting, Call: f.Call, Text: s.textOf(f), Advice: adviceOf(f)}
+	p := HangPart{
+		Kind:    f.Kind,
+		Ranks:   f.Ranks,
+		Waiting: f.Waiting,
+		Call:    f.Call,
+		Text:    s.textOf(f),
+		Advice:  adviceOf(f),
+	}
 	if p.Waiting == nil {
 		p.Waiting = []falcon.Rank{}
 	}
 	if f.Group >= 0 {
-		p.Group, p.Members = s.job.Groups[f.Group].Name, s.job.Groups[f.Group].Members
+		p.Group = s.job.Groups[f.Group].Name
+		p.Members = s.job.Groups[f.Group].Members
 	}
 	if !f.Pair {
 		p.Seq = f.Seq
@@ -121,23 +142,33 @@ func (s *standstill) callText(f hang.Finding) string {
 }
 
 func (s *standstill) textOf(f hang.Finding) string {
-	call, waiting := s.callText(f), subject(f.Waiting, "waits", "wait")
+	call := s.callText(f)
+	waiting := subject(f.Waiting, "waits", "wait")
 	switch f.Kind {
 	case hang.Device:
-		return fmt.Sprintf("%s not completed %s, while its peers have completed up to %d: the device of the rank, or its watchdog thread, has stopped",
-			upper(subject(f.Ranks, "has", "have")), call, f.Peers)
+		return fmt.Sprintf(
+			"%s not completed %s, while its peers have completed up to %d: the device of the rank, or its watchdog thread, has stopped",
+			upper(subject(f.Ranks, "has", "have")), call, f.Peers,
+		)
 	case hang.Missing:
-		return fmt.Sprintf("%s no dump; %s in %s", upper(subject(f.Ranks, "left", "left")), waiting, call)
+		return fmt.Sprintf("%s no dump; %s in %s",
+			upper(subject(f.Ranks, "left", "left")), waiting, call)
 	case hang.Mismatch:
 		return upper(call) + ": " + shapesText(f)
 	case hang.Order:
-		return fmt.Sprintf("%s in another call, while %s, the majority of the group, in %s: the order of calls differs", upper(subject(f.Ranks, "is", "are")), waiting, call)
+		return fmt.Sprintf(
+			"%s in another call, while %s, the majority of the group, in %s: the order of calls differs",
+			upper(subject(f.Ranks, "is", "are")), waiting, call,
+		)
 	case hang.Together:
-		return upper(call) + ": all members with a dump are in it and none has finished. A network link or device of the group is blocked, or earlier work that is not recorded"
+		return upper(call) +
+			": all members with a dump are in it and none has finished. A network link or device of the group is blocked, or earlier work that is not recorded"
 	case hang.Circle:
-		return fmt.Sprintf("%s for each other, one side in %s, without a majority on either side", upper(subject(f.Ranks, "waits", "wait")), call)
+		return fmt.Sprintf("%s for each other, one side in %s, without a majority on either side",
+			upper(subject(f.Ranks, "waits", "wait")), call)
 	}
-	text := fmt.Sprintf("%s: %s in it, %s never called it", upper(call), subject(f.Waiting, "is", "are"), subject(f.Ranks))
+	text := fmt.Sprintf("%s: %s in it, %s never called it",
+		upper(call), subject(f.Waiting, "is", "are"), subject(f.Ranks))
 	if f.Asked >= 0 {
 		text += fmt.Sprintf(", last call %d", f.Asked)
 	}
@@ -163,7 +194,8 @@ func shapesText(f hang.Finding) string {
 	if len(odd) == 0 {
 		return "the calls of its members differ without a majority, " + strings.Join(rest, ", ")
 	}
-	return fmt.Sprintf("%s %s, the others %s: the program is not the same on all ranks", subject(f.Ranks, "calls", "call"), strings.Join(odd, ", "), strings.Join(rest, ", "))
+	return fmt.Sprintf("%s %s, the others %s: the program is not the same on all ranks",
+		subject(f.Ranks, "calls", "call"), strings.Join(odd, ", "), strings.Join(rest, ", "))
 }
 
 // NoteUnread adds notes on dumps that can't be read.

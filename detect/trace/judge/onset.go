@@ -29,7 +29,9 @@ func findTurned(t trace.Timeline) (falcon.Verdict, bool) {
 	}
 	worst := 0.0
 	for _, f := range watch.Flagged() {
-		at := slices.IndexFunc(t.Workers, func(w trace.Worker) bool { return w.Name == f.Worker })
+		at := slices.IndexFunc(t.Workers, func(w trace.Worker) bool {
+			return w.Name == f.Worker
+		})
 		if f.Onset == 0 || at < 0 {
 			continue // slow from the start: found by comparison with its peers
 		}
@@ -40,13 +42,18 @@ func findTurned(t trace.Timeline) (falcon.Verdict, bool) {
 			v.Ranks = append(v.Ranks, t.Workers[at].Rank)
 			worst = max(worst, f.Ratio-1)
 		}
-		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-			"Worker %s (rank %d) computes %.2f x as long as before from step %d on, %s", f.Worker, t.Workers[at].Rank, f.Ratio, f.Onset, until)})
+		v.Evidence = append(v.Evidence, falcon.Evidence{
+			Kind: falcon.EvidenceTiming,
+			Text: fmt.Sprintf(
+				"Worker %s (rank %d) computes %.2f x as long as before from step %d on, %s",
+				f.Worker, t.Workers[at].Rank, f.Ratio, f.Onset, until),
+		})
 	}
 	slices.Sort(v.Ranks)
 	v.Ranks = slices.Compact(v.Ranks)
 	if len(v.Ranks) > 0 {
-		v.Confidence, v.Severity = weightOnset*noCounters, cause.Severity(worst, 0, false, len(v.Ranks))
+		v.Confidence = weightOnset * noCounters
+		v.Severity = cause.Severity(worst, 0, false, len(v.Ranks))
 	}
 	return v, len(v.Evidence) > 0
 }

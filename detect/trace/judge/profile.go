@@ -26,8 +26,9 @@ type ProfileReport struct {
 // Overlap describes communication that overlaps computation. If it does, ranks are
 // judged by their own past and by when they enter collectives.
 type Overlap struct {
-	Hidden   bool    `json:"hidden"`    // gaps between calls do not show the computation
-	GapShare float64 `json:"gap_share"` // gaps as a share of the time in which ranks do not wait: median of the ranks
+	Hidden bool `json:"hidden"` // gaps between calls do not show the computation
+	// gaps as a share of the time in which ranks do not wait: median of the ranks
+	GapShare float64 `json:"gap_share"`
 }
 
 // Checked counts the comparisons.
@@ -134,12 +135,22 @@ type window struct {
 const unmeasured = 1
 
 func newWindow(p trace.Profile) (*window, error) {
-	w := &window{comms: map[string]uint64{}, win: peer.Window{
-		Layout: p.Layout, Comms: map[falcon.Rank][]falcon.Comm{}, Profiles: make([]falcon.RankProfile, p.Layout.World()),
-		NoStarts: len(p.SelfMs) == 0 || slices.ContainsFunc(p.Groups, func(g trace.ProfileGroup) bool { return g.Starts == nil }),
-	}}
+	w := &window{
+		comms: map[string]uint64{},
+		win: peer.Window{
+			Layout:   p.Layout,
+			Comms:    map[falcon.Rank][]falcon.Comm{},
+			Profiles: make([]falcon.RankProfile, p.Layout.World()),
+			NoStarts: len(p.SelfMs) == 0 ||
+				slices.ContainsFunc(p.Groups, func(g trace.ProfileGroup) bool { return g.Starts == nil }),
+		},
+	}
 	for r := range w.win.Profiles {
-		w.win.Profiles[r] = falcon.RankProfile{Rank: falcon.Rank(r), Iterations: p.Iterations, SelfMs: unmeasured}
+		w.win.Profiles[r] = falcon.RankProfile{
+			Rank:       falcon.Rank(r),
+			Iterations: p.Iterations,
+			SelfMs:     unmeasured,
+		}
 		if len(p.SelfMs) > 0 {
 			w.win.Profiles[r].SelfMs = p.SelfMs[r]
 		}
@@ -157,7 +168,9 @@ func newWindow(p trace.Profile) (*window, error) {
 		}
 	}
 	for r := range w.win.Profiles {
-		slices.SortStableFunc(w.win.Profiles[r].Calls, func(a, b falcon.CallTiming) int { return cmp.Compare(a.StartMs, b.StartMs) })
+		slices.SortStableFunc(w.win.Profiles[r].Calls, func(a, b falcon.CallTiming) int {
+			return cmp.Compare(a.StartMs, b.StartMs)
+		})
 	}
 	return w, nil
 }
@@ -172,7 +185,12 @@ func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 	id = uint64(len(w.comms) + 1)
 	w.comms[key] = id
 	for i, r := range g.Ranks {
-		w.win.Comms[r] = append(w.win.Comms[r], falcon.Comm{ID: id, Dimension: g.Dimension, Size: len(g.Ranks), RankInComm: i})
+		w.win.Comms[r] = append(w.win.Comms[r], falcon.Comm{
+			ID:         id,
+			Dimension:  g.Dimension,
+			Size:       len(g.Ranks),
+			RankInComm: i,
+		})
 	}
 	return id
 }
@@ -182,18 +200,28 @@ func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, k int) {
 		if isPairOp(g.Op) && i == 0 {
 			continue // eager sends finish early: the receive is used
 		}
-		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: g.Calls[k][i]}
+		c := falcon.CallTiming{
+			Comm:       id,
+			Ordinal:    ordinal,
+			Op:         g.Op,
+			Peer:       -1,
+			Bytes:      g.Bytes,
+			DurationMs: g.Calls[k][i],
+		}
 		if g.Starts != nil {
 			c.StartMs = g.Starts[k][i]
 		}
 		if isPairOp(g.Op) {
-			c.Op, c.Peer = falcon.OpRecv, 0
+			c.Op = falcon.OpRecv
+			c.Peer = 0
 		}
 		w.win.Profiles[r].Calls = append(w.win.Profiles[r].Calls, c)
 	}
 }
 
-func isPairOp(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
+func isPairOp(op falcon.Op) bool {
+	return op == falcon.OpSend || op == falcon.OpRecv
+}
 
 // renumber assigns the groups of an earlier window the numbers of this one. Groups
 // that this one lacks get higher numbers.
@@ -246,8 +274,14 @@ func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	}
 	for i, g := range p.Groups {
 		first := find(g.Ranks[0])
-		if g.Internode && !slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool { return find(r) != first }) {
-			return nil, fmt.Errorf("%w: group %d is marked as crossing nodes, but other groups within a node contain all its ranks; check internode", trace.ErrMalformed, i)
+		if g.Internode &&
+			!slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool {
+				return find(r) != first
+			}) {
+			return nil, fmt.Errorf(
+				"%w: group %d is marked as crossing nodes, but other groups within a node contain all its ranks; check internode",
+				trace.ErrMalformed, i,
+			)
 		}
 	}
 	out := make(falcon.Placement, len(node))
@@ -260,10 +294,13 @@ func placeRanks(p trace.Profile) (falcon.Placement, error) {
 func (w *window) makeReport(res peer.Result, selfKnown bool) ProfileReport {
 	rules := w.win.Rules
 	out := ProfileReport{
-		Groups: []GroupFinding{}, Pairs: []PairFinding{}, Ranks: []RankFinding{},
-		AllSlow: res.AllSlow, SlowStages: append([]int{}, res.SlowStages...),
-		Checked: Checked{Groups: len(res.Groups), Pairs: len(res.Pairs)},
-		Rules:   RulesReport{rules.Suspect, rules.WaitOver, rules.MinPeers},
+		Groups:     []GroupFinding{},
+		Pairs:      []PairFinding{},
+		Ranks:      []RankFinding{},
+		AllSlow:    res.AllSlow,
+		SlowStages: append([]int{}, res.SlowStages...),
+		Checked:    Checked{Groups: len(res.Groups), Pairs: len(res.Pairs)},
+		Rules:      RulesReport{rules.Suspect, rules.WaitOver, rules.MinPeers},
 	}
 	for _, g := range res.Groups {
 		if g.Suspect || g.Waiting {
@@ -290,18 +327,34 @@ func (w *window) makeReport(res peer.Result, selfKnown bool) ProfileReport {
 
 func groupFinding(g peer.Group, res peer.Result, rules peer.Rules) GroupFinding {
 	f := GroupFinding{
-		Dimension: g.Dimension, Ranks: g.Ranks, Op: g.Op.String(), Bytes: g.Bytes, Internode: g.Internode,
-		TransferMs: g.TransferMs, BaseMs: g.BaseMs, Ratio: g.Ratio, Basis: g.Basis, Compared: g.Classmates,
-		WaitMs: g.WaitMs, Communication: g.Suspect, Computation: g.Waiting, Awaited: []falcon.Rank{},
+		Dimension:     g.Dimension,
+		Ranks:         g.Ranks,
+		Op:            g.Op.String(),
+		Bytes:         g.Bytes,
+		Internode:     g.Internode,
+		TransferMs:    g.TransferMs,
+		BaseMs:        g.BaseMs,
+		Ratio:         g.Ratio,
+		Basis:         g.Basis,
+		Compared:      g.Classmates,
+		WaitMs:        g.WaitMs,
+		Communication: g.Suspect,
+		Computation:   g.Waiting,
+		Awaited:       []falcon.Rank{},
 	}
 	if g.Suspect {
-		f.Rule = fmt.Sprintf("transfer %s is %.3g x the %s %s, over %.3g: slow communication", falcon.DurationText(g.TransferMs), g.Ratio, usualTime(g.Basis), falcon.DurationText(g.BaseMs), rules.Suspect)
+		f.Rule = fmt.Sprintf("transfer %s is %.3g x the %s %s, over %.3g: slow communication",
+			falcon.DurationText(g.TransferMs), g.Ratio, usualTime(g.Basis),
+			falcon.DurationText(g.BaseMs), rules.Suspect)
 	}
 	if g.Waiting {
 		if f.Rule != "" {
 			f.Rule += "; "
 		}
-		f.Rule += fmt.Sprintf("a member waits over %.3g x the transfer: slow computation elsewhere in the group", rules.WaitOver)
+		f.Rule += fmt.Sprintf(
+			"a member waits over %.3g x the transfer: slow computation elsewhere in the group",
+			rules.WaitOver,
+		)
 		for _, r := range g.Ranks {
 			if res.Ranks[r].Awaited {
 				f.Awaited = append(f.Awaited, r)
@@ -325,26 +378,46 @@ func usualTime(b peer.Basis) string {
 
 func pairFinding(p peer.Pair, rules peer.Rules) PairFinding {
 	return PairFinding{
-		From: p.From, To: p.To, Bytes: p.Bytes, RecvMs: p.RecvMs, BaseMs: p.BaseMs, Ratio: p.Ratio, Basis: p.Basis,
-		Rule: fmt.Sprintf("a receive takes at least %s, %.3g x the %s %s, over %.3g: slow link", falcon.DurationText(p.RecvMs), p.Ratio, usualTime(p.Basis), falcon.DurationText(p.BaseMs), rules.Suspect),
+		From:   p.From,
+		To:     p.To,
+		Bytes:  p.Bytes,
+		RecvMs: p.RecvMs,
+		BaseMs: p.BaseMs,
+		Ratio:  p.Ratio,
+		Basis:  p.Basis,
+		Rule: fmt.Sprintf("a receive takes at least %s, %.3g x the %s %s, over %.3g: slow link",
+			falcon.DurationText(p.RecvMs), p.Ratio, usualTime(p.Basis),
+			falcon.DurationText(p.BaseMs), rules.Suspect),
 	}
 }
 
 func (w *window) rankFinding(r peer.Rank) RankFinding {
 	at := w.win.Layout.Coord(r.Rank)
 	f := RankFinding{
-		Rank: r.Rank, DP: at.DP, PP: at.PP, TP: at.TP, SelfMs: r.SelfMs, BaseMs: r.PeerMs,
-		Ratio: r.Ratio, Basis: r.Basis, Peers: r.Peers, Awaited: r.Awaited,
+		Rank:    r.Rank,
+		DP:      at.DP,
+		PP:      at.PP,
+		TP:      at.TP,
+		SelfMs:  r.SelfMs,
+		BaseMs:  r.PeerMs,
+		Ratio:   r.Ratio,
+		Basis:   r.Basis,
+		Peers:   r.Peers,
+		Awaited: r.Awaited,
 	}
 	against := fmt.Sprintf("median %s of %d same-stage peers", falcon.DurationText(r.PeerMs), r.Peers)
 	if r.Basis == peer.ByOwn {
-		f.BaseMs, against = r.OwnMs, "own healthy "+falcon.DurationText(r.OwnMs)
+		f.BaseMs = r.OwnMs
+		against = "own healthy " + falcon.DurationText(r.OwnMs)
 	}
 	if w.overlap {
-		f.Rule = fmt.Sprintf("calls overlap: it works for %s of an iteration, entered last in %d of %d collectives, and takes at least %.3g x as long as its peers and its own past, over %.3g: slow computation",
-			falcon.DurationText(r.WorkMs), r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect)
+		f.Rule = fmt.Sprintf(
+			"calls overlap: it works for %s of an iteration, entered last in %d of %d collectives, and takes at least %.3g x as long as its peers and its own past, over %.3g: slow computation",
+			falcon.DurationText(r.WorkMs), r.EnteredLast, r.Entered, r.Ratio, w.win.Rules.Suspect,
+		)
 		return f
 	}
-	f.Rule = fmt.Sprintf("self time %s is %.3g x the %s, over %.3g: slow computation", falcon.DurationText(r.SelfMs), r.Ratio, against, w.win.Rules.Suspect)
+	f.Rule = fmt.Sprintf("self time %s is %.3g x the %s, over %.3g: slow computation",
+		falcon.DurationText(r.SelfMs), r.Ratio, against, w.win.Rules.Suspect)
 	return f
 }

@@ -29,10 +29,16 @@ func TestProfileNamesWhoIsWaitedFor(t *testing.T) {
 	if err != nil || len(r.Groups) != 1 || len(r.Ranks) != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if g := r.Groups[0]; !g.Computation || g.Communication || g.TransferMs != 3 || g.WaitMs != 15 || !slices.Equal(g.Awaited, []falcon.Rank{2}) {
+	g := r.Groups[0]
+	if !g.Computation ||
+		g.Communication ||
+		g.TransferMs != 3 ||
+		g.WaitMs != 15 ||
+		!slices.Equal(g.Awaited, []falcon.Rank{2}) {
 		t.Errorf("%+v", g)
 	}
-	if k := r.Ranks[0]; k.Rank != 2 || k.Ratio != 2 || k.BaseMs != 20 || k.Peers != 3 || !k.Awaited {
+	k := r.Ranks[0]
+	if k.Rank != 2 || k.Ratio != 2 || k.BaseMs != 20 || k.Peers != 3 || !k.Awaited {
 		t.Errorf("%+v", k)
 	}
 }
@@ -48,7 +54,10 @@ func TestProfileComparesALoneGroupWithItsPast(t *testing.T) {
 	}
 	for in, want := range map[string]int{doc("5", ""): 0, doc("5", "4"): 1, doc("4.3", "4"): 0} {
 		r, err := Profile(read(t, in), peer.Rules{})
-		if err != nil || len(r.Groups) != want || len(r.Ranks) != 0 || r.Checked.Ranks != 0 {
+		if err != nil ||
+			len(r.Groups) != want ||
+			len(r.Ranks) != 0 ||
+			r.Checked.Ranks != 0 {
 			t.Errorf("%s: %+v, %v", in, r, err)
 		}
 		if want == 1 && (r.Groups[0].Basis != peer.ByOwn || !r.Groups[0].Communication) {
@@ -60,18 +69,37 @@ func TestProfileComparesALoneGroupWithItsPast(t *testing.T) {
 func TestProfileJudgesReceives(t *testing.T) {
 	var groups []string
 	for dp, ms := range []string{"1", "1.02", "5", "0.98"} {
-		groups = append(groups, `{"dimension":"pp","ranks":[`+string(rune('0'+dp))+`,`+string(rune('4'+dp))+`],"op":"send","bytes":9,"internode":true,"durations_ms":[0.1,`+ms+`]}`)
+		groups = append(groups,
+			`{"dimension":"pp","ranks":[`+
+				string(rune('0'+dp))+
+				`,`+
+				string(rune('4'+dp))+
+				`],"op":"send","bytes":9,"internode":true,"durations_ms":[0.1,`+
+				ms+
+				`]}`,
+		)
 	}
-	r, err := Profile(read(t, `{"layout":{"tp":1,"dp":4,"pp":2},"groups":[`+strings.Join(groups, ",")+`]}`), peer.Rules{})
-	if err != nil || len(r.Pairs) != 1 || r.Pairs[0].From != 2 || r.Pairs[0].To != 6 || r.Pairs[0].RecvMs != 5 || len(r.Ranks) != 0 {
+	r, err := Profile(
+		read(t, `{"layout":{"tp":1,"dp":4,"pp":2},"groups":[`+strings.Join(groups, ",")+`]}`),
+		peer.Rules{},
+	)
+	if err != nil ||
+		len(r.Pairs) != 1 ||
+		r.Pairs[0].From != 2 ||
+		r.Pairs[0].To != 6 ||
+		r.Pairs[0].RecvMs != 5 ||
+		len(r.Ranks) != 0 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 }
 
 func TestProfileRefusesContradictoryNodes(t *testing.T) {
-	_, err := Profile(read(t, `{"layout":{"tp":2,"dp":1,"pp":1},"groups":[
+	_, err := Profile(
+		read(t, `{"layout":{"tp":2,"dp":1,"pp":1},"groups":[
 		{"dimension":"tp","ranks":[0,1],"op":"allreduce","durations_ms":[1,1]},
-		{"dimension":"tp","ranks":[0,1],"op":"allgather","internode":true,"durations_ms":[1,1]}]}`), peer.Rules{})
+		{"dimension":"tp","ranks":[0,1],"op":"allgather","internode":true,"durations_ms":[1,1]}]}`),
+		peer.Rules{},
+	)
 	if err == nil || !strings.Contains(err.Error(), "group 1 is marked as crossing nodes") {
 		t.Error(err)
 	}
@@ -82,12 +110,20 @@ func TestProfileRefusesContradictoryNodes(t *testing.T) {
 func TestProfileAgreesWithTheRuleSpelledOut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 9))
 	for range 300 {
-		p := trace.Profile{Layout: falcon.Layout{TP: 1, DP: 4, PP: 4}, SelfMs: make([]float64, 16)}
+		p := trace.Profile{
+			Layout: falcon.Layout{TP: 1, DP: 4, PP: 4},
+			SelfMs: make([]float64, 16),
+		}
 		for i := range p.SelfMs {
 			p.SelfMs[i] = 10 * (1 + 0.2*rng.Float64())
 		}
 		for stage := range 4 {
-			g := trace.ProfileGroup{Dimension: falcon.DimDP, Op: falcon.OpAllReduce, Bytes: 1, Internode: true}
+			g := trace.ProfileGroup{
+				Dimension: falcon.DimDP,
+				Op:        falcon.OpAllReduce,
+				Bytes:     1,
+				Internode: true,
+			}
 			call := make([]float64, 4)
 			for d := range 4 {
 				g.Ranks = append(g.Ranks, falcon.Rank(4*stage+d))
@@ -102,14 +138,20 @@ func TestProfileAgreesWithTheRuleSpelledOut(t *testing.T) {
 		}
 		for i, g := range p.Groups {
 			slow, waits := naiveGroup(p.Groups, i)
-			at := slices.IndexFunc(r.Groups, func(f GroupFinding) bool { return f.Ranks[0] == g.Ranks[0] })
-			if (at >= 0) != (slow || waits) || at >= 0 && (r.Groups[at].Communication != slow || r.Groups[at].Computation != waits) {
+			at := slices.IndexFunc(r.Groups, func(f GroupFinding) bool {
+				return f.Ranks[0] == g.Ranks[0]
+			})
+			if (at >= 0) != (slow || waits) ||
+				at >= 0 && (r.Groups[at].Communication != slow || r.Groups[at].Computation != waits) {
 				t.Fatalf("group %d: want slow %v waits %v, got %+v", i, slow, waits, r.Groups)
 			}
 		}
 		for rank := range 16 {
 			want := naiveRank(p.SelfMs, rank)
-			if got := slices.ContainsFunc(r.Ranks, func(f RankFinding) bool { return int(f.Rank) == rank }); got != want {
+			got := slices.ContainsFunc(r.Ranks, func(f RankFinding) bool {
+				return int(f.Rank) == rank
+			})
+			if got != want {
 				t.Fatalf("rank %d: %v, want %v in %v", rank, got, want, p.SelfMs)
 			}
 		}
@@ -147,6 +189,8 @@ func FuzzProfile(f *testing.F) {
 		if err != nil || p.Layout.World() > 1024 {
 			return
 		}
-		checkNumbers(t, func() (any, error) { return Profile(p, peer.Rules{}) })
+		checkNumbers(t, func() (any, error) {
+			return Profile(p, peer.Rules{})
+		})
 	})
 }

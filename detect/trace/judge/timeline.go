@@ -58,7 +58,13 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 			res.Groups[i].Suspect = false // groups of unknown size have no class
 		}
 	}
-	r := TraceReport{Source: "timeline", Layout: &t.Layout, Steps: len(t.Steps), Dropped: t.Dropped, Workers: workerReports(t, res)}
+	r := TraceReport{
+		Source:  "timeline",
+		Layout:  &t.Layout,
+		Steps:   len(t.Steps),
+		Dropped: t.Dropped,
+		Workers: workerReports(t, res),
+	}
 	r.Verdict = timelineVerdict(t, res, rules.WithDefaults().Suspect)
 	for _, q := range res.Ranks {
 		if !q.Measured {
@@ -70,7 +76,8 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 		r.Confidence *= noCounters
 	}
 	if t.Dropped > 0 {
-		r.addNote(falcon.EvidenceTiming, true, "%d communication calls after the first %d were ignored", t.Dropped, trace.MaxCalls)
+		r.addNote(falcon.EvidenceTiming, true, "%d communication calls after the first %d were ignored",
+			t.Dropped, trace.MaxCalls)
 	}
 	r.addNote(falcon.EvidenceCounter, true, noCountersText)
 	r.fillEmptyLists()
@@ -78,7 +85,11 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 }
 
 func (r *TraceReport) addNote(kind falcon.EvidenceKind, against bool, format string, args ...any) {
-	r.Evidence = append(r.Evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...), Against: against})
+	r.Evidence = append(r.Evidence, falcon.Evidence{
+		Kind:    kind,
+		Text:    fmt.Sprintf(format, args...),
+		Against: against,
+	})
 }
 
 // fillEmptyLists replaces nil lists by empty ones.
@@ -99,11 +110,18 @@ func (r *TraceReport) fillEmptyLists() {
 
 // timelineWindow converts a trace to a window of the live detector.
 func timelineWindow(t trace.Timeline) peer.Window {
-	w := peer.Window{Layout: t.Layout, Comms: map[falcon.Rank][]falcon.Comm{}, NoStarts: true}
+	w := peer.Window{
+		Layout:   t.Layout,
+		Comms:    map[falcon.Rank][]falcon.Comm{},
+		NoStarts: true,
+	}
 	for _, one := range t.Workers {
 		w.Comms[one.Rank] = countComms(t.Layout, one)
 		w.Profiles = append(w.Profiles, falcon.RankProfile{
-			Rank: one.Rank, Iterations: one.Count, SelfMs: medianStep(one.ComputeMs), Calls: timings(t, one),
+			Rank:       one.Rank,
+			Iterations: one.Count,
+			SelfMs:     medianStep(one.ComputeMs),
+			Calls:      timings(t, one),
 		})
 	}
 	return w
@@ -128,7 +146,12 @@ func countComms(l falcon.Layout, w trace.Worker) []falcon.Comm {
 			continue
 		}
 		seen[c.Comm] = true
-		at := falcon.Comm{ID: c.Comm, Dimension: c.Dimension, Size: c.Size, RankInComm: int(w.Rank)}
+		at := falcon.Comm{
+			ID:         c.Comm,
+			Dimension:  c.Dimension,
+			Size:       c.Size,
+			RankInComm: int(w.Rank),
+		}
 		if c.Dimension == falcon.DimPP {
 			at.RankInComm = l.Coord(w.Rank).PP
 		}
@@ -150,7 +173,14 @@ func timings(t trace.Timeline, w trace.Worker) []falcon.CallTiming {
 	for _, c := range w.Calls {
 		step, named := slices.BinarySearch(t.Steps, c.Step)
 		k := counter{comm: c.Comm, step: int64(step)}
-		ct := falcon.CallTiming{Comm: c.Comm, Op: c.Op, Peer: -1, Bytes: c.Bytes, StartMs: c.StartMs, DurationMs: c.DurationMs}
+		ct := falcon.CallTiming{
+			Comm:       c.Comm,
+			Op:         c.Op,
+			Peer:       -1,
+			Bytes:      c.Bytes,
+			StartMs:    c.StartMs,
+			DurationMs: c.DurationMs,
+		}
 		if named {
 			ct.Ordinal = uint64(step)*perStep + counts[k]%perStep
 		} else {
@@ -175,8 +205,16 @@ func workerReports(t trace.Timeline, res peer.Result) []WorkerReport {
 			total += c.DurationMs
 		}
 		out = append(out, WorkerReport{
-			Worker: w.Name, Rank: w.Rank, Steps: w.Count, ComputeMs: r.SelfMs, PeerMs: r.PeerMs, Ratio: r.Ratio,
-			WaitMs: r.WaitMs, TransferMs: max(0, total/float64(w.Count)-r.WaitMs), Slow: r.Slow, Awaited: r.Awaited,
+			Worker:     w.Name,
+			Rank:       w.Rank,
+			Steps:      w.Count,
+			ComputeMs:  r.SelfMs,
+			PeerMs:     r.PeerMs,
+			Ratio:      r.Ratio,
+			WaitMs:     r.WaitMs,
+			TransferMs: max(0, total/float64(w.Count)-r.WaitMs),
+			Slow:       r.Slow,
+			Awaited:    r.Awaited,
 		})
 	}
 	return out
@@ -186,10 +224,17 @@ func workerReports(t trace.Timeline, res peer.Result) []WorkerReport {
 // work.
 func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.Verdict {
 	v := cause.Judge(cause.Case{Layout: t.Layout, Timing: res})
-	v.Evidence = slices.DeleteFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter })
+	v.Evidence = slices.DeleteFunc(v.Evidence, func(e falcon.Evidence) bool {
+		return e.Kind == falcon.EvidenceCounter
+	})
 	for _, r := range v.Ranks {
-		if i := slices.IndexFunc(t.Workers, func(w trace.Worker) bool { return w.Rank == r }); i >= 0 {
-			v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf("Rank %d is worker %s, over %d steps", r, t.Workers[i].Name, t.Workers[i].Count)})
+		i := slices.IndexFunc(t.Workers, func(w trace.Worker) bool { return w.Rank == r })
+		if i >= 0 {
+			v.Evidence = append(v.Evidence, falcon.Evidence{
+				Kind: falcon.EvidenceTiming,
+				Text: fmt.Sprintf("Rank %d is worker %s, over %d steps",
+					r, t.Workers[i].Name, t.Workers[i].Count),
+			})
 		}
 	}
 	if v.Cause != falcon.CauseUnknown || len(v.Ranks) > 0 {
@@ -238,7 +283,9 @@ func unevenStages(t trace.Timeline, res peer.Result, suspect float64) (falcon.Ve
 	if worst < 0 {
 		return falcon.Verdict{}, false
 	}
-	return notHardware(ratio-1, weightStages, "All %d workers of stage %d compute %.2f x as long as the other stages: the stage has more work", len(stages[worst]), worst, ratio), true
+	return notHardware(ratio-1, weightStages,
+		"All %d workers of stage %d compute %.2f x as long as the other stages: the stage has more work",
+		len(stages[worst]), worst, ratio), true
 }
 
 const unknownRank = -1
@@ -276,7 +323,9 @@ func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
 	if uneven < stepsLeast || typicalSpread <= suspect || 2*changed < uneven {
 		return falcon.Verdict{}, false // the work is even, or the same worker is slowest in every step
 	}
-	return notHardware(typicalSpread-1, weightSequence, "The slowest replica of a step computes %.2f x as long as the median, and it changes from step to step: the work differs, for example by sequence length", typicalSpread), true
+	return notHardware(typicalSpread-1, weightSequence,
+		"The slowest replica of a step computes %.2f x as long as the median, and it changes from step to step: the work differs, for example by sequence length",
+		typicalSpread), true
 }
 
 // spreadOf compares the replicas of one place in one step.
@@ -287,7 +336,8 @@ func spreadOf(alike []trace.Worker, step int) (spread float64, who falcon.Rank, 
 		if v := w.ComputeMs[step]; v > 0 {
 			ms = append(ms, v)
 			if v > longest {
-				longest, who = v, w.Rank
+				longest = v
+				who = w.Rank
 			}
 		}
 	}
@@ -299,7 +349,12 @@ func spreadOf(alike []trace.Worker, step int) (spread float64, who falcon.Rank, 
 
 func notHardware(delay, weight float64, format string, args ...any) falcon.Verdict {
 	return falcon.Verdict{
-		Cause: falcon.CauseNotHardware, Confidence: weight * noCounters, Severity: cause.Severity(delay, 0, false, 0),
-		Evidence: []falcon.Evidence{{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(format, args...)}},
+		Cause:      falcon.CauseNotHardware,
+		Confidence: weight * noCounters,
+		Severity:   cause.Severity(delay, 0, false, 0),
+		Evidence: []falcon.Evidence{{
+			Kind: falcon.EvidenceTiming,
+			Text: fmt.Sprintf(format, args...),
+		}},
 	}
 }

@@ -21,7 +21,11 @@ func timeline(ms func(dp, pp, step int) float64) trace.Timeline {
 	}
 	for r := range 8 {
 		at := t.Layout.Coord(falcon.Rank(r))
-		w := trace.Worker{Name: fmt.Sprintf("dp%d/pp%d", at.DP, at.PP), Rank: falcon.Rank(r), Count: 20}
+		w := trace.Worker{
+			Name:  fmt.Sprintf("dp%d/pp%d", at.DP, at.PP),
+			Rank:  falcon.Rank(r),
+			Count: 20,
+		}
 		for step := range 20 {
 			w.ComputeMs = append(w.ComputeMs, ms(at.DP, at.PP, step))
 		}
@@ -45,9 +49,16 @@ func TestTimelineVerdicts(t *testing.T) {
 			}
 			return 100 * noise()
 		}, falcon.CauseUnknown, []falcon.Rank{6}, "Rank 6 is worker dp2/pp1"},
-		"steady": {func(int, int, int) float64 { return 100 * noise() }, falcon.CauseUnknown, []falcon.Rank{}, "No rank or group stands out"},
+		"steady": {
+			func(int, int, int) float64 { return 100 * noise() },
+			falcon.CauseUnknown,
+			[]falcon.Rank{},
+			"No rank or group stands out",
+		},
 		"long last stage": {
-			func(_, pp, _ int) float64 { return 100 * (1 + 0.4*float64(pp)) * noise() },
+			func(_, pp, _ int) float64 {
+				return 100 * (1 + 0.4*float64(pp)) * noise()
+			},
 			falcon.CauseNotHardware,
 			[]falcon.Rank{},
 			"the stage has more work",
@@ -60,7 +71,10 @@ func TestTimelineVerdicts(t *testing.T) {
 		}, falcon.CauseNotHardware, []falcon.Rank{}, "for example by sequence length"},
 	} {
 		r := Timeline(timeline(c.ms), peer.Rules{})
-		if r.Cause != c.cause || !slices.Equal(r.Ranks, c.ranks) || !says(r, c.say) || r.Confidence > 0.8 {
+		if r.Cause != c.cause ||
+			!slices.Equal(r.Ranks, c.ranks) ||
+			!says(r, c.say) ||
+			r.Confidence > 0.8 {
 			t.Errorf("%s: %+v", name, r.Verdict)
 		}
 	}
@@ -71,7 +85,11 @@ func TestTimelineSeesAnOnsetInTheMiddle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	line := trace.Timeline{Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}}
 	for r := range 4 {
-		w := trace.Worker{Name: fmt.Sprintf("dp%d/pp0", r), Rank: falcon.Rank(r), Count: 60}
+		w := trace.Worker{
+			Name:  fmt.Sprintf("dp%d/pp0", r),
+			Rank:  falcon.Rank(r),
+			Count: 60,
+		}
 		for step := range 60 {
 			ms := 100 * (1 + 0.01*rng.NormFloat64())
 			if r == 3 && step >= 42 || r == 1 && step >= 20 && step < 32 {
@@ -85,13 +103,17 @@ func TestTimelineSeesAnOnsetInTheMiddle(t *testing.T) {
 		line.Steps = append(line.Steps, int64(step))
 	}
 	r := Timeline(line, peer.Rules{})
-	if !slices.Equal(r.Ranks, []falcon.Rank{3}) || !says(r, "from step 42 on, until the end") || !says(r, "Worker dp1/pp0 (rank 1)") {
+	if !slices.Equal(r.Ranks, []falcon.Rank{3}) ||
+		!says(r, "from step 42 on, until the end") ||
+		!says(r, "Worker dp1/pp0 (rank 1)") {
 		t.Errorf("%+v", r.Verdict)
 	}
 }
 
 func says(r TraceReport, part string) bool {
-	return slices.ContainsFunc(r.Evidence, func(e falcon.Evidence) bool { return strings.Contains(e.Text, part) })
+	return slices.ContainsFunc(r.Evidence, func(e falcon.Evidence) bool {
+		return strings.Contains(e.Text, part)
+	})
 }
 
 func TestTimelineNamesTheSlowGroup(t *testing.T) {
@@ -104,11 +126,24 @@ func TestTimelineNamesTheSlowGroup(t *testing.T) {
 			if stage == 1 {
 				ms = 40
 			}
-			w.Calls = append(w.Calls, trace.Call{Step: int64(step), StartMs: float64(step) * 200, DurationMs: ms, Op: falcon.OpAllReduce, Bytes: 1 << 20, Comm: uint64(stage + 1), Dimension: falcon.DimDP, Size: 4, From: -1})
+			w.Calls = append(w.Calls, trace.Call{
+				Step:       int64(step),
+				StartMs:    float64(step) * 200,
+				DurationMs: ms,
+				Op:         falcon.OpAllReduce,
+				Bytes:      1 << 20,
+				Comm:       uint64(stage + 1),
+				Dimension:  falcon.DimDP,
+				Size:       4,
+				From:       -1,
+			})
 		}
 	}
 	r := Timeline(line, peer.Rules{})
-	if r.Cause != falcon.CauseNetwork || !slices.Equal(r.Ranks, []falcon.Rank{4, 5, 6, 7}) || r.Workers[4].TransferMs != 40 || r.Workers[4].WaitMs != 0 {
+	if r.Cause != falcon.CauseNetwork ||
+		!slices.Equal(r.Ranks, []falcon.Rank{4, 5, 6, 7}) ||
+		r.Workers[4].TransferMs != 40 ||
+		r.Workers[4].WaitMs != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -118,9 +153,24 @@ func TestTimelineNamesTheSlowGroup(t *testing.T) {
 func flightDumps(edit func(rank int, e *trace.Entry) bool) []trace.Dump {
 	var out []trace.Dump
 	for rank := range 4 {
-		d := trace.Dump{Rank: rank, Groups: map[string]trace.DumpGroup{"0": {Desc: "default_pg", Ranks: []int{0, 1, 2, 3}}}}
+		d := trace.Dump{
+			Rank: rank,
+			Groups: map[string]trace.DumpGroup{"0": {
+				Desc:  "default_pg",
+				Ranks: []int{0, 1, 2, 3},
+			}},
+		}
 		for seq := range 6 {
-			e := trace.Entry{Group: "0", Seq: int64(seq), Op: falcon.OpAllReduce, Name: "nccl:all_reduce", State: trace.EntryCompleted, DurationMs: 4, Elements: 64, Dtype: "Float"}
+			e := trace.Entry{
+				Group:      "0",
+				Seq:        int64(seq),
+				Op:         falcon.OpAllReduce,
+				Name:       "nccl:all_reduce",
+				State:      trace.EntryCompleted,
+				DurationMs: 4,
+				Elements:   64,
+				Dtype:      "Float",
+			}
 			if edit(rank, &e) {
 				d.Entries = append(d.Entries, e)
 			}
@@ -137,19 +187,30 @@ func TestDumpsVerdicts(t *testing.T) {
 		ranks []falcon.Rank
 		say   string
 	}{
-		"steady": {func(int, *trace.Entry) bool { return true }, falcon.CauseUnknown, []falcon.Rank{}, "no member waits"},
+		"steady": {
+			func(int, *trace.Entry) bool { return true },
+			falcon.CauseUnknown,
+			[]falcon.Rank{},
+			"no member waits",
+		},
 		"waited for": {func(rank int, e *trace.Entry) bool {
 			if rank != 2 {
 				e.DurationMs = 15
 			}
 			return true
 		}, falcon.CauseUnknown, []falcon.Rank{2}, "the others wait for [2]"},
-		"late": {func(rank int, e *trace.Entry) bool {
-			if e.Seq == 5 {
-				e.State, e.DurationMs = trace.EntryStarted, 0
-			}
-			return rank != 1 || e.Seq < 5
-		}, falcon.CauseUnknown, []falcon.Rank{1}, "ranks 0, 2, 3 are in it, rank 1 never called it, last call 4"},
+		"late": {
+			func(rank int, e *trace.Entry) bool {
+				if e.Seq == 5 {
+					e.State = trace.EntryStarted
+					e.DurationMs = 0
+				}
+				return rank != 1 || e.Seq < 5
+			},
+			falcon.CauseUnknown,
+			[]falcon.Rank{1},
+			"ranks 0, 2, 3 are in it, rank 1 never called it, last call 4",
+		},
 		"mismatch": {func(rank int, e *trace.Entry) bool {
 			if e.Seq == 5 && rank == 3 {
 				e.Elements = 65
@@ -158,11 +219,14 @@ func TestDumpsVerdicts(t *testing.T) {
 		}, falcon.CauseNotHardware, []falcon.Rank{3}, "rank 3 calls allreduce of 65 Float"},
 		"all in it": {func(_ int, e *trace.Entry) bool {
 			if e.Seq == 5 {
-				e.State, e.DurationMs = trace.EntryStarted, 0
+				e.State = trace.EntryStarted
+				e.DurationMs = 0
 			}
 			return true
 		}, falcon.CauseUnknown, []falcon.Rank{}, "none has finished. A network"},
-		"overwritten": {func(rank int, e *trace.Entry) bool { return rank != 1 || e.Seq > 2 }, falcon.CauseUnknown, []falcon.Rank{}, "no member waits"},
+		"overwritten": {func(rank int, e *trace.Entry) bool {
+			return rank != 1 || e.Seq > 2
+		}, falcon.CauseUnknown, []falcon.Rank{}, "no member waits"},
 		"no timing": {func(_ int, e *trace.Entry) bool {
 			e.DurationMs = 0
 			return true
@@ -177,7 +241,10 @@ func TestDumpsVerdicts(t *testing.T) {
 		}, falcon.CauseUnknown, []falcon.Rank{0}, "from the watchdog, which polls"},
 	} {
 		r := Dumps(flightDumps(c.edit), peer.Rules{})
-		if r.Cause != c.cause || !slices.Equal(r.Ranks, c.ranks) || !says(r, c.say) || len(r.Workers) != 4 {
+		if r.Cause != c.cause ||
+			!slices.Equal(r.Ranks, c.ranks) ||
+			!says(r, c.say) ||
+			len(r.Workers) != 4 {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -185,19 +252,47 @@ func TestDumpsVerdicts(t *testing.T) {
 
 // A rank that waits in a collective of another group is not at fault.
 func TestDumpsFindTheOrigin(t *testing.T) {
-	groups := map[string]trace.DumpGroup{"a": {Ranks: []int{0, 1}}, "b": {Ranks: []int{1, 2}}}
+	groups := map[string]trace.DumpGroup{
+		"a": {Ranks: []int{0, 1}},
+		"b": {Ranks: []int{1, 2}},
+	}
 	entry := func(g string, seq int64, s trace.EntryState) trace.Entry {
-		return trace.Entry{Group: g, Seq: seq, Op: falcon.OpAllReduce, Name: "nccl:all_reduce", State: s}
+		return trace.Entry{
+			Group: g,
+			Seq:   seq,
+			Op:    falcon.OpAllReduce,
+			Name:  "nccl:all_reduce",
+			State: s,
+		}
 	}
 	r := Dumps([]trace.Dump{
-		{Rank: 0, Groups: groups, Entries: []trace.Entry{entry("a", 1, trace.EntryCompleted), entry("a", 2, trace.EntryStarted)}},
-		{Rank: 1, Groups: groups, Entries: []trace.Entry{entry("a", 1, trace.EntryCompleted), entry("b", 1, trace.EntryCompleted), entry("b", 2, trace.EntryStarted)}},
+		{
+			Rank:    0,
+			Groups:  groups,
+			Entries: []trace.Entry{entry("a", 1, trace.EntryCompleted), entry("a", 2, trace.EntryStarted)},
+		},
+		{
+			Rank:   1,
+			Groups: groups,
+			Entries: []trace.Entry{
+				entry("a", 1, trace.EntryCompleted),
+				entry("b", 1, trace.EntryCompleted),
+				entry("b", 2, trace.EntryStarted),
+			},
+		},
 		{Rank: 2, Groups: groups, Entries: []trace.Entry{entry("b", 1, trace.EntryCompleted)}},
 	}, peer.Rules{})
 	if !slices.Equal(r.Ranks, []falcon.Rank{2}) || len(r.Stuck) != 2 {
 		t.Errorf("%+v", r)
 	}
-	r = Dumps([]trace.Dump{{Rank: 0, Groups: groups, Entries: []trace.Entry{entry("a", 1, trace.EntryStarted)}}}, peer.Rules{})
+	r = Dumps(
+		[]trace.Dump{{
+			Rank:    0,
+			Groups:  groups,
+			Entries: []trace.Entry{entry("a", 1, trace.EntryStarted)},
+		}},
+		peer.Rules{},
+	)
 	if !slices.Equal(r.Missing, []falcon.Rank{1}) || len(r.Ranks) != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -206,12 +301,29 @@ func TestDumpsFindTheOrigin(t *testing.T) {
 // A rank with a complete dump and no call of a group never called it.
 func TestDumpsNameARankThatNeverCalled(t *testing.T) {
 	groups := map[string]trace.DumpGroup{"a": {Ranks: []int{0, 1}}}
-	waiting := trace.Entry{Group: "a", Seq: 1, Op: falcon.OpAllReduce, Name: "nccl:all_reduce", State: trace.EntryScheduled}
-	other := trace.Entry{Group: "b", Seq: 9, Op: falcon.OpAllReduce, State: trace.EntryCompleted}
+	waiting := trace.Entry{
+		Group: "a",
+		Seq:   1,
+		Op:    falcon.OpAllReduce,
+		Name:  "nccl:all_reduce",
+		State: trace.EntryScheduled,
+	}
+	other := trace.Entry{
+		Group: "b",
+		Seq:   9,
+		Op:    falcon.OpAllReduce,
+		State: trace.EntryCompleted,
+	}
 	overwritten := other
 	overwritten.Record = 5000
 	for want, entries := range map[int][]trace.Entry{1: {other}, 0: {overwritten}} {
-		r := Dumps([]trace.Dump{{Rank: 0, Groups: groups, Entries: []trace.Entry{waiting}}, {Rank: 1, Groups: groups, Entries: entries}}, peer.Rules{})
+		r := Dumps(
+			[]trace.Dump{
+				{Rank: 0, Groups: groups, Entries: []trace.Entry{waiting}},
+				{Rank: 1, Groups: groups, Entries: entries},
+			},
+			peer.Rules{},
+		)
 		if len(r.Ranks) != want || want == 1 && r.Ranks[0] != 1 {
 			t.Errorf("%v: %+v", entries, r)
 		}
@@ -247,17 +359,28 @@ func TestWaitsAgreeWithTheDefinition(t *testing.T) {
 
 // FuzzTrace judges all input that decodes.
 func FuzzTrace(f *testing.F) {
-	f.Add(`[{"ph":"X","name":"forward","pid":0,"tid":0,"ts":1,"dur":5,"args":{"step":1}},{"ph":"X","name":"forward-recv","pid":0,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"forward","pid":0,"tid":1,"ts":1,"dur":5,"args":{"step":1}}]`, `[]`)
-	f.Add(`{"pg_config":{"0":{"ranks":"[0, 1]"}},"entries":[{"process_group":["0",""],"collective_seq_id":1,"profiling_name":"nccl:all_reduce","duration_ms":5,"state":"completed"}]}`,
-		`{"pg_config":{"0":{"ranks":"[0, 1]"}},"entries":[{"process_group":["0",""],"collective_seq_id":1,"profiling_name":"nccl:all_reduce","state":"started"}]}`)
+	f.Add(
+		`[{"ph":"X","name":"forward","pid":0,"tid":0,"ts":1,"dur":5,"args":{"step":1}},{"ph":"X","name":"forward-recv","pid":0,"tid":1,"ts":1,"dur":5},{"ph":"X","name":"forward","pid":0,"tid":1,"ts":1,"dur":5,"args":{"step":1}}]`,
+		`[]`,
+	)
+	f.Add(
+		`{"pg_config":{"0":{"ranks":"[0, 1]"}},"entries":[{"process_group":["0",""],"collective_seq_id":1,"profiling_name":"nccl:all_reduce","duration_ms":5,"state":"completed"}]}`,
+		`{"pg_config":{"0":{"ranks":"[0, 1]"}},"entries":[{"process_group":["0",""],"collective_seq_id":1,"profiling_name":"nccl:all_reduce","state":"started"}]}`,
+	)
 	f.Fuzz(func(t *testing.T, first, second string) {
 		var rec trace.Records
-		if rec.Add("rank0.json", strings.NewReader(first)) != nil || rec.Add("rank1.json", strings.NewReader(second)) != nil {
+		if rec.Add("rank0.json", strings.NewReader(first)) != nil ||
+			rec.Add("rank1.json", strings.NewReader(second)) != nil {
 			return
 		}
-		checkNumbers(t, func() (any, error) { return Dumps(rec.Dumps(), peer.Rules{}), nil })
-		if line, ok, err := rec.Timeline(trace.Shape{}); ok && err == nil && line.Layout.World() < 4096 {
-			checkNumbers(t, func() (any, error) { return Timeline(line, peer.Rules{}), nil })
+		checkNumbers(t, func() (any, error) {
+			return Dumps(rec.Dumps(), peer.Rules{}), nil
+		})
+		line, ok, err := rec.Timeline(trace.Shape{})
+		if ok && err == nil && line.Layout.World() < 4096 {
+			checkNumbers(t, func() (any, error) {
+				return Timeline(line, peer.Rules{}), nil
+			})
 		}
 	})
 }

@@ -130,24 +130,30 @@ func (b *bars) frame() (*frame, error) {
 // among those of loading; nil if there is none.
 func longestBar(bars []*bar) *bar {
 	const far = 5
-	sorted := slices.SortedFunc(slices.Values(bars), func(a, c *bar) int { return len(c.lines) - len(a.lines) })
+	sorted := slices.SortedFunc(slices.Values(bars), func(a, c *bar) int {
+		return len(c.lines) - len(a.lines)
+	})
 	if len(sorted[0].lines) < far*len(sorted[1].lines) {
 		return nil
 	}
-	sorted[0].note(fmt.Sprintf("%d shorter bars are left out, the longest of %d", len(sorted)-1, sorted[1].total))
+	sorted[0].note(fmt.Sprintf("%d shorter bars are left out, the longest of %d",
+		len(sorted)-1, sorted[1].total))
 	return sorted[0]
 }
 
 // merged combines ambiguous bars into one frame, so that a column must be chosen.
 func (b *bars) merged(found []*bar) *frame {
 	out := newFrame("log with progress bars")
-	slices.SortFunc(found, func(a, c *bar) int { return int(c.total - a.total) })
+	slices.SortFunc(found, func(a, c *bar) int {
+		return int(c.total - a.total)
+	})
 	step := out.presetColumn("iteration", column.Step, "")
 	for _, one := range found {
 		s := out.presetColumn(one.cols[0].name, column.IterTime, "s")
 		for row := range one.lines {
 			to := out.addRow(int(one.lines[row]), int(one.ranks[row]))
-			if out.setCell(s, to, one.cols[0].values[row]) != nil || out.setCell(step, to, one.cols[1].values[row]) != nil {
+			if out.setCell(s, to, one.cols[0].values[row]) != nil ||
+				out.setCell(step, to, one.cols[1].values[row]) != nil {
 				return out
 			}
 		}

@@ -99,12 +99,16 @@ var layouts = []string{
 // readDate parses a date into seconds since 1970.
 func readDate(text string) (float64, bool) {
 	const shortest, longest = 16, 40
-	if len(text) < shortest || len(text) > longest || text[0] < '0' || text[0] > '9' {
+	if len(text) < shortest ||
+		len(text) > longest ||
+		text[0] < '0' ||
+		text[0] > '9' {
 		return 0, false
 	}
 	text = strings.Replace(text, ",", ".", 1) // Python's logging writes 17,508 for milliseconds
 	for _, layout := range layouts {
-		if t, err := time.Parse(layout, text); err == nil && t.Year() > 1970 && t.Year() < 2200 {
+		t, err := time.Parse(layout, text)
+		if err == nil && t.Year() > 1970 && t.Year() < 2200 {
 			return float64(t.Unix()) + float64(t.Nanosecond())/1e9, true
 		}
 	}

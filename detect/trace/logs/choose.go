@@ -47,20 +47,29 @@ func (f *frame) choose(want Want) (choice, error) {
 		case len(found) == 0 || role == column.Items && want.Items == 0:
 			continue
 		case len(found) > 1:
-			return choice{}, ask("the %s has %s, and each may be the time; choose one with --column", f.format, listNames(found))
+			return choice{}, ask("the %s has %s, and each may be the time; choose one with --column",
+				f.format, listNames(found))
 		}
 		return f.finish(choice{series: found[0], role: role, why: "the only " + roleWords[role]}, want)
 	}
-	if c, err, ok := f.chooseClock(append(by[column.Clock], by[column.Elapsed]...), by[column.Step], want); ok {
+	if c, err, ok := f.chooseClock(
+		append(by[column.Clock], by[column.Elapsed]...),
+		by[column.Step],
+		want,
+	); ok {
 		return c, err
 	}
 	return f.chooseRest(by, want)
 }
 
 var roleWords = map[column.Role]string{
-	column.IterTime: "iteration time", column.Mean: "mean iteration time", column.Time: "duration",
-	column.Rate: "number of iterations per second", column.Items: "number of tokens or samples per second",
-	column.Clock: "clock", column.Elapsed: "time since the start",
+	column.IterTime: "iteration time",
+	column.Mean:     "mean iteration time",
+	column.Time:     "duration",
+	column.Rate:     "number of iterations per second",
+	column.Items:    "number of tokens or samples per second",
+	column.Clock:    "clock",
+	column.Elapsed:  "time since the start",
 }
 
 // chooseRest explains why no column was chosen and lists the columns. With Raw, a
@@ -77,19 +86,30 @@ func (f *frame) chooseRest(by map[column.Role][]*series, want Want) (choice, err
 		}
 	}
 	for _, s := range f.cols {
-		if s.bad != nil && s.count == 0 && (s.means.Role == column.IterTime || s.means.Role == column.Time) {
+		if s.bad != nil &&
+			s.count == 0 &&
+			(s.means.Role == column.IterTime || s.means.Role == column.Time) {
 			return choice{}, s.noNumbers()
 		}
 	}
 	switch {
 	case len(by[column.Items]) > 0:
-		return choice{}, ask("the %s has %s per second and no time; set --tokens to the number per iteration, such as --tokens 8192", f.format, listNames(by[column.Items]))
+		return choice{}, ask(
+			"the %s has %s per second and no time; set --tokens to the number per iteration, such as --tokens 8192",
+			f.format, listNames(by[column.Items]),
+		)
 	case len(holds) == 0:
 		return choice{}, trace.Malformed(0, "the %s has no numbers; %s", f.format, example)
 	case len(rest) == 1 && len(holds) <= 2:
-		return choice{}, ask("the name %s does not identify a time; if it is one, use --column %s --unit ms (or s)", listNames(rest), quoteArg(rest[0].name))
+		return choice{}, ask(
+			"the name %s does not identify a time; if it is one, use --column %s --unit ms (or s)",
+			listNames(rest), quoteArg(rest[0].name),
+		)
 	}
-	return choice{}, ask("no column of the %s is named as an iteration time; it has %s; choose one with --column, or %s", f.format, listNames(holds), example)
+	return choice{}, ask(
+		"no column of the %s is named as an iteration time; it has %s; choose one with --column, or %s",
+		f.format, listNames(holds), example,
+	)
 }
 
 const example = `give a log with such times, as in: step,iter_time_ms and below it 10,235.4`
@@ -110,13 +130,16 @@ func (f *frame) chooseNamed(want Want) (choice, error) {
 			found = []*series{s}
 			break
 		}
-		if !column.Bound(s.name) && (strings.EqualFold(column.Short(s.name), want.Column) || strings.EqualFold(lastKey(s.name), want.Column)) {
+		if !column.Bound(s.name) &&
+			(strings.EqualFold(column.Short(s.name), want.Column) ||
+				strings.EqualFold(lastKey(s.name), want.Column)) {
 			found = append(found, s)
 		}
 	}
 	switch {
 	case len(found) == 0:
-		return choice{}, trace.Malformed(0, "no column %q; the %s has %s", trace.Clip(want.Column), f.format, listNames(f.cols))
+		return choice{}, trace.Malformed(0, "no column %q; the %s has %s",
+			trace.Clip(want.Column), f.format, listNames(f.cols))
 	case len(found) > 1:
 		return choice{}, ask("%q can be %s; give the full name", trace.Clip(want.Column), listNames(found))
 	}
@@ -129,7 +152,8 @@ func (f *frame) chooseNamed(want Want) (choice, error) {
 
 func (s *series) noNumbers() error {
 	if s.bad != nil {
-		return trace.Malformed(s.bad.line, "column %s holds %q, which is not a number", trace.Clip(s.name), trace.Clip(s.bad.text))
+		return trace.Malformed(s.bad.line, "column %s holds %q, which is not a number",
+			trace.Clip(s.name), trace.Clip(s.bad.text))
 	}
 	return trace.Malformed(0, "column %s has no numbers", trace.Clip(s.name))
 }
@@ -139,29 +163,41 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 	const few = 50 // lines for each one that another rank's output broke
 	switch {
 	case c.bad != nil && f.garbles && c.bads*few <= c.count:
-		c.notes = append(c.notes, fmt.Sprintf("%d lines have no number in this column, possibly because another rank wrote into them; the first is line %d", c.bads, c.bad.line))
+		c.notes = append(c.notes, fmt.Sprintf(
+			"%d lines have no number in this column, possibly because another rank wrote into them; the first is line %d",
+			c.bads, c.bad.line,
+		))
 	case c.bad != nil:
-		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number", trace.Clip(c.name), trace.Clip(c.bad.text))
+		return c, trace.Malformed(c.bad.line, "column %s holds %q, which is not a number",
+			trace.Clip(c.name), trace.Clip(c.bad.text))
 	}
 	if c.commas > 0 && c.clear == 0 {
-		return c, ask("the commas in column %s may separate thousands or decimals; write its numbers without thousands separators", trace.Clip(c.name))
+		return c, ask(
+			"the commas in column %s may separate thousands or decimals; write its numbers without thousands separators",
+			trace.Clip(c.name),
+		)
 	}
 	c.unit = c.means.Unit
 	switch {
 	case want.Unit != "":
-		c.unit, c.why = want.Unit, c.why+", unit set with --unit"
+		c.unit = want.Unit
+		c.why += ", unit set with --unit"
 	case len(c.units) == 1 && c.unit == "":
 		for u := range c.units {
 			c.unit = u
 		}
 	}
 	if len(c.units) > 1 {
-		return c, trace.Malformed(0, "column %s mixes units; write all its times in one unit", trace.Clip(c.name))
+		return c, trace.Malformed(0, "column %s mixes units; write all its times in one unit",
+			trace.Clip(c.name))
 	}
 	switch c.role {
 	case column.Items:
 		if want.Items <= 0 {
-			return c, ask("%s counts tokens or samples per second; set --tokens to the number per iteration, such as --tokens 8192", trace.Clip(c.name))
+			return c, ask(
+				"%s counts tokens or samples per second; set --tokens to the number per iteration, such as --tokens 8192",
+				trace.Clip(c.name),
+			)
 		}
 		return c, nil
 	case column.Rate:
@@ -178,12 +214,19 @@ func (f *frame) finish(c choice, want Want) (choice, error) {
 		c.notes = append(c.notes, "by its name the column is not the time of a whole training iteration")
 	case column.Known, column.Step, column.Rank:
 		if !want.Raw && want.Unit == "" {
-			return c, ask("the name of column %s does not identify a time; if it is one, set --unit ms (or s)", trace.Clip(c.name))
+			return c, ask(
+				"the name of column %s does not identify a time; if it is one, set --unit ms (or s)",
+				trace.Clip(c.name),
+			)
 		}
 	}
 	c, err := f.checkUnit(c, want)
-	if ms := c.median() * c.unit.ToMs(); err == nil && (ms < shortest || ms > longest) && ms > 0 && want.Unit == "" {
-		c.notes = append(c.notes, fmt.Sprintf("an iteration of %s is unusual; if the unit is wrong, set --unit", falcon.DurationText(ms)))
+	ms := c.median() * c.unit.ToMs()
+	if err == nil && (ms < shortest || ms > longest) && ms > 0 && want.Unit == "" {
+		c.notes = append(c.notes, fmt.Sprintf(
+			"an iteration of %s is unusual; if the unit is wrong, set --unit",
+			falcon.DurationText(ms),
+		))
 	}
 	return c, err
 }
@@ -203,9 +246,12 @@ func (f *frame) checkUnit(c choice, want Want) (choice, error) {
 	clockMs := f.clockPerStep(c.series)
 	typical := c.median()
 	if c.unit != "" {
-		if ratio := clockMs / (typical * c.unit.ToMs()); !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
-			return c, ask("column %s is in %s by its name, but an iteration takes about %s by the clock column; choose with --unit %s (or ms, s, us)",
-				trace.Clip(c.name), c.unit.Word(), falcon.DurationText(clockMs), c.unit)
+		ratio := clockMs / (typical * c.unit.ToMs())
+		if !c.preset && (ratio > 300 && ratio < 3000 || ratio > 1./3000 && ratio < 1./300) {
+			return c, ask(
+				"column %s is in %s by its name, but an iteration takes about %s by the clock column; choose with --unit %s (or ms, s, us)",
+				trace.Clip(c.name), c.unit.Word(), falcon.DurationText(clockMs), c.unit,
+			)
 		}
 		return c, nil
 	}
@@ -239,7 +285,9 @@ func (f *frame) clockPerStep(of *series) float64 {
 	}
 	first, last := -1, -1
 	for row := range f.lines {
-		if !math.IsNaN(of.at(row)) && !math.IsNaN(clock.at(row)) && !math.IsNaN(step.at(row)) {
+		if !math.IsNaN(of.at(row)) &&
+			!math.IsNaN(clock.at(row)) &&
+			!math.IsNaN(step.at(row)) {
 			if first < 0 {
 				first = row
 			}
@@ -249,7 +297,8 @@ func (f *frame) clockPerStep(of *series) float64 {
 	if first < 0 || step.at(last) <= step.at(first) || last-first < 2 {
 		return math.NaN()
 	}
-	return (clock.at(last) - clock.at(first)) * clock.clockUnit(Want{}).ToMs() / (step.at(last) - step.at(first))
+	return (clock.at(last) -
+		clock.at(first)) * clock.clockUnit(Want{}).ToMs() / (step.at(last) - step.at(first))
 }
 
 func (s *series) median() float64 {

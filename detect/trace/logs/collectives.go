@@ -76,7 +76,8 @@ func ReadCollectives(r io.Reader) (CollectiveSet, error) {
 		return CollectiveSet{}, err
 	}
 	if c.set.Calls == 0 {
-		return CollectiveSet{}, trace.Malformed(0, "the file has no calls; give a file that NCCL Inspector writes to NCCL_INSPECTOR_DUMP_DIR")
+		return CollectiveSet{}, trace.Malformed(0,
+			"the file has no calls; give a file that NCCL Inspector writes to NCCL_INSPECTOR_DUMP_DIR")
 	}
 	c.finish(!o.whole)
 	return c.set, nil
@@ -143,7 +144,8 @@ func countOf(v float64) string {
 // addMetric reads a line of the Prometheus format.
 func (c *collectives) addMetric(m metric) error {
 	isTime := strings.HasSuffix(m.name, "_exec_time_microseconds")
-	if !strings.HasPrefix(m.name, "nccl_") || !isTime && !strings.HasSuffix(m.name, "bus_bandwidth_gbs") {
+	if !strings.HasPrefix(m.name, "nccl_") ||
+		!isTime && !strings.HasSuffix(m.name, "bus_bandwidth_gbs") {
 		return nil
 	}
 	c.set.Format = "NCCL Inspector's metrics"
@@ -151,12 +153,17 @@ func (c *collectives) addMetric(m metric) error {
 	if comm == "" {
 		comm = m.labels["comm_name"]
 	}
-	t, err := c.times(collectiveKey{trace.Clip(comm), trace.Clip(m.labels["collective"]), trace.Clip(m.labels["message_size"])})
+	t, err := c.times(collectiveKey{
+		trace.Clip(comm),
+		trace.Clip(m.labels["collective"]),
+		trace.Clip(m.labels["message_size"]),
+	})
 	if err != nil {
 		return err
 	}
 	for _, label := range []string{"nranks", "n_ranks"} {
-		if v := readCell(m.labels[label], false); v.value > 0 && v.value < trace.MaxWorld {
+		v := readCell(m.labels[label], false)
+		if v.value > 0 && v.value < trace.MaxWorld {
 			t.ranks = int(v.value)
 		}
 	}
@@ -178,7 +185,14 @@ func (c *collectives) addMetric(m metric) error {
 func (c *collectives) finish(cut bool) {
 	for _, k := range c.order {
 		t := c.kinds[k]
-		one := Collective{Comm: k.comm, Op: k.op, Size: k.size, Ranks: t.ranks, GBs: medianOf(t.busGBs), By: []RankTime{}}
+		one := Collective{
+			Comm:  k.comm,
+			Op:    k.op,
+			Size:  k.size,
+			Ranks: t.ranks,
+			GBs:   medianOf(t.busGBs),
+			By:    []RankTime{},
+		}
 		var all []float64
 		for rank, us := range t.us {
 			all = append(all, us...)
@@ -187,7 +201,9 @@ func (c *collectives) finish(cut bool) {
 		if len(all) == 0 {
 			continue
 		}
-		one.Calls, one.Us, one.Most = len(all), medianOf(all), slices.Max(all)
+		one.Calls = len(all)
+		one.Us = medianOf(all)
+		one.Most = slices.Max(all)
 		slices.SortFunc(one.By, func(a, b RankTime) int {
 			switch {
 			case a.Us < b.Us:

@@ -51,7 +51,8 @@ func ReadCounters(r io.Reader) (CounterSet, error) {
 		return CounterSet{}, err
 	}
 	if len(c.set.Counters) == 0 {
-		return CounterSet{}, trace.Malformed(0, "the file has no DCGM counters; give the output of curl HOST:9400/metrics or of dcgmi dmon")
+		return CounterSet{}, trace.Malformed(0,
+			"the file has no DCGM counters; give the output of curl HOST:9400/metrics or of dcgmi dmon")
 	}
 	c.set.Devices = len(c.devices)
 	c.finish()
@@ -70,7 +71,8 @@ func (c *counters) addLine(l line) error {
 		c.set.Format = "dcgmi dmon"
 		return nil
 	}
-	if m, ok := readMetric(l.text); ok && strings.HasPrefix(m.name, "DCGM_") && l.whole {
+	m, ok := readMetric(l.text)
+	if ok && strings.HasPrefix(m.name, "DCGM_") && l.whole {
 		c.set.Format = "dcgm-exporter"
 		return c.addValue(deviceOf(m.labels), m.name, m.value)
 	}
@@ -118,12 +120,20 @@ func (c *counters) addValue(device, name string, v float64) error {
 		}
 		c.at[key] = i
 		c.devices[device] = true
-		c.set.Counters = append(c.set.Counters, Counter{Device: device, Name: name, Min: v, Max: v})
+		c.set.Counters = append(c.set.Counters, Counter{
+			Device: device,
+			Name:   name,
+			Min:    v,
+			Max:    v,
+		})
 	}
 	k := &c.set.Counters[i]
 	k.Count++
-	k.Min, k.Max, k.Last = min(k.Min, v), max(k.Max, v), v
-	if k.Mean += (v - k.Mean) / float64(k.Count); math.IsInf(k.Mean, 0) || math.IsNaN(k.Mean) {
+	k.Min = min(k.Min, v)
+	k.Max = max(k.Max, v)
+	k.Last = v
+	k.Mean += (v - k.Mean) / float64(k.Count)
+	if math.IsInf(k.Mean, 0) || math.IsNaN(k.Mean) {
 		k.Mean = v
 	}
 	return nil
@@ -144,12 +154,17 @@ func (c *counters) finish() {
 	c.set.Remarks = []string{}
 	for _, k := range c.set.Counters {
 		if slices.Contains(xidCounters, k.Name) && k.Max != 0 {
-			c.set.Remarks = append(c.set.Remarks, fmt.Sprintf("%s: Xid %g was reported (the counter keeps the last one)", k.Device, k.Max))
+			c.set.Remarks = append(c.set.Remarks, fmt.Sprintf(
+				"%s: Xid %g was reported (the counter keeps the last one)",
+				k.Device, k.Max,
+			))
 		}
 	}
 	const slower, hotter = 0.9, 1.15
-	c.compare(clockCounters, func(v, median float64) bool { return v < slower*median }, "mean SM clock %.4g MHz, %.2f x the median of %d GPUs")
-	c.compare(tempCounters, func(v, median float64) bool { return v > hotter*median }, "mean temperature %.4g °C, %.2f x the median of %d GPUs")
+	c.compare(clockCounters, func(v, median float64) bool { return v < slower*median },
+		"mean SM clock %.4g MHz, %.2f x the median of %d GPUs")
+	c.compare(tempCounters, func(v, median float64) bool { return v > hotter*median },
+		"mean temperature %.4g °C, %.2f x the median of %d GPUs")
 }
 
 // compare remarks on devices whose mean differs from the median of at least three.
@@ -171,7 +186,9 @@ func (c *counters) compare(names []string, differs func(v, median float64) bool,
 	}
 	for _, k := range c.set.Counters {
 		if slices.Contains(names, k.Name) && differs(k.Mean, median) {
-			c.set.Remarks = append(c.set.Remarks, k.Device+": "+fmt.Sprintf(text, k.Mean, k.Mean/median, len(means)))
+			c.set.Remarks = append(c.set.Remarks,
+				k.Device+": "+fmt.Sprintf(text, k.Mean, k.Mean/median, len(means)),
+			)
 		}
 	}
 }

@@ -52,7 +52,8 @@ func (t *table) addLine(l line) error {
 		return nil // concatenated files
 	}
 	if len(fields) < len(t.cols) && l.whole && !blankTail(t.cols, len(fields)) {
-		return trace.Malformed(l.number, "%d columns, but the header has %d; fix or remove the line", len(fields), len(t.cols))
+		return trace.Malformed(l.number, "%d columns, but the header has %d; fix or remove the line",
+			len(fields), len(t.cols))
 	}
 	row := t.addRow(l.number, noRank)
 	if t.rankCol >= 0 && t.rankCol < len(fields) {
@@ -70,7 +71,8 @@ func (t *table) addLine(l line) error {
 
 // isComment reports whether a line above a header is a comment.
 func isComment(text string) bool {
-	return strings.HasPrefix(text, "#") && delimiterOf(strings.TrimLeft(text, "# ")) == 0 || strings.HasPrefix(text, "sep=") && len(text) == len("sep=,")
+	return strings.HasPrefix(text, "#") && delimiterOf(strings.TrimLeft(text, "# ")) == 0 ||
+		strings.HasPrefix(text, "sep=") && len(text) == len("sep=,")
 }
 
 // blankTail reports whether the columns from at on have no name, such as after a

@@ -20,7 +20,10 @@ func (s *series) role() column.Role {
 		return column.Clock
 	case role == column.Step && !s.whole():
 		return column.Other
-	case role == column.IterTime || role == column.Time || role == column.Other || role == column.Mean:
+	case role == column.IterTime ||
+		role == column.Time ||
+		role == column.Other ||
+		role == column.Mean:
 		switch grows, epoch := s.growth(); {
 		case epoch != "" && role != column.Other:
 			return column.Clock
@@ -44,8 +47,11 @@ func (s *series) whole() bool {
 // growth reports whether a column always rises, except where a run restarts, and
 // whether it is a time since 1970.
 func (s *series) growth() (grows bool, epoch column.Unit) {
-	first, last, before := math.NaN(), math.NaN(), math.NaN()
-	low, high := math.Inf(1), math.Inf(-1)
+	first := math.NaN()
+	last := math.NaN()
+	before := math.NaN()
+	low := math.Inf(1)
+	high := math.Inf(-1)
 	n, rises, falls := 0, 0, 0
 	for _, v := range s.values {
 		if math.IsNaN(v) {
@@ -59,14 +65,18 @@ func (s *series) growth() (grows bool, epoch column.Unit) {
 		case v > before:
 			rises++
 		}
-		n, before, last = n+1, v, v
-		low, high = min(low, v), max(high, v)
+		n++
+		before = v
+		last = v
+		low = min(low, v)
+		high = max(high, v)
 	}
 	if n > 0 {
 		epoch = epochUnit(low, high)
 	}
 	const few, many, perFall = 7, 11, 20 // noise rises as often as it falls
-	return rises >= many && falls*perFall <= rises || rises >= few && falls == 0 && first >= 0 && last > 4*first, epoch
+	return rises >= many && falls*perFall <= rises ||
+		rises >= few && falls == 0 && first >= 0 && last > 4*first, epoch
 }
 
 // epochUnit is the unit of numbers that are times since 1970 within 2001 to 2100.
@@ -108,12 +118,21 @@ func (f *frame) chooseClock(clocks, steps []*series, want Want) (c choice, err e
 		return c, nil, false
 	}
 	if len(steps) == 0 {
-		return c, ask("the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, use --column %s",
-			f.format, listNames(clocks[:1]), quoteArg(clocks[0].name)), true
+		return c, ask(
+			"the %s has a clock (%s) and no column that counts iterations; if each row is one iteration, use --column %s",
+			f.format, listNames(clocks[:1]), quoteArg(clocks[0].name),
+		), true
 	}
 	var first error
 	for _, s := range clocks {
-		c, err := f.finish(choice{series: s, role: s.role(), why: "no column has iteration times; they are the differences of this clock"}, want)
+		c, err := f.finish(
+			choice{
+				series: s,
+				role:   s.role(),
+				why:    "no column has iteration times; they are the differences of this clock",
+			},
+			want,
+		)
 		if err == nil {
 			err = f.checkTick(c)
 		}
@@ -136,7 +155,9 @@ func (f *frame) checkCount(c choice, step *series) error {
 	if step.preset {
 		return nil
 	}
-	ones, all, before := 0, 0, math.NaN()
+	ones := 0
+	all := 0
+	before := math.NaN()
 	for row := range f.lines {
 		if v := step.at(row); !math.IsNaN(v) && !math.IsNaN(c.at(row)) {
 			if d := v - before; d > 0 {
@@ -151,8 +172,10 @@ func (f *frame) checkCount(c choice, step *series) error {
 	if ones*2 >= all {
 		return nil
 	}
-	return ask("the %s has no iteration times, only a clock, %s, and its %s does not increase by 1, so it may count samples; if it counts iterations, use --column %s",
-		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name))
+	return ask(
+		"the %s has no iteration times, only a clock, %s, and its %s does not increase by 1, so it may count samples; if it counts iterations, use --column %s",
+		f.format, trace.Clip(c.name), trace.Clip(step.name), quoteArg(c.name),
+	)
 }
 
 // checkTick refuses a clock that is too coarse for its rows.
@@ -166,15 +189,19 @@ func (f *frame) checkTick(c choice) error {
 	if tick == 0 || n < 1 {
 		return nil
 	}
-	low, high := math.Inf(1), math.Inf(-1)
+	low := math.Inf(1)
+	high := math.Inf(-1)
 	for _, v := range c.values {
 		if !math.IsNaN(v) {
-			low, high = min(low, v), max(high, v)
+			low = min(low, v)
+			high = max(high, v)
 		}
 	}
 	if between := (high - low) / n; tick > coarse*between {
-		return ask("the %s has no iteration times, and the resolution of its clock %s, %.3g %s, is too coarse for rows %.3g %s apart; log the iteration time or finer timestamps",
-			f.format, trace.Clip(c.name), tick, c.unit, between, c.unit)
+		return ask(
+			"the %s has no iteration times, and the resolution of its clock %s, %.3g %s, is too coarse for rows %.3g %s apart; log the iteration time or finer timestamps",
+			f.format, trace.Clip(c.name), tick, c.unit, between, c.unit,
+		)
 	}
 	return nil
 }
@@ -192,10 +219,15 @@ func (c choice) toMs(v float64, want Want) (float64, error) {
 			v *= c.unit.ToMs()
 		}
 	}
-	if math.IsNaN(v) || math.IsInf(v, 0) || !want.Raw && v < 0 || !want.Raw && v == 0 && !c.isClock() {
+	if math.IsNaN(v) ||
+		math.IsInf(v, 0) ||
+		!want.Raw && v < 0 ||
+		!want.Raw && v == 0 && !c.isClock() {
 		return 0, fmt.Errorf("is not an iteration time")
 	}
 	return v, nil
 }
 
-func (c choice) isClock() bool { return c.role == column.Clock || c.role == column.Elapsed }
+func (c choice) isClock() bool {
+	return c.role == column.Clock || c.role == column.Elapsed
+}

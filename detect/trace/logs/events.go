@@ -24,7 +24,9 @@ func maskedSum(b []byte) uint32 {
 
 // isEvents reports whether a file has the header of a TensorBoard event file.
 func isEvents(head []byte) bool {
-	return len(head) >= 12 && binary.LittleEndian.Uint64(head) <= MaxRecord && maskedSum(head[:8]) == binary.LittleEndian.Uint32(head[8:])
+	return len(head) >= 12 &&
+		binary.LittleEndian.Uint64(head) <= MaxRecord &&
+		maskedSum(head[:8]) == binary.LittleEndian.Uint32(head[8:])
 }
 
 // events reads the scalars of a TensorBoard event file. The last value of a step is
@@ -71,10 +73,15 @@ func (t *events) nextRecord(r io.Reader) ([]byte, error) {
 	t.records++
 	size := binary.LittleEndian.Uint64(head[:])
 	if maskedSum(head[:8]) != binary.LittleEndian.Uint32(head[8:]) {
-		return nil, trace.Malformed(0, "record %d of the event file, at byte %d, has a wrong checksum; copy the file again", t.records, t.read)
+		return nil, trace.Malformed(0,
+			"record %d of the event file, at byte %d, has a wrong checksum; copy the file again",
+			t.records, t.read)
 	}
 	if size > MaxRecord || t.read > trace.MaxBytes || t.records > trace.MaxRows {
-		return nil, trace.TooLarge("record %d of the event file has %d bytes after %d bytes of records; only scalars are read", t.records, size, t.read)
+		return nil, trace.TooLarge(
+			"record %d of the event file has %d bytes after %d bytes of records; only scalars are read",
+			t.records, size, t.read,
+		)
 	}
 	data, err := io.ReadAll(io.LimitReader(r, int64(size)+4))
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -85,7 +92,9 @@ func (t *events) nextRecord(r io.Reader) ([]byte, error) {
 	}
 	t.read += 12 + int64(len(data))
 	if maskedSum(data[:size]) != binary.LittleEndian.Uint32(data[size:]) {
-		return nil, trace.Malformed(0, "record %d of the event file, at byte %d, has a wrong checksum; copy the file again", t.records, t.read)
+		return nil, trace.Malformed(0,
+			"record %d of the event file, at byte %d, has a wrong checksum; copy the file again",
+			t.records, t.read)
 	}
 	return data[:size], nil
 }
@@ -120,19 +129,23 @@ func (t *events) addEvent(record []byte) error {
 		}))
 	}
 	if err != nil && !errors.Is(err, trace.ErrTooLarge) {
-		return trace.Malformed(0, "record %d of the event file is not an event; copy the file again", t.records)
+		return trace.Malformed(0, "record %d of the event file is not an event; copy the file again",
+			t.records)
 	}
 	return err
 }
 
 func (t *events) addValue(at, step float64, value []byte) error {
-	tag, number, known := "", math.NaN(), false
+	tag := ""
+	number := math.NaN()
+	known := false
 	err := eachField(value, func(field int, v wire) {
 		switch field {
 		case valueTag:
 			tag = cleanLine(v.bytes)
 		case valueSimple:
-			number, known = float64(math.Float32frombits(uint32(v.bits))), true
+			number = float64(math.Float32frombits(uint32(v.bits)))
+			known = true
 		case valueTensor:
 			number, known = tensorNumber(v.bytes)
 		}

@@ -22,11 +22,17 @@ func fieldBytes(number int, b []byte) []byte {
 }
 
 func field64(number int, v float64) []byte {
-	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(nil, uint64(number)<<3|1), math.Float64bits(v))
+	return binary.LittleEndian.AppendUint64(
+		binary.AppendUvarint(nil, uint64(number)<<3|1),
+		math.Float64bits(v),
+	)
 }
 
 func field32(number int, v float32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.AppendUvarint(nil, uint64(number)<<3|5), math.Float32bits(v))
+	return binary.LittleEndian.AppendUint32(
+		binary.AppendUvarint(nil, uint64(number)<<3|5),
+		math.Float32bits(v),
+	)
 }
 
 func fieldInt(number int, v uint64) []byte {
@@ -43,7 +49,11 @@ func scalar(wall float64, step uint64, tag string, v float32) []byte {
 func tensor(wall float64, step uint64, tag string, v float32) []byte {
 	content := binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))
 	t := append(fieldInt(tensorType, 1), fieldBytes(tensorContent, content)...)
-	return event(wall, step, append(fieldBytes(valueTag, []byte(tag)), fieldBytes(valueTensor, t)...))
+	return event(
+		wall,
+		step,
+		append(fieldBytes(valueTag, []byte(tag)), fieldBytes(valueTensor, t)...),
+	)
 }
 
 func event(wall float64, step uint64, value []byte) []byte {
@@ -59,7 +69,9 @@ func version() []byte {
 func megatronEvents() []byte {
 	out := version()
 	for i := range 4 {
-		wall, step, s := 1.7e9+2*float64(i), uint64(10*(i+1)), float32(0.2+0.01*float32(i))
+		wall := 1.7e9 + 2*float64(i)
+		step := uint64(10 * (i + 1))
+		s := float32(0.2 + 0.01*float32(i))
 		out = append(out, scalar(wall, step, "lm loss", 2.5)...)
 		out = append(out, scalar(wall, 640*step, "lm loss vs samples", 2.5)...)
 		out = append(out, scalar(wall, step, "iteration-time", s)...)
@@ -72,12 +84,19 @@ func TestReadsEventFiles(t *testing.T) {
 	want := []float64{200, 210, 220, 230}
 	steps := []int64{10, 20, 30, 40}
 	s, err := read(string(megatronEvents()), Want{})
-	if err != nil || !near(s.Ms, want) || !slices.Equal(s.Steps, steps) || s.Column != "iteration-time" || s.Unit != "s" || s.Format != "TensorBoard event file" {
+	if err != nil ||
+		!near(s.Ms, want) ||
+		!slices.Equal(s.Steps, steps) ||
+		s.Column != "iteration-time" ||
+		s.Unit != "s" ||
+		s.Format != "TensorBoard event file" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	cut := megatronEvents()
 	s, err = read(string(cut[:len(cut)-9]), Want{})
-	if err != nil || len(s.Ms) != 4 || !strings.Contains(strings.Join(s.Notes, ""), "the last record is incomplete") {
+	if err != nil ||
+		len(s.Ms) != 4 ||
+		!strings.Contains(strings.Join(s.Notes, ""), "the last record is incomplete") {
 		t.Errorf("%+v, %v", s, err)
 	}
 	var tensors []byte
@@ -85,7 +104,10 @@ func TestReadsEventFiles(t *testing.T) {
 		tensors = append(tensors, tensor(1.7e9+0.21*float64(i), uint64(i), "perf/step_time", 0.2)...)
 	}
 	s, err = read(string(tensors), Want{})
-	if err != nil || !near(s.Ms, []float64{200, 200, 200, 200}) || s.Unit != "s" || !strings.Contains(s.Why, "by the clock column") {
+	if err != nil ||
+		!near(s.Ms, []float64{200, 200, 200, 200}) ||
+		s.Unit != "s" ||
+		!strings.Contains(s.Why, "by the clock column") {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -93,7 +115,13 @@ func TestReadsEventFiles(t *testing.T) {
 // A file that another program wrote.
 func TestReadsTensorboardX(t *testing.T) {
 	s, err := readFile(t, "tensorboardx.tfevents", Want{})
-	if err != nil || len(s.Ms) != 30 || s.Column != "perf/step_time" || s.Unit != "s" || s.Steps[29] != 30 || s.Ms[29] < 340 || s.Ms[0] > 260 {
+	if err != nil ||
+		len(s.Ms) != 30 ||
+		s.Column != "perf/step_time" ||
+		s.Unit != "s" ||
+		s.Steps[29] != 30 ||
+		s.Ms[29] < 340 ||
+		s.Ms[0] > 260 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -106,11 +134,18 @@ func TestRefusesBrokenEventFiles(t *testing.T) {
 		text string
 	}{
 		"flipped bit": {flipped, "has a wrong checksum; copy the file again"},
-		"loss only":   {append(version(), scalar(1, 1, "loss", 2)...), "no column of the TensorBoard event file is named"},
-		"no event":    {append(version(), record([]byte{0xff, 0xff})...), "record 2 of the event file is not an event"},
-		"no scalar":   {version(), "has no numbers"},
+		"loss only": {
+			append(version(), scalar(1, 1, "loss", 2)...),
+			"no column of the TensorBoard event file is named",
+		},
+		"no event": {
+			append(version(), record([]byte{0xff, 0xff})...),
+			"record 2 of the event file is not an event",
+		},
+		"no scalar": {version(), "has no numbers"},
 	} {
-		if s, err := read(string(c.in), Want{}); err == nil || !strings.Contains(err.Error(), c.text) {
+		s, err := read(string(c.in), Want{})
+		if err == nil || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}

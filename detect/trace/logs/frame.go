@@ -53,7 +53,11 @@ type badCell struct {
 }
 
 func newFrame(format string) *frame {
-	return &frame{format: format, byName: map[string]*series{}, names: map[string]int32{}}
+	return &frame{
+		format: format,
+		byName: map[string]*series{},
+		names:  map[string]int32{},
+	}
 }
 
 // addColumn returns the column of that name and adds it if necessary.
@@ -62,9 +66,14 @@ func (f *frame) addColumn(name string) (*series, error) {
 		return s, nil
 	}
 	if len(f.cols) >= MaxColumns {
-		return nil, trace.TooLarge("more than %d columns; remove some, and choose one with --column", MaxColumns)
+		return nil, trace.TooLarge("more than %d columns; remove some, and choose one with --column",
+			MaxColumns)
 	}
-	s := &series{name: name, means: column.Read(lastKey(name)), units: map[column.Unit]int{}}
+	s := &series{
+		name:  name,
+		means: column.Read(lastKey(name)),
+		units: map[column.Unit]int{},
+	}
 	f.byName[name] = s
 	f.cols = append(f.cols, s)
 	return s, nil
@@ -76,7 +85,8 @@ func (f *frame) presetColumn(name string, role column.Role, unit column.Unit) *s
 	if err != nil {
 		return &series{name: name, units: map[column.Unit]int{}}
 	}
-	s.means, s.preset = column.Meaning{Role: role, Unit: unit}, true
+	s.means = column.Meaning{Role: role, Unit: unit}
+	s.preset = true
 	return s
 }
 
@@ -174,4 +184,6 @@ func (f *frame) dropLast() {
 	f.note("the last line is incomplete and is ignored")
 }
 
-func (f *frame) note(text string) { f.notes = append(f.notes, text) }
+func (f *frame) note(text string) {
+	f.notes = append(f.notes, text)
+}

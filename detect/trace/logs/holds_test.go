@@ -12,8 +12,11 @@ import (
 
 func TestReadsCounters(t *testing.T) {
 	for file, want := range map[string]Counter{
-		"dcgm.prom": {"lke529760-766837-0a634ab30000 GPU 0", "DCGM_FI_DEV_SM_CLOCK", 1, 2310, 2310, 2310, 2310},
-		"dmon.txt":  {"GPU 0", "DRAMA", 5, 0, 0, 0, 0},
+		"dcgm.prom": {
+			"lke529760-766837-0a634ab30000 GPU 0", "DCGM_FI_DEV_SM_CLOCK", 1, 2310, 2310, 2310,
+			2310,
+		},
+		"dmon.txt": {"GPU 0", "DRAMA", 5, 0, 0, 0, 0},
 	} {
 		b, err := os.ReadFile(filepath.Join("testdata", file))
 		if err != nil {
@@ -24,7 +27,11 @@ func TestReadsCounters(t *testing.T) {
 		for _, c := range s.Counters {
 			found = found || c == want
 		}
-		if err != nil || len(s.Counters) != 3 || s.Devices != 1 || len(s.Remarks) != 0 || !found {
+		if err != nil ||
+			len(s.Counters) != 3 ||
+			s.Devices != 1 ||
+			len(s.Remarks) != 0 ||
+			!found {
 			t.Errorf("%s: %+v, %v", file, s, err)
 		}
 	}
@@ -38,11 +45,15 @@ func TestRemarksOnDevices(t *testing.T) {
 		if gpu == 3 {
 			mhz, xid = 1100, 79
 		}
-		fmt.Fprintf(&b, "DCGM_FI_DEV_SM_CLOCK{gpu=\"%d\",Hostname=\"n1\"} %d\nDCGM_FI_DEV_XID_ERRORS{gpu=\"%d\",Hostname=\"n1\",err_msg=\"a \\\"b\\\" } c\"} %d\n", gpu, mhz, gpu, xid)
+		fmt.Fprintf(&b,
+			"DCGM_FI_DEV_SM_CLOCK{gpu=\"%d\",Hostname=\"n1\"} %d\nDCGM_FI_DEV_XID_ERRORS{gpu=\"%d\",Hostname=\"n1\",err_msg=\"a \\\"b\\\" } c\"} %d\n",
+			gpu, mhz, gpu, xid)
 	}
 	s, err := ReadCounters(strings.NewReader(b.String()))
 	got := strings.Join(s.Remarks, "; ")
-	if err != nil || s.Devices != 4 || got != "n1 GPU 3: Xid 79 was reported (the counter keeps the last one); n1 GPU 3: mean SM clock 1100 MHz, 0.56 x the median of 4 GPUs" {
+	if err != nil ||
+		s.Devices != 4 ||
+		got != "n1 GPU 3: Xid 79 was reported (the counter keeps the last one); n1 GPU 3: mean SM clock 1100 MHz, 0.56 x the median of 4 GPUs" {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -55,7 +66,9 @@ func TestReadsCollectives(t *testing.T) {
 			if rank == 2 {
 				us = 3000
 			}
-			fmt.Fprintf(&b, `{"header":{"id":"0x7f","rank":%d,"n_ranks":4},"coll_perf":{"coll":"AllReduce","coll_sn":%d,"coll_msg_size_bytes":1024,"coll_exec_time_us":%d,"coll_busbw_gbs":40}}`+"\n", rank, sn, us)
+			fmt.Fprintf(&b,
+				`{"header":{"id":"0x7f","rank":%d,"n_ranks":4},"coll_perf":{"coll":"AllReduce","coll_sn":%d,"coll_msg_size_bytes":1024,"coll_exec_time_us":%d,"coll_busbw_gbs":40}}`+"\n",
+				rank, sn, us)
 		}
 	}
 	s, err := ReadCollectives(strings.NewReader(b.String()))
@@ -63,16 +76,29 @@ func TestReadsCollectives(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	k := s.Kinds[0]
-	if k.Comm != "0x7f" || k.Op != "AllReduce" || k.Size != "1024" || k.Ranks != 4 || k.Us != 9000 || k.GBs != 40 || k.By[0] != (RankTime{"2", 3000}) || len(k.By) != 4 {
+	if k.Comm != "0x7f" ||
+		k.Op != "AllReduce" ||
+		k.Size != "1024" ||
+		k.Ranks != 4 ||
+		k.Us != 9000 ||
+		k.GBs != 40 ||
+		k.By[0] != (RankTime{"2", 3000}) ||
+		len(k.By) != 4 {
 		t.Errorf("%+v", k)
 	}
-	for file, want := range map[string]string{"inspector.jsonl": "AllReduce", "inspector.prom": "ReduceScatter"} {
+	for file, want := range map[string]string{
+		"inspector.jsonl": "AllReduce",
+		"inspector.prom":  "ReduceScatter",
+	} {
 		in, err := os.ReadFile(filepath.Join("testdata", file))
 		if err != nil {
 			t.Fatal(err)
 		}
 		s, err := ReadCollectives(bytes.NewReader(in))
-		if err != nil || s.Kinds[0].Op != want || s.Kinds[0].Us == 0 || s.Kinds[0].GBs == 0 {
+		if err != nil ||
+			s.Kinds[0].Op != want ||
+			s.Kinds[0].Us == 0 ||
+			s.Kinds[0].GBs == 0 {
 			t.Errorf("%s: %+v, %v", file, s, err)
 		}
 	}
@@ -81,7 +107,8 @@ func TestReadsCollectives(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the file has no calls") {
 			t.Errorf("%q: %v", in, err)
 		}
-		if _, err := ReadCounters(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "the file has no DCGM counters") {
+		if _, err := ReadCounters(strings.NewReader(in)); err == nil ||
+			!strings.Contains(err.Error(), "the file has no DCGM counters") {
 			t.Errorf("%q: %v", in, err)
 		}
 	}

@@ -41,11 +41,13 @@ func Open(r io.Reader) (*bufio.Reader, error) {
 	}
 	for _, p := range packers {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
-			return nil, trace.Malformed(0, "the file is compressed with %s; decompress it first: %s FILE", p.name, p.remedy)
+			return nil, trace.Malformed(0, "the file is compressed with %s; decompress it first: %s FILE",
+				p.name, p.remedy)
 		}
 	}
 	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
-		return nil, trace.Malformed(0, "the text is in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8 FILE")
+		return nil, trace.Malformed(0,
+			"the text is in UTF-16; convert it first: iconv -f UTF-16 -t UTF-8 FILE")
 	}
 	return in, nil
 }
@@ -53,7 +55,9 @@ func Open(r io.Reader) (*bufio.Reader, error) {
 // peekHead returns the bytes for Sniff, or all bytes of a short file.
 func peekHead(in *bufio.Reader) ([]byte, error) {
 	head, err := in.Peek(headBytes)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+	if err != nil &&
+		!errors.Is(err, io.EOF) &&
+		!errors.Is(err, bufio.ErrBufferFull) {
 		return nil, readError(err)
 	}
 	return head, nil
@@ -65,8 +69,11 @@ const headBytes = 64 << 10
 func readError(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return trace.Malformed(0, "the gzip data is truncated; copy the file again, or decompress the rest with: zcat FILE")
-	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || strings.HasPrefix(err.Error(), "flate:"):
+		return trace.Malformed(0,
+			"the gzip data is truncated; copy the file again, or decompress the rest with: zcat FILE")
+	case errors.Is(err, gzip.ErrChecksum) ||
+		errors.Is(err, gzip.ErrHeader) ||
+		strings.HasPrefix(err.Error(), "flate:"):
 		return trace.Malformed(0, "the gzip data is broken")
 	}
 	return fmt.Errorf("trace: reading: %w", err)
@@ -132,8 +139,8 @@ func splitLine(data []byte, atEOF bool) (int, []byte, error) {
 	return 0, nil, nil
 }
 
-// Printable is a line without terminal sequences, control characters, a byte order mark and invalid UTF-8; "" where
-// nothing is left.
+// Printable is a line without terminal sequences, control characters, a byte order mark and invalid
+// UTF-8; "" where nothing is left.
 func Printable(raw []byte) string {
 	if bytes.IndexByte(raw, 0x1b) >= 0 {
 		raw = dropEscapes(raw)
@@ -158,9 +165,13 @@ func Printable(raw []byte) string {
 }
 
 // cleanLine is a printable line without spaces at its ends; a tab there is an empty field.
-func cleanLine(raw []byte) string { return strings.Trim(Printable(raw), " ") }
+func cleanLine(raw []byte) string {
+	return strings.Trim(Printable(raw), " ")
+}
 
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 }
+func isControl(r rune) bool {
+	return r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0
+}
 
 // dropEscapes removes terminal sequences: CSI up to its final byte, OSC up to its
 // end, and others with the byte after the escape.

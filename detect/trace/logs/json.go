@@ -28,7 +28,8 @@ type objects struct {
 }
 
 func (o *objects) addLine(l line) error {
-	text, rank := l.text, noRank
+	text := l.text
+	rank := noRank
 	if o.depth == 0 {
 		if o.mark != "" {
 			at := strings.Index(text, o.mark)
@@ -44,7 +45,8 @@ func (o *objects) addLine(l line) error {
 			o.other++
 			return nil
 		}
-		o.begun, o.whole = l.number, false
+		o.begun = l.number
+		o.whole = false
 	}
 	return o.addText(l.number, rank, text)
 }
@@ -54,7 +56,8 @@ func (o *objects) addText(number, rank int, text string) error {
 	for from := 0; from < len(text); {
 		end := o.endOf(text[from:])
 		if len(o.held)+len(text) > trace.MaxLine {
-			return trace.TooLarge("the JSON object at line %d is longer than %d bytes", o.begun, trace.MaxLine)
+			return trace.TooLarge("the JSON object at line %d is longer than %d bytes",
+				o.begun, trace.MaxLine)
 		}
 		if end < 0 {
 			o.held = append(append(o.held, text[from:]...), '\n')
@@ -141,8 +144,12 @@ type rowsOf struct {
 	*frame
 }
 
-func readObjects(r io.Reader) (*frame, error)  { return readMarked(r, "JSON lines", "") }
-func readDLLogger(r io.Reader) (*frame, error) { return readMarked(r, "DLLogger log", "DLLL ") }
+func readObjects(r io.Reader) (*frame, error) {
+	return readMarked(r, "JSON lines", "")
+}
+func readDLLogger(r io.Reader) (*frame, error) {
+	return readMarked(r, "DLLogger log", "DLLL ")
+}
 
 func readMarked(r io.Reader, format, mark string) (*frame, error) {
 	t := rowsOf{newFrame(format)}
@@ -157,7 +164,8 @@ func readMarked(r io.Reader, format, mark string) (*frame, error) {
 		t.note(fmt.Sprintf("%d lines are not JSON and are ignored", o.other))
 	}
 	if len(t.lines) == 0 {
-		return nil, trace.Malformed(0, "the file has no JSON object with a number; %s", `give lines such as {"step": 10, "step_time_ms": 235.4}`)
+		return nil, trace.Malformed(0, "the file has no JSON object with a number; %s",
+			`give lines such as {"step": 10, "step_time_ms": 235.4}`)
 	}
 	return t.frame, nil
 }

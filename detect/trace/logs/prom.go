@@ -61,5 +61,9 @@ func cutQuoted(s string) (value, rest string, found bool) {
 
 // notInName reports whether a character is not allowed in the name of a metric.
 func notInName(r rune) bool {
-	return r != '_' && r != ':' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	return r != '_' &&
+		r != ':' &&
+		(r < '0' || r > '9') &&
+		(r < 'a' || r > 'z') &&
+		(r < 'A' || r > 'Z')
 }

@@ -48,7 +48,13 @@ func (f *frame) series(want Want) (Series, error) {
 	if err != nil {
 		return Series{}, err
 	}
-	out := Series{Format: f.format, Column: trace.Clip(c.name), Unit: c.unitText(), Why: c.why, Notes: append(append([]string{}, f.notes...), c.notes...)}
+	out := Series{
+		Format: f.format,
+		Column: trace.Clip(c.name),
+		Unit:   c.unitText(),
+		Why:    c.why,
+		Notes:  append(append([]string{}, f.notes...), c.notes...),
+	}
 	step := f.stepColumn(c.series)
 	if step == nil {
 		return f.withoutSteps(out, c, want)
@@ -60,7 +66,8 @@ func (f *frame) series(want Want) (Series, error) {
 	points, notes := joinPasses(run)
 	out.Notes = append(out.Notes, notes...)
 	for _, p := range points {
-		out.Ms, out.Steps = append(out.Ms, p.ms), append(out.Steps, p.step)
+		out.Ms = append(out.Ms, p.ms)
+		out.Steps = append(out.Steps, p.step)
 	}
 	out.noteGaps(points, c)
 	return out, nil
@@ -130,7 +137,10 @@ func (f *frame) walk(out *Series, c choice, step *series, want Want) ([]pass, er
 		out.Notes = append(out.Notes, "the times include checkpoints and evaluations between two rows")
 		times, back, err := differences(run)
 		if back > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("the clock goes back %d times; those iterations are ignored", back))
+			out.Notes = append(out.Notes, fmt.Sprintf(
+				"the clock goes back %d times; those iterations are ignored",
+				back,
+			))
 		}
 		return times, err
 	}
@@ -142,7 +152,10 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 	if c.isClock() {
 		out.Notes = append(out.Notes, "no column counts iterations: each row counts as one")
 	}
-	rank, ranks, t, before := f.commonRank(c.series), map[int32]bool{}, tally{}, math.NaN()
+	rank := f.commonRank(c.series)
+	ranks := map[int32]bool{}
+	t := tally{}
+	before := math.NaN()
 	for row := range f.lines {
 		ms, ok, err := t.take(f, c, row, want)
 		if err != nil {
@@ -171,12 +184,18 @@ func (f *frame) withoutSteps(out Series, c choice, want Want) (Series, error) {
 	}
 	for _, s := range f.cols {
 		if s.means.Role == column.Step && s != c.series && s.count > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("%s does not number every row with a time: rows are counted from 0", trace.Clip(s.name)))
+			out.Notes = append(out.Notes, fmt.Sprintf(
+				"%s does not number every row with a time: rows are counted from 0",
+				trace.Clip(s.name),
+			))
 			break
 		}
 	}
 	if len(ranks) > 1 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%d ranks write to the file without iteration numbers: only the lines of one rank are read", len(ranks)))
+		out.Notes = append(out.Notes, fmt.Sprintf(
+			"%d ranks write to the file without iteration numbers: only the lines of one rank are read",
+			len(ranks),
+		))
 	}
 	return out, nil
 }
@@ -211,7 +230,8 @@ func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok boo
 		return 0, false, nil
 	}
 	if ms, err = c.toMs(v, want); err != nil {
-		return 0, false, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s", trace.Clip(c.name), v, err)
+		return 0, false, trace.Malformed(int(f.lines[row]), "column %s holds %g, which %s",
+			trace.Clip(c.name), v, err)
 	}
 	return ms, true, nil
 }
@@ -219,14 +239,20 @@ func (t *tally) take(f *frame, c choice, row int, want Want) (ms float64, ok boo
 // note adds notes on ignored rows, and refuses a column with many zeros.
 func (t *tally) note(out *Series, c choice, rows int) error {
 	if t.zero > 2 && t.zero*fewWithout > rows || t.zero > 0 && t.zero == rows-t.empty {
-		return trace.Malformed(0, "column %s is 0 in %d of %d rows, which is not an iteration time", trace.Clip(c.name), t.zero, rows)
+		return trace.Malformed(0, "column %s is 0 in %d of %d rows, which is not an iteration time",
+			trace.Clip(c.name), t.zero, rows)
 	}
 	for _, left := range []struct {
 		n    int
 		what string
-	}{{t.empty, "have no number in this column"}, {t.zero, "are 0"}, {t.unnumbered, "have no iteration number"}} {
+	}{
+		{t.empty, "have no number in this column"},
+		{t.zero, "are 0"},
+		{t.unnumbered, "have no iteration number"},
+	} {
 		if left.n > 0 {
-			out.Notes = append(out.Notes, fmt.Sprintf("%d of %d rows %s and are ignored", left.n, rows, left.what))
+			out.Notes = append(out.Notes, fmt.Sprintf("%d of %d rows %s and are ignored",
+				left.n, rows, left.what))
 		}
 	}
 	return nil
@@ -235,9 +261,13 @@ func (t *tally) note(out *Series, c choice, rows int) error {
 func (s *Series) noteWriters(w walker) {
 	switch ranks := len(w.writer); {
 	case ranks > 1:
-		s.Notes = append(s.Notes, fmt.Sprintf("%d ranks write to the file: the slowest line of each iteration counts; falcon detect workers compares ranks", ranks))
+		s.Notes = append(s.Notes, fmt.Sprintf(
+			"%d ranks write to the file: the slowest line of each iteration counts; falcon detect workers compares ranks",
+			ranks,
+		))
 	case w.copies > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("an iteration has up to %d lines: the slowest counts", w.copies+1))
+		s.Notes = append(s.Notes, fmt.Sprintf("an iteration has up to %d lines: the slowest counts",
+			w.copies+1))
 	}
 }
 
@@ -246,7 +276,10 @@ func (s *Series) noteGaps(points []point, c choice) {
 	interval, missing, first := gaps(points)
 	switch {
 	case interval > 1 && (c.mean || c.isClock()):
-		s.Notes = append(s.Notes, fmt.Sprintf("one in %d iterations is logged, each time is the mean since the last one: changes are located to %d iterations", interval, interval))
+		s.Notes = append(s.Notes, fmt.Sprintf(
+			"one in %d iterations is logged, each time is the mean since the last one: changes are located to %d iterations",
+			interval, interval,
+		))
 	case interval > 1:
 		s.Notes = append(s.Notes, fmt.Sprintf("iteration numbers increase by %d", interval))
 	}

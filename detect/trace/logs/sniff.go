@@ -40,7 +40,12 @@ type Guess struct {
 
 // readers of files that can have iteration times.
 var readers = map[string]func(io.Reader) (*frame, error){
-	"csv": readTable, "text": readText, "json": readObjects, "dlll": readDLLogger, "mllog": readMLLog, "events": readEvents,
+	"csv":    readTable,
+	"text":   readText,
+	"json":   readObjects,
+	"dlll":   readDLLogger,
+	"mllog":  readMLLog,
+	"events": readEvents,
 }
 
 // refuse returns why a file has no iteration times.
@@ -49,9 +54,12 @@ func (g Guess) refuse() error {
 	case Nothing:
 		return trace.Malformed(0, "%s", g.Why)
 	case Collectives, Counters:
-		return trace.Malformed(0, "this is %s, which has no iteration times; show its contents with: falcon detect FILE", g.Format)
+		return trace.Malformed(0,
+			"this is %s, which has no iteration times; show its contents with: falcon detect FILE",
+			g.Format)
 	}
-	return trace.Malformed(0, "this is %s, which has no iteration times; use: falcon detect %s FILE", g.Format, g.Kind)
+	return trace.Malformed(0, "this is %s, which has no iteration times; use: falcon detect %s FILE",
+		g.Format, g.Kind)
 }
 
 // Err returns an error for a file of an unknown kind.
@@ -90,7 +98,12 @@ func Sniff(head []byte) Guess {
 			return g
 		}
 	}
-	return Guess{Kind: Iterations, Format: "text", Why: "its lines are searched for iteration times", reader: "text"}
+	return Guess{
+		Kind:   Iterations,
+		Format: "text",
+		Why:    "its lines are searched for iteration times",
+		reader: "text",
+	}
 }
 
 // sniffBinary detects files by their first bytes.
@@ -98,13 +111,28 @@ func sniffBinary(head []byte) (Guess, bool) {
 	has := func(magic string) bool { return bytes.HasPrefix(head, []byte(magic)) }
 	switch {
 	case isEvents(head):
-		return Guess{Kind: Iterations, Format: "TensorBoard event file", Why: "its first record has TensorFlow's checksum", Sure: true, reader: "events"}, true
+		return Guess{
+			Kind:   Iterations,
+			Format: "TensorBoard event file",
+			Why:    "its first record has TensorFlow's checksum",
+			Sure:   true,
+			reader: "events",
+		}, true
 	case len(head) >= 2 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5:
-		return Guess{Kind: Trace, Format: "a Python pickle, as PyTorch's flight recorder writes its dumps", Why: "it has the header of a pickle", Sure: true}, true
+		return Guess{
+			Kind:   Trace,
+			Format: "a Python pickle, as PyTorch's flight recorder writes its dumps",
+			Why:    "it has the header of a pickle",
+			Sure:   true,
+		}, true
 	case has("PAR1"):
-		return Guess{Why: `this is a Parquet table; convert it to CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`}, true
+		return Guess{
+			Why: `this is a Parquet table; convert it to CSV: python3 -c "import pandas,sys; pandas.read_parquet(sys.argv[1]).to_csv(sys.argv[1]+'.csv')" FILE`,
+		}, true
 	case has("SQLite format 3\x00"):
-		return Guess{Why: "this is a SQLite database, as Nsight Systems exports; give a trace in Chrome's format, or iteration times as CSV"}, true
+		return Guess{
+			Why: "this is a SQLite database, as Nsight Systems exports; give a trace in Chrome's format, or iteration times as CSV",
+		}, true
 	case has(":W&B"):
 		return Guess{Why: "this is a W&B run file; export the run's history as CSV or JSON lines"}, true
 	case bytes.IndexByte(head[:min(len(head), 1024)], 0) >= 0:
@@ -122,7 +150,8 @@ func headLines(head []byte) []string {
 	for len(head) > 0 && len(out) < sniffedLines {
 		n, token, _ := splitLine(head, true)
 		whole := bytes.ContainsAny(token, "\r\n")
-		if text := strings.TrimSpace(cleanLine(bytes.TrimRight(token, "\r\n"))); text != "" && (whole || len(out) == 0 || len(head) < headBytes/2) {
+		text := strings.TrimSpace(cleanLine(bytes.TrimRight(token, "\r\n")))
+		if text != "" && (whole || len(out) == 0 || len(head) < headBytes/2) {
 			out = append(out, text)
 		}
 		head = head[n:]
@@ -138,12 +167,31 @@ func sniffMarks(lines []string) (Guess, bool) {
 			return Guess{Iterations, "MLPerf log", "lines begin with :::MLLOG", true, "mllog"}, true
 		case strings.HasPrefix(l, "DLLL {"):
 			return Guess{Iterations, "DLLogger log", "lines begin with DLLL", true, "dlll"}, true
-		case strings.HasPrefix(l, "DCGM_F") || strings.HasPrefix(l, "# HELP DCGM_") || strings.HasPrefix(l, "# TYPE DCGM_"):
-			return Guess{Kind: Counters, Format: "DCGM counters as dcgm-exporter writes them", Why: "lines begin with DCGM_FI", Sure: true}, true
+		case strings.HasPrefix(l, "DCGM_F") ||
+			strings.HasPrefix(l, "# HELP DCGM_") ||
+			strings.HasPrefix(l, "# TYPE DCGM_"):
+			return Guess{
+				Kind:   Counters,
+				Format: "DCGM counters as dcgm-exporter writes them",
+				Why:    "lines begin with DCGM_FI",
+				Sure:   true,
+			}, true
 		case isMonitorHeader(l):
-			return Guess{Kind: Counters, Format: "DCGM counters as dcgmi dmon writes them", Why: "its header begins with #Entity", Sure: true}, true
-		case strings.HasPrefix(l, "nccl_") && strings.Contains(l, "{") && strings.Contains(l, "collective="):
-			return Guess{Kind: Collectives, Format: "NCCL Inspector's metrics", Why: "lines begin with nccl_", Sure: true}, true
+			return Guess{
+				Kind:   Counters,
+				Format: "DCGM counters as dcgmi dmon writes them",
+				Why:    "its header begins with #Entity",
+				Sure:   true,
+			}, true
+		case strings.HasPrefix(l, "nccl_") &&
+			strings.Contains(l, "{") &&
+			strings.Contains(l, "collective="):
+			return Guess{
+				Kind:   Collectives,
+				Format: "NCCL Inspector's metrics",
+				Why:    "lines begin with nccl_",
+				Sure:   true,
+			}, true
 		}
 	}
 	return Guess{}, false
@@ -151,24 +199,51 @@ func sniffMarks(lines []string) (Guess, bool) {
 
 // sniffJSON detects documents by their first members.
 func sniffJSON(lines []string) (Guess, bool) {
-	if first := lines[0]; first[0] != '{' && first[0] != '[' || strings.HasPrefix(first, "{'") || isBracketed(first) {
+	first := lines[0]
+	if first[0] != '{' && first[0] != '[' ||
+		strings.HasPrefix(first, "{'") ||
+		isBracketed(first) {
 		return sniffMixed(lines)
 	}
 	text := strings.Join(lines, "\n")
 	has := func(member string) bool { return strings.Contains(text, `"`+member+`"`) }
 	switch {
 	case has("coll_perf"):
-		return Guess{Kind: Collectives, Format: "NCCL Inspector's JSON", Why: "its objects have coll_perf", Sure: true}, true
+		return Guess{
+			Kind:   Collectives,
+			Format: "NCCL Inspector's JSON",
+			Why:    "its objects have coll_perf",
+			Sure:   true,
+		}, true
 	case has("traceEvents") || has("ph") && (has("ts") || has("dur")):
-		return Guess{Kind: Trace, Format: "a Chrome trace", Why: "it has events with ph and ts", Sure: true}, true
+		return Guess{
+			Kind:   Trace,
+			Format: "a Chrome trace",
+			Why:    "it has events with ph and ts",
+			Sure:   true,
+		}, true
 	case has("entries") || has("pg_config"):
-		return Guess{Kind: Trace, Format: "a flight-recorder dump", Why: "it has entries and pg_config", Sure: true}, true
+		return Guess{
+			Kind:   Trace,
+			Format: "a flight-recorder dump",
+			Why:    "it has entries and pg_config",
+			Sure:   true,
+		}, true
 	case has("layout") && (has("groups") || has("self_ms")):
-		return Guess{Kind: Profile, Format: "a profile window", Why: "it has layout and groups", Sure: true}, true
+		return Guess{
+			Kind:   Profile,
+			Format: "a profile window",
+			Why:    "it has layout and groups",
+			Sure:   true,
+		}, true
 	case has("log") && has("stream") && has("time"):
-		return Guess{Why: "this is a container log in JSON; extract the program's output first: jq -j .log FILE"}, true
+		return Guess{
+			Why: "this is a container log in JSON; extract the program's output first: jq -j .log FILE",
+		}, true
 	case has("log_history"):
-		return Guess{Why: "this is a trainer_state.json, which has losses and no times; give the trainer's log with its progress bar, or the files of W&B or TensorBoard"}, true
+		return Guess{
+			Why: "this is a trainer_state.json, which has losses and no times; give the trainer's log with its progress bar, or the files of W&B or TensorBoard",
+		}, true
 	}
 	return Guess{Iterations, "JSON lines", "lines are JSON objects", false, "json"}, true
 }
@@ -181,7 +256,8 @@ func sniffMixed(lines []string) (Guess, bool) {
 			n++
 		}
 	}
-	return Guess{Iterations, "JSON lines", "many of its lines are JSON objects", false, "json"}, 3*n >= len(lines) && n > 0
+	return Guess{Iterations, "JSON lines", "many of its lines are JSON objects", false, "json"},
+		3*n >= len(lines) && n > 0
 }
 
 // isBracketed reports whether a line begins with a log prefix in brackets.
@@ -194,14 +270,24 @@ func sniffText(lines []string) (Guess, bool) {
 	for i := range lineFormats { // in the order of readText
 		form := &lineFormats[i]
 		for _, l := range lines {
-			if strings.Contains(l, form.mark) && form.value.MatchString(l) && (form.role == column.IterTime && len(form.mark) > 8 || form.step.MatchString(l)) {
-				return Guess{Iterations, form.name, fmt.Sprintf("a line has %q", strings.TrimSpace(form.mark)), true, "text"}, true
+			if strings.Contains(l, form.mark) &&
+				form.value.MatchString(l) &&
+				(form.role == column.IterTime && len(form.mark) > 8 || form.step.MatchString(l)) {
+				return Guess{
+					Iterations,
+					form.name,
+					fmt.Sprintf("a line has %q", strings.TrimSpace(form.mark)),
+					true,
+					"text",
+				}, true
 			}
 		}
 	}
 	for _, l := range lines {
 		if barLine.MatchString(l) {
-			return Guess{Iterations, "log with progress bars", "a line has a progress bar", false, "text"}, true
+			return Guess{
+				Iterations, "log with progress bars", "a line has a progress bar", false, "text",
+			}, true
 		}
 	}
 	return Guess{}, false
@@ -217,16 +303,26 @@ func sniffTable(lines []string) (Guess, bool) {
 		return Guess{}, false
 	}
 	comma := delimiterOf(header)
-	table := Guess{Kind: Iterations, Format: "CSV", Why: "its first line has column names", reader: "csv"}
+	table := Guess{
+		Kind:   Iterations,
+		Format: "CSV",
+		Why:    "its first line has column names",
+		reader: "csv",
+	}
 	if comma == 0 {
-		return table, len(lines) > 1 && isNumber(lines[1]) || isNumber(lines[0]) || len(lines) == 1 && !strings.Contains(header, " ")
+		return table, len(lines) > 1 && isNumber(lines[1]) ||
+			isNumber(lines[0]) ||
+			len(lines) == 1 && !strings.Contains(header, " ")
 	}
 	names, err := splitFields(line{text: header}, comma)
 	if err != nil {
 		return Guess{}, false
 	}
 	if len(lines) > 1 {
-		if !regular(lines[1:], len(names), comma) || !slices.ContainsFunc(lines[1:], func(l string) bool { return hasNumber(l, comma) }) {
+		if !regular(lines[1:], len(names), comma) ||
+			!slices.ContainsFunc(lines[1:], func(l string) bool {
+				return hasNumber(l, comma)
+			}) {
 			return Guess{}, false
 		}
 	}
@@ -245,7 +341,8 @@ func regular(rows []string, want int, comma rune) bool {
 	rows = rows[:min(len(rows), most)]
 	fits := 0
 	for _, r := range rows {
-		if fields, err := splitFields(line{text: r}, comma); err != nil || len(fields) == want || len(fields) == want-1 {
+		fields, err := splitFields(line{text: r}, comma)
+		if err != nil || len(fields) == want || len(fields) == want-1 {
 			fits++
 		}
 	}
@@ -271,11 +368,22 @@ func tableKind(g Guess, names, rows []string, comma rune) Guess {
 		return -1
 	}
 	if at("t_us") >= 0 && at("op") >= 0 {
-		return Guess{Kind: Calls, Format: "CSV of communication calls", Why: "its header names t_us and op", Sure: true}
+		return Guess{
+			Kind:   Calls,
+			Format: "CSV of communication calls",
+			Why:    "its header names t_us and op",
+			Sure:   true,
+		}
 	}
 	for _, name := range []string{"rank", "worker", "dp", "dp_rank", "pp", "pp_rank"} {
 		if i := at(name); i >= 0 && differs(rows, i, comma) {
-			return Guess{Kind: Workers, Format: "CSV of workers", Why: "its column " + name + " varies", Sure: true, reader: "csv"}
+			return Guess{
+				Kind:   Workers,
+				Format: "CSV of workers",
+				Why:    "its column " + name + " varies",
+				Sure:   true,
+				reader: "csv",
+			}
 		}
 	}
 	return g

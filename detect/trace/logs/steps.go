@@ -68,7 +68,10 @@ func (w *walker) lags(at *place, step int64) bool {
 	const behind = 3
 	points := w.passes[at.pass].points
 	i, found := find(points, step)
-	return found && w.copies > 0 && points[i].more < w.copies && len(points)-i <= behind
+	return found &&
+		w.copies > 0 &&
+		points[i].more < w.copies &&
+		len(points)-i <= behind
 }
 
 func find(points []point, step int64) (int, bool) {
@@ -143,9 +146,11 @@ func pickRun(runs [][]pass, want int) ([]pass, error) {
 			break
 		}
 		last := r[len(r)-1].points
-		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d", i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
+		parts = append(parts, fmt.Sprintf("%d: iterations %d to %d from line %d",
+			i+1, r[0].points[0].step, last[len(last)-1].step, r[0].line))
 	}
-	return nil, ask("the iteration numbers restart: the file has %d runs (%s); choose one with --run 1 to %d", len(runs), strings.Join(parts, "; "), len(runs))
+	return nil, ask("the iteration numbers restart: the file has %d runs (%s); choose one with --run 1 to %d",
+		len(runs), strings.Join(parts, "; "), len(runs))
 }
 
 // falling reports whether most runs have one iteration, so the newest row is first.
@@ -165,7 +170,10 @@ func joinPasses(run []pass) (points []point, notes []string) {
 	for i, p := range run {
 		if i > 0 {
 			before := run[i-1].points
-			notes = append(notes, fmt.Sprintf("resumed at line %d: iteration %d follows %d; both passes are kept in order", p.line, p.points[0].step, before[len(before)-1].step))
+			notes = append(notes, fmt.Sprintf(
+				"resumed at line %d: iteration %d follows %d; both passes are kept in order",
+				p.line, p.points[0].step, before[len(before)-1].step,
+			))
 		}
 		points = append(points, p.points...)
 	}
@@ -179,7 +187,8 @@ func differences(run []pass) (times []pass, back int, err error) {
 	for _, p := range run {
 		d := pass{line: p.line}
 		for i := 1; i < len(p.points); i++ {
-			a, b := p.points[i-1], p.points[i]
+			a := p.points[i-1]
+			b := p.points[i]
 			if b.ms < a.ms {
 				back++
 			}
@@ -193,7 +202,8 @@ func differences(run []pass) (times []pass, back int, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, back, trace.Malformed(0, "one clock reading gives no iteration time; give more iterations")
+		return nil, back, trace.Malformed(0,
+			"one clock reading gives no iteration time; give more iterations")
 	}
 	return out, back, nil
 }
@@ -242,7 +252,9 @@ type epochs struct {
 
 func (f *frame) epochs() *epochs {
 	for _, s := range f.cols {
-		if strings.EqualFold(column.Short(lastKey(s.name)), "epoch") && s.count > 0 && s.whole() {
+		if strings.EqualFold(column.Short(lastKey(s.name)), "epoch") &&
+			s.count > 0 &&
+			s.whole() {
 			return &epochs{column: s, epoch: math.Inf(1)}
 		}
 	}

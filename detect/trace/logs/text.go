@@ -27,80 +27,143 @@ type lineFormat struct {
 // by the first.
 var lineFormats = []lineFormat{
 	{
-		name: "Megatron log", family: "Megatron", mark: "elapsed time per iteration (ms):",
-		step: regexp.MustCompile(`iteration:?\s+(\d+)\s*/`), value: regexp.MustCompile(`elapsed time per iteration \(ms\):\s*([^\s|/]*)(?:[\s|/]|$)`),
-		column: "elapsed time per iteration (ms)", role: column.IterTime, unit: "ms", mean: true,
+		name:   "Megatron log",
+		family: "Megatron",
+		mark:   "elapsed time per iteration (ms):",
+		step:   regexp.MustCompile(`iteration:?\s+(\d+)\s*/`),
+		value:  regexp.MustCompile(`elapsed time per iteration \(ms\):\s*([^\s|/]*)(?:[\s|/]|$)`),
+		column: "elapsed time per iteration (ms)",
+		role:   column.IterTime,
+		unit:   "ms",
+		mean:   true,
 	},
 	{
-		name: "Megatron-DeepSpeed log", family: "Megatron", mark: "elapsed time per iteration (s):",
-		step: regexp.MustCompile(`iteration:?\s+(\d+)\s*/`), value: regexp.MustCompile(`elapsed time per iteration \(s\):\s*([^\s|/]*)(?:[\s|/]|$)`),
-		column: "elapsed time per iteration (s)", role: column.IterTime, unit: "s", mean: true,
+		name:   "Megatron-DeepSpeed log",
+		family: "Megatron",
+		mark:   "elapsed time per iteration (s):",
+		step:   regexp.MustCompile(`iteration:?\s+(\d+)\s*/`),
+		value:  regexp.MustCompile(`elapsed time per iteration \(s\):\s*([^\s|/]*)(?:[\s|/]|$)`),
+		column: "elapsed time per iteration (s)",
+		role:   column.IterTime,
+		unit:   "s",
+		mean:   true,
 	},
 	{
-		name: "NeMo log", mark: "train_step_timing in s",
-		step: regexp.MustCompile(`\|\s*(\d+)/\d+ \[|global_step[:=]\s*(\d+)(?:\.0+)?(?:[\s,|\]]|$)`), value: regexp.MustCompile(`train_step_timing in s[:=]\s*([^\s|,\]]*)(?:[\s|,\]]|$)`),
-		column: "train_step_timing in s", role: column.IterTime, unit: "s",
+		name:   "NeMo log",
+		mark:   "train_step_timing in s",
+		step:   regexp.MustCompile(`\|\s*(\d+)/\d+ \[|global_step[:=]\s*(\d+)(?:\.0+)?(?:[\s,|\]]|$)`),
+		value:  regexp.MustCompile(`train_step_timing in s[:=]\s*([^\s|,\]]*)(?:[\s|,\]]|$)`),
+		column: "train_step_timing in s",
+		role:   column.IterTime,
+		unit:   "s",
 	},
 	{
-		name: "nanotron log", mark: "elapsed_time_per_iteration_ms:",
-		step: regexp.MustCompile(`iteration:\s*(\d+)\s*/`), value: regexp.MustCompile(`elapsed_time_per_iteration_ms:\s*([^\s|]*)(?:[\s|]|$)`),
-		column: "elapsed_time_per_iteration_ms", role: column.IterTime, unit: "ms", mean: true,
+		name:   "nanotron log",
+		mark:   "elapsed_time_per_iteration_ms:",
+		step:   regexp.MustCompile(`iteration:\s*(\d+)\s*/`),
+		value:  regexp.MustCompile(`elapsed_time_per_iteration_ms:\s*([^\s|]*)(?:[\s|]|$)`),
+		column: "elapsed_time_per_iteration_ms",
+		role:   column.IterTime,
+		unit:   "ms",
+		mean:   true,
 	},
 	{
-		name: "DeepSpeed log", mark: "iter time (s):",
-		step: regexp.MustCompile(`steps?[:=]\s*(\d+)`), value: regexp.MustCompile(`iter time \(s\):\s*(\S*)(?:\s|$)`),
-		column: "iter time (s)", role: column.IterTime, unit: "s", mean: true,
+		name:   "DeepSpeed log",
+		mark:   "iter time (s):",
+		step:   regexp.MustCompile(`steps?[:=]\s*(\d+)`),
+		value:  regexp.MustCompile(`iter time \(s\):\s*(\S*)(?:\s|$)`),
+		column: "iter time (s)",
+		role:   column.IterTime,
+		unit:   "s",
+		mean:   true,
 	},
 	{
-		name: "MaxText log", mark: "completed step:",
-		step: regexp.MustCompile(`completed step: (\d+),`), value: regexp.MustCompile(`, seconds:\s*([^\s,]*)(?:,|$)`),
-		column: "seconds", role: column.IterTime, unit: "s",
+		name:   "MaxText log",
+		mark:   "completed step:",
+		step:   regexp.MustCompile(`completed step: (\d+),`),
+		value:  regexp.MustCompile(`, seconds:\s*([^\s,]*)(?:,|$)`),
+		column: "seconds",
+		role:   column.IterTime,
+		unit:   "s",
 	},
 	{
-		name: "nanoGPT log", mark: ", time ",
-		step: regexp.MustCompile(`\biter (\d+): loss`), value: regexp.MustCompile(`, time ([^\s,]*)ms(?:,|\s|$)`),
-		column: "time", role: column.IterTime, unit: "ms",
+		name:   "nanoGPT log",
+		mark:   ", time ",
+		step:   regexp.MustCompile(`\biter (\d+): loss`),
+		value:  regexp.MustCompile(`, time ([^\s,]*)ms(?:,|\s|$)`),
+		column: "time",
+		role:   column.IterTime,
+		unit:   "ms",
 	},
 	{
-		name: "llm.c log", mark: " ms | ",
-		step: regexp.MustCompile(`^(?:.*\s)?step\s+(\d+)/\d+ \| .*loss`), value: regexp.MustCompile(`\|\s*([\d.]+) ms \|`),
-		column: "ms", role: column.IterTime, unit: "ms",
+		name:   "llm.c log",
+		mark:   " ms | ",
+		step:   regexp.MustCompile(`^(?:.*\s)?step\s+(\d+)/\d+ \| .*loss`),
+		value:  regexp.MustCompile(`\|\s*([\d.]+) ms \|`),
+		column: "ms",
+		role:   column.IterTime,
+		unit:   "ms",
 	},
 	{
-		name: "nanochat log", mark: "| dt: ",
-		step: regexp.MustCompile(`\bstep (\d+)/\d+`), value: regexp.MustCompile(`\| dt: ([\d.]+)ms \|`),
-		column: "dt", role: column.IterTime, unit: "ms",
+		name:   "nanochat log",
+		mark:   "| dt: ",
+		step:   regexp.MustCompile(`\bstep (\d+)/\d+`),
+		value:  regexp.MustCompile(`\| dt: ([\d.]+)ms \|`),
+		column: "dt",
+		role:   column.IterTime,
+		unit:   "ms",
 	},
 	{
-		name: "verl log", mark: "timing_s/step:",
-		step: regexp.MustCompile(`(?:\bstep:|global_step:)(\d+)(?:\s|$)`), value: regexp.MustCompile(`timing_s/step:\s*([\d.]+)(?:\s|$)`),
-		column: "timing_s/step", role: column.IterTime, unit: "s",
+		name:   "verl log",
+		mark:   "timing_s/step:",
+		step:   regexp.MustCompile(`(?:\bstep:|global_step:)(\d+)(?:\s|$)`),
+		value:  regexp.MustCompile(`timing_s/step:\s*([\d.]+)(?:\s|$)`),
+		column: "timing_s/step",
+		role:   column.IterTime,
+		unit:   "s",
 	},
 	{
-		name: "modded-nanogpt log", mark: "train_time:",
-		step: regexp.MustCompile(`\bstep:(\d+)/`), value: regexp.MustCompile(`\btrain_time:([^\s]*)ms(?:\s|$)`),
-		column: "train_time", role: column.Elapsed, unit: "ms",
+		name:   "modded-nanogpt log",
+		mark:   "train_time:",
+		step:   regexp.MustCompile(`\bstep:(\d+)/`),
+		value:  regexp.MustCompile(`\btrain_time:([^\s]*)ms(?:\s|$)`),
+		column: "train_time",
+		role:   column.Elapsed,
+		unit:   "ms",
 	},
 	{
-		name: "torchtitan log", mark: "tps:",
-		step: regexp.MustCompile(`\bstep:\s*(\d+)\s`), value: regexp.MustCompile(`\btps:\s*([\d,.]+)(?:\s|$)`),
-		column: "tps", role: column.Items, mean: true,
+		name:   "torchtitan log",
+		mark:   "tps:",
+		step:   regexp.MustCompile(`\bstep:\s*(\d+)\s`),
+		value:  regexp.MustCompile(`\btps:\s*([\d,.]+)(?:\s|$)`),
+		column: "tps",
+		role:   column.Items,
+		mean:   true,
 	},
 	{
-		name: "NeMo Automodel log", mark: "| tps ",
-		step: regexp.MustCompile(`\bstep (\d+) \|`), value: regexp.MustCompile(`\| tps ([\d.]+)[\s(|]`),
-		column: "tps", role: column.Items, mean: true,
+		name:   "NeMo Automodel log",
+		mark:   "| tps ",
+		step:   regexp.MustCompile(`\bstep (\d+) \|`),
+		value:  regexp.MustCompile(`\| tps ([\d.]+)[\s(|]`),
+		column: "tps",
+		role:   column.Items,
+		mean:   true,
 	},
 	{
-		name: "DeepSpeed timer log", mark: "CurrSamplesPerSec=",
-		step: regexp.MustCompile(`(?:global_step=| \d+/)(\d+),`), value: regexp.MustCompile(`CurrSamplesPerSec=([\d.]+)(?:,|\s|$)`),
-		column: "CurrSamplesPerSec", role: column.Items,
+		name:   "DeepSpeed timer log",
+		mark:   "CurrSamplesPerSec=",
+		step:   regexp.MustCompile(`(?:global_step=| \d+/)(\d+),`),
+		value:  regexp.MustCompile(`CurrSamplesPerSec=([\d.]+)(?:,|\s|$)`),
+		column: "CurrSamplesPerSec",
+		role:   column.Items,
 	},
 }
 
 var (
-	rankPrefix = regexp.MustCompile(`^\s*(?:\[(?:default|rank)(\d+)\]:?|\[[\d :-]+\]\[rank-(\d+)/\d+\]|\[\d+,(\d+)\]<\w+>:?|(\d{1,6}):\s|\[(\d{1,6})\]:?\s)`)
-	lineDate   = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,](\d{1,9}))?`)
+	rankPrefix = regexp.MustCompile(
+		`^\s*(?:\[(?:default|rank)(\d+)\]:?|\[[\d :-]+\]\[rank-(\d+)/\d+\]|\[\d+,(\d+)\]<\w+>:?|(\d{1,6}):\s|\[(\d{1,6})\]:?\s)`,
+	)
+	lineDate = regexp.MustCompile(`\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,](\d{1,9}))?`)
 )
 
 // rankOfLine reads the rank from the prefix that launchers add to lines:
@@ -154,13 +217,20 @@ func readText(r io.Reader) (*frame, error) {
 		return f, err
 	}
 	if t.dicts > 0 {
-		return nil, trace.Malformed(0, "the trainer's lines {'loss': …} have no times; keep the progress bar (10/50 [00:17<01:06, 1.67s/it]) in the log, or log the step time")
+		return nil, trace.Malformed(
+			0,
+			"the trainer's lines {'loss': …} have no times; keep the progress bar (10/50 [00:17<01:06, 1.67s/it]) in the log, or log the step time",
+		)
 	}
-	return nil, trace.Malformed(0, "no line has an iteration time; give a CSV with a header, or a log with lines such as: iteration 10/ 100 | elapsed time per iteration (ms): 1234.5 |")
+	return nil, trace.Malformed(
+		0,
+		"no line has an iteration time; give a CSV with a header, or a log with lines such as: iteration 10/ 100 | elapsed time per iteration (ms): 1234.5 |",
+	)
 }
 
 func (t *text) addLine(l line) error {
-	t.whole, t.last = l.whole, nil
+	t.whole = l.whole
+	t.last = nil
 	for i := range lineFormats {
 		if strings.Contains(l.text, lineFormats[i].mark) {
 			if found, err := t.addIteration(i, l); found || err != nil {
@@ -177,7 +247,8 @@ func (t *text) addLine(l line) error {
 // addIteration reads a line in one format; found is false if it does not match.
 func (t *text) addIteration(i int, l line) (found bool, err error) {
 	form := &lineFormats[i]
-	value, step := form.value.FindStringSubmatch(l.text), form.step.FindStringSubmatch(l.text)
+	value := form.value.FindStringSubmatch(l.text)
+	step := form.step.FindStringSubmatch(l.text)
 	if value == nil || step == nil && form.role != column.IterTime {
 		return false, nil
 	}
@@ -199,12 +270,21 @@ func (t *text) addIteration(i int, l line) (found bool, err error) {
 		return true, err
 	}
 	if step != nil {
-		if err := f.setText(f.presetColumn("iteration", column.Step, ""), row, firstGroup(step), false); err != nil {
+		if err := f.setText(
+			f.presetColumn("iteration", column.Step, ""),
+			row,
+			firstGroup(step),
+			false,
+		); err != nil {
 			return true, err
 		}
 	}
 	if form.role == column.Items {
-		return true, f.setDate(f.presetColumn("date of the line", column.Clock, "s"), row, l.text)
+		return true, f.setDate(
+			f.presetColumn("date of the line", column.Clock, "s"),
+			row,
+			l.text,
+		)
 	}
 	return true, nil
 }

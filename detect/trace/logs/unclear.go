@@ -18,4 +18,6 @@ func (u unclear) Error() string { return "trace: " + u.text }
 func (u unclear) Unwrap() error { return ErrUnclear }
 
 // ask returns an error that wraps ErrUnclear.
-func ask(format string, args ...any) error { return unclear{fmt.Sprintf(format, args...)} }
+func ask(format string, args ...any) error {
+	return unclear{fmt.Sprintf(format, args...)}
+}

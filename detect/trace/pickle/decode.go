@@ -84,7 +84,11 @@ func Decode(in string) (any, error) {
 }
 
 func newMachine(in string) *machine {
-	return &machine{in: in, sparse: map[uint64]any{}, limit: valuesPerByte*len(in) + valuesFree}
+	return &machine{
+		in:     in,
+		sparse: map[uint64]any{},
+		limit:  valuesPerByte*len(in) + valuesFree,
+	}
 }
 
 func (m *machine) run() (any, error) {
@@ -112,7 +116,10 @@ func (m *machine) broken(format string, args ...any) error {
 // hold counts n more bytes of values.
 func (m *machine) hold(n int) error {
 	if m.held += n; m.held > m.limit {
-		return fmt.Errorf("%w: its %d bytes make more than %d bytes of values, twice what a flight-recorder dump makes", ErrTooLarge, len(m.in), m.limit)
+		return fmt.Errorf(
+			"%w: its %d bytes make more than %d bytes of values, twice what a flight-recorder dump makes",
+			ErrTooLarge, len(m.in), m.limit,
+		)
 	}
 	return nil
 }
@@ -334,4 +341,6 @@ func (m *machine) pushBig(n *big.Int) error {
 	return m.push(n, costBig)
 }
 
-func floatOf(b string) float64 { return math.Float64frombits(binary.BigEndian.Uint64([]byte(b))) }
+func floatOf(b string) float64 {
+	return math.Float64frombits(binary.BigEndian.Uint64([]byte(b)))
+}

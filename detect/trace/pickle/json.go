@@ -16,7 +16,9 @@ const maxDepth = 64
 // JSON returns a reader of a decoded pickle of size bytes as JSON. Tuples and
 // sets become arrays, keys become texts, numbers that JSON lacks null. The text
 // is written as it is read, so that values in many places need no memory.
-func JSON(v any, size int) io.Reader { return newJSONReader(v, jsonPerByte*size+jsonFree) }
+func JSON(v any, size int) io.Reader {
+	return newJSONReader(v, jsonPerByte*size+jsonFree)
+}
 
 func newJSONReader(v any, limit int) *jsonReader {
 	r := &jsonReader{left: limit}
@@ -55,7 +57,8 @@ func (r *jsonReader) Read(p []byte) (int, error) {
 func (r *jsonReader) fill() {
 	const part = 32 << 10
 	if r.at > 0 {
-		r.out, r.at = r.out[:0], 0
+		r.out = r.out[:0]
+		r.at = 0
 	}
 	for r.err == nil && len(r.out) < part {
 		if len(r.path) == 0 {
@@ -65,7 +68,8 @@ func (r *jsonReader) fill() {
 		before := len(r.out)
 		r.err = r.writeNext()
 		if r.left -= len(r.out) - before; r.left < 0 {
-			r.err = fmt.Errorf("%w: written as JSON it is more than %d times as long", ErrTooLarge, jsonPerByte)
+			r.err = fmt.Errorf("%w: written as JSON it is more than %d times as long",
+				ErrTooLarge, jsonPerByte)
 		}
 	}
 }
@@ -124,7 +128,8 @@ func (r *jsonReader) open(begin byte, in place) error {
 	if len(r.path) > maxDepth {
 		return fmt.Errorf("%w: containers hold each other deeper than %d levels", ErrTooLarge, maxDepth)
 	}
-	r.out, r.path = append(r.out, begin), append(r.path, in)
+	r.out = append(r.out, begin)
+	r.path = append(r.path, in)
 	return nil
 }
 

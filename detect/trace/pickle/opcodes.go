@@ -75,7 +75,10 @@ var refused = map[byte]string{
 // step runs one opcode. Each of the four parts reports whether it knows it.
 func (m *machine) step(op byte) error {
 	if name, ok := refused[op]; ok {
-		return fmt.Errorf("%w: the pickle wants to import or call something (%s at byte %d), and a dump holds plain data only; nothing of it was run", ErrRefused, name, m.at-1)
+		return fmt.Errorf(
+			"%w: the pickle wants to import or call something (%s at byte %d), and a dump holds plain data only; nothing of it was run",
+			ErrRefused, name, m.at-1,
+		)
 	}
 	if known, err := m.stepStack(op); known {
 		return err
@@ -158,7 +161,8 @@ func (m *machine) pushNumberLine(op byte, line string) error {
 		return m.push(line == "01", 0)
 	}
 	line = strings.TrimSuffix(line, "L")
-	n, ok := new(big.Int), false
+	n := new(big.Int)
+	ok := false
 	if len(line) <= longest {
 		n, ok = n.SetString(line, 10)
 	}
@@ -171,8 +175,15 @@ func (m *machine) pushNumberLine(op byte, line string) error {
 // sizedTexts are the opcodes of texts and bytes with a length of so many bytes
 // before them.
 var sizedTexts = map[byte]uint64{
-	opBinString: 4, opShortBinString: 1, opBinUnicode: 4, opShortBinUnicode: 1, opBinUnicode8: 8,
-	opBinBytes: 4, opShortBinBytes: 1, opBinBytes8: 8, opByteArray8: 8,
+	opBinString:       4,
+	opShortBinString:  1,
+	opBinUnicode:      4,
+	opShortBinUnicode: 1,
+	opBinUnicode8:     8,
+	opBinBytes:        4,
+	opShortBinBytes:   1,
+	opBinBytes8:       8,
+	opByteArray8:      8,
 }
 
 func (m *machine) stepText(op byte) (bool, error) {
@@ -253,7 +264,8 @@ func (m *machine) stepStack(op byte) (bool, error) {
 	case opProto:
 		v, err := m.readByte()
 		if err == nil && v > 5 {
-			err = fmt.Errorf("%w: protocol %d is not known; write it with protocol 5 or an older one", ErrMalformed, v)
+			err = fmt.Errorf("%w: protocol %d is not known; write it with protocol 5 or an older one",
+				ErrMalformed, v)
 		}
 		return true, err
 	case opFrame:

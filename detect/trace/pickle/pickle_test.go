@@ -59,7 +59,8 @@ sys.stdout.buffer.write(json.dumps(v).encode())
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoded, out = append(decoded, text), rest[n:]
+		decoded = append(decoded, text)
+		out = rest[n:]
 	}
 	want := plain(t, out)
 	for p, text := range decoded {
@@ -103,7 +104,10 @@ func normal(v any) any {
 }
 
 func TestBytesAndSets(t *testing.T) {
-	out := pythonSays(t, `import pickle,sys; sys.stdout.buffer.write(pickle.dumps([b"ab", bytearray(b"c"), {1}, frozenset([2])], 5))`)
+	out := pythonSays(
+		t,
+		`import pickle,sys; sys.stdout.buffer.write(pickle.dumps([b"ab", bytearray(b"c"), {1}, frozenset([2])], 5))`,
+	)
 	v, err := Decode(string(out))
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +122,9 @@ func TestBytesAndSets(t *testing.T) {
 func TestRefusesEveryCall(t *testing.T) {
 	for op, name := range refused {
 		_, err := Decode("\x80\x04)" + string([]byte{op}) + "\x01\x01\x01\x01\n\n.")
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), name) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -168,7 +174,8 @@ func TestMalformed(t *testing.T) {
 		"key is a container": "",
 	} {
 		if name == "key is a container" {
-			if _, err := jsonText(&Dict{[]Pair{{&List{}, nil}}}, 100); !errors.Is(err, ErrMalformed) {
+			_, err := jsonText(&Dict{[]Pair{{&List{}, nil}}}, 100)
+			if !errors.Is(err, ErrMalformed) {
 				t.Error(err)
 			}
 			continue
@@ -202,10 +209,14 @@ func TestBombs(t *testing.T) {
 	if _, err := Decode("L" + strings.Repeat("9", 1<<20) + "L\n."); !errors.Is(err, ErrMalformed) {
 		t.Errorf("digits: %v", err)
 	}
-	if _, err := Decode("\x8b\x00\x00\x10\x00" + strings.Repeat("9", 1<<20) + "."); !errors.Is(err, ErrTooLarge) {
+	if _, err := Decode(
+		"\x8b\x00\x00\x10\x00" + strings.Repeat("9", 1<<20) + ".",
+	); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("long: %v", err)
 	}
-	if _, err := Decode("X\x01\x00\x10\x00" + strings.Repeat("9", 1<<20+1) + "."); !errors.Is(err, ErrTooLarge) {
+	if _, err := Decode(
+		"X\x01\x00\x10\x00" + strings.Repeat("9", 1<<20+1) + ".",
+	); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("text: %v", err)
 	}
 	// A tuple of the whole stack again and again would be quadratic.
@@ -219,12 +230,28 @@ func TestBombs(t *testing.T) {
 func TestMemory(t *testing.T) {
 	const size = 256 << 10
 	for name, c := range map[string]struct{ before, unit, after string }{
-		"lists": {"", "]", ""}, "dicts": {"", "}", ""}, "marks": {"", "(", ""}, "copies": {"]", "2", ""}, "memo": {"]", "\x94", ""},
-		"sparse memo": {"]", "r\x00\xff\x00\x00", ""}, "small numbers": {"](", "K\x01", "e."}, "numbers": {"](", "M\xff\x7f", "e."},
-		"floats": {"](", "G12345678", "e."}, "long numbers": {"](", "\x8a\x09123456781", "e."}, "longest numbers": {"](", "\x8a\x40" + strings.Repeat("1", 64), "e."},
-		"texts": {"](", "U\x05hello", "e."}, "empty texts": {"](", "U\x00", "e."}, "lines": {"](", "S'\\x41\\x41'\n", "e."}, "wide lines": {"](", "V\xff\xff\n", "e."},
-		"pairs": {"}(", "]]", "u."}, "tuples": {")", "\x85", "."}, "appended": {"]", "]a", "."}, "set": {"}", "K\x01K\x01s", "."}, "dicts of one": {"", "}K\x01K\x01s", ""},
-		"popped": {"]", "](0", "."}, "lists of marks": {"", "(l", ""},
+		"lists":           {"", "]", ""},
+		"dicts":           {"", "}", ""},
+		"marks":           {"", "(", ""},
+		"copies":          {"]", "2", ""},
+		"memo":            {"]", "\x94", ""},
+		"sparse memo":     {"]", "r\x00\xff\x00\x00", ""},
+		"small numbers":   {"](", "K\x01", "e."},
+		"numbers":         {"](", "M\xff\x7f", "e."},
+		"floats":          {"](", "G12345678", "e."},
+		"long numbers":    {"](", "\x8a\x09123456781", "e."},
+		"longest numbers": {"](", "\x8a\x40" + strings.Repeat("1", 64), "e."},
+		"texts":           {"](", "U\x05hello", "e."},
+		"empty texts":     {"](", "U\x00", "e."},
+		"lines":           {"](", "S'\\x41\\x41'\n", "e."},
+		"wide lines":      {"](", "V\xff\xff\n", "e."},
+		"pairs":           {"}(", "]]", "u."},
+		"tuples":          {")", "\x85", "."},
+		"appended":        {"]", "]a", "."},
+		"set":             {"}", "K\x01K\x01s", "."},
+		"dicts of one":    {"", "}K\x01K\x01s", ""},
+		"popped":          {"]", "](0", "."},
+		"lists of marks":  {"", "(l", ""},
 	} {
 		units := (size - len(c.before) - len(c.after)) / len(c.unit)
 		m := newMachine(c.before + strings.Repeat(c.unit, units) + c.after)
@@ -241,7 +268,9 @@ func TestMemory(t *testing.T) {
 		before := heapNow()
 		_, err := m.run()
 		used := heapNow() - before
-		if err != nil && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrMalformed) {
+		if err != nil &&
+			!errors.Is(err, ErrTooLarge) &&
+			!errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if used > int64(m.held)*17/16+1<<16 || m.held > 2*m.limit {
@@ -297,13 +326,20 @@ func jsonText(v any, limit int) ([]byte, error) {
 
 // FuzzDecode: no panic, and what decodes can be written out or is refused.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{"\x80\x02}(X\x01\x00\x00\x00aq\x00]u.", "(dp0\nS'a'\np1\nI01\ns.", "\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00}\x94.", "cos\nsystem\n(S'x'\ntR."} {
+	for _, s := range []string{
+		"\x80\x02}(X\x01\x00\x00\x00aq\x00]u.",
+		"(dp0\nS'a'\np1\nI01\ns.",
+		"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00}\x94.",
+		"cos\nsystem\n(S'x'\ntR.",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		v, err := Decode(string(in))
 		if err != nil {
-			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrRefused) {
+			if !errors.Is(err, ErrMalformed) &&
+				!errors.Is(err, ErrTooLarge) &&
+				!errors.Is(err, ErrRefused) {
 				t.Fatal(err)
 			}
 			return

@@ -86,7 +86,9 @@ type plainBOCD struct {
 }
 
 // newPlainBOCD returns the baseline with a filter's configuration.
-func newPlainBOCD(cfg bocd.Config) *plainBOCD { return &plainBOCD{filter: bocd.New(cfg)} }
+func newPlainBOCD(cfg bocd.Config) *plainBOCD {
+	return &plainBOCD{filter: bocd.New(cfg)}
+}
 
 // Observe takes in one observation; index is the change point when found.
 func (p *plainBOCD) Observe(ms float64) (index int, found bool) {

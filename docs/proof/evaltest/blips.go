@@ -74,7 +74,13 @@ func stepOf(rng *rand.Rand, p float64) peer.Result {
 		if r == blipRank && rng.Float64() < p {
 			ms *= blipSlow
 		}
-		res.Ranks[r] = peer.Rank{Rank: falcon.Rank(r), Measured: true, SelfMs: ms, Peers: blipRanks - 1, Steps: []float64{ms}}
+		res.Ranks[r] = peer.Rank{
+			Rank:     falcon.Rank(r),
+			Measured: true,
+			SelfMs:   ms,
+			Peers:    blipRanks - 1,
+			Steps:    []float64{ms},
+		}
 	}
 	return res
 }

@@ -18,7 +18,8 @@ var (
 	baseFlag = flag.Int("eval-baselines", 2000, "of which the baselines see the first so many")
 	nFlag    = flag.Int("eval-iterations", 1000, "iterations per generated job")
 	seedFlag = flag.Uint64("eval-seed", 1, "seed of everything generated")
-	outFlag  = flag.String("eval-out", "", "Markdown file whose part between the eval marks is replaced by the tables")
+	outFlag  = flag.String("eval-out", "",
+		"Markdown file whose part between the eval marks is replaced by the tables")
 )
 
 // inParallel calls do for 0 … n−1 on all processors and waits.
@@ -40,7 +41,14 @@ func judged(m Mix, jobs int) Tally {
 	const block = 25
 	parts := make([]Tally, (jobs+block-1)/block)
 	inParallel(len(parts), func(i int) {
-		parts[i] = Run(m, *seedFlag, uint64(i*block), uint64(min((i+1)*block, jobs)), uint64(*baseFlag), *nFlag)
+		parts[i] = Run(
+			m,
+			*seedFlag,
+			uint64(i*block),
+			uint64(min((i+1)*block, jobs)),
+			uint64(*baseFlag),
+			*nFlag,
+		)
 	})
 	total := Tally{Mix: m}
 	for _, p := range parts {
@@ -59,12 +67,19 @@ func TestEval(t *testing.T) {
 		jobs     int
 		accuracy float64
 		false    int
-	}{{SingleNode(), *jobsFlag, 0.999, 0}, {FourNode(), *jobsFlag, 0.995, -1}, {AtScale(), *jobsFlag / 5, 0, -1}} {
+	}{
+		{SingleNode(), *jobsFlag, 0.999, 0},
+		{FourNode(), *jobsFlag, 0.995, -1},
+		{AtScale(), *jobsFlag / 5, 0, -1},
+	} {
 		y := judged(m.mix, m.jobs)
 		out.WriteString(y.Markdown() + "\n")
 		s := &y.By[Ours]
-		if s.Accuracy() < m.accuracy || m.false >= 0 && s.FalsePositive > m.false || m.accuracy > 0 && s.FNR() > 0.005 {
-			t.Errorf("%s: accuracy %.4f, %d false positives, FNR %.4f; wrong jobs %v", m.mix.Name, s.Accuracy(), s.FalsePositive, s.FNR(), s.Misses)
+		if s.Accuracy() < m.accuracy ||
+			m.false >= 0 && s.FalsePositive > m.false ||
+			m.accuracy > 0 && s.FNR() > 0.005 {
+			t.Errorf("%s: accuracy %.4f, %d false positives, FNR %.4f; wrong jobs %v",
+				m.mix.Name, s.Accuracy(), s.FalsePositive, s.FNR(), s.Misses)
 		}
 		if d := quantile(s.Delays, 0.5); m.accuracy > 0 && d > 3 {
 			t.Errorf("%s: median delay %d", m.mix.Name, d)
@@ -82,11 +97,16 @@ func tryShapes(t *testing.T) string {
 	jobs := max(20, *jobsFlag/50)
 	steps := Steps(0.05, 0.08, 0.10, 0.11, 0.12, 0.15, 0.20, 0.30, 0.50, 1)
 	single, ladders := make([]Trial, len(steps)), make([]Trial, len(Ladders()))
-	inParallel(len(steps), func(i int) { single[i] = steps[i].Try(0.02, *seedFlag, jobs) })
-	inParallel(len(ladders), func(i int) { ladders[i] = Ladders()[i].Try(0.02, *seedFlag, jobs) })
+	inParallel(len(steps), func(i int) {
+		single[i] = steps[i].Try(0.02, *seedFlag, jobs)
+	})
+	inParallel(len(ladders), func(i int) {
+		ladders[i] = Ladders()[i].Try(0.02, *seedFlag, jobs)
+	})
 	for _, s := range single {
 		found, delay := part(s.Found[Ours], jobs), quantile(s.Delays[Ours], 0.5)
-		if d := s.Shape.Level(s.Shape.From) - 1; d >= 0.2 && (found < 0.995 || delay > 3) || d < 0.09 && found > 0.005 {
+		if d := s.Shape.Level(s.Shape.From) - 1; d >= 0.2 && (found < 0.995 || delay > 3) ||
+			d < 0.09 && found > 0.005 {
 			t.Errorf("a step of %s: found in %.3f, median delay %d", s.Shape.Name, found, delay)
 		}
 	}
@@ -96,8 +116,15 @@ func tryShapes(t *testing.T) string {
 			t.Errorf("%s: found in %.3f", s.Shape.Name, found)
 		}
 	}
-	return Trials(fmt.Sprintf("Single steps, %d jobs each: share found, delay median / 95 %%", jobs), single) + "\n" +
-		Trials(fmt.Sprintf("No step of 10 %%, %d jobs each: share found, delay since 10 %% were crossed", jobs), ladders)
+	return Trials(
+		fmt.Sprintf("Single steps, %d jobs each: share found, delay median / 95 %%", jobs),
+		single,
+	) +
+		"\n" +
+		Trials(
+			fmt.Sprintf("No step of 10 %%, %d jobs each: share found, delay since 10 %% were crossed", jobs),
+			ladders,
+		)
 }
 
 func sweep() string {
@@ -105,7 +132,9 @@ func sweep() string {
 	cells := make([][]Blips, len(ps))
 	for i, p := range ps {
 		cells[i] = make([]Blips, len(cs))
-		inParallel(len(cs), func(k int) { cells[i][k] = Sweep(p, cs[k], max(25, *jobsFlag/50), 1000, *seedFlag) })
+		inParallel(len(cs), func(k int) {
+			cells[i][k] = Sweep(p, cs[k], max(25, *jobsFlag/50), 1000, *seedFlag)
+		})
 	}
 	return SweepTable(cells)
 }
@@ -117,8 +146,12 @@ func write(t *testing.T, path, tables string, took time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("## Quality of detection\n\n`go -C docs/proof test ./evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s",
-		*jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
+	text := fmt.Sprintf(
+		"## Quality of detection\n\n`go -C docs/proof test ./evaltest -run TestEval -eval-jobs %d -eval-baselines %d -eval-iterations %d -eval-seed %d` (`make eval`), %.0f s on %d cores of %s, %s, %s. Jobs and truth are generated; `go doc ./detect/evaltest` says from what. Delays are in iterations after a spell's first. %s\n\n%s",
+		*jobsFlag, *baseFlag, *nFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0),
+		tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp,
+		tables,
+	)
 	if err := tabletest.WritePart(path, "eval", "make eval", text); err != nil {
 		t.Fatal(err)
 	}

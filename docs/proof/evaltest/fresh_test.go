@@ -12,7 +12,8 @@ import (
 	"github.com/failslow/falcon/detect/bocd"
 )
 
-var freshDir = flag.String("fresh", filepath.Join("testdata", "fresh"), "folder of CSV files with a column ms: undisturbed records that nothing was fitted on")
+var freshDir = flag.String("fresh", filepath.Join("testdata", "fresh"),
+	"folder of CSV files with a column ms: undisturbed records that nothing was fitted on")
 
 // TestFresh judges records that the detector was never tuned on, once it is frozen. It
 // prints, and fails for false onsets and for missed slowdowns of 20 %: what is smaller may
@@ -24,7 +25,9 @@ func TestFresh(t *testing.T) {
 	}
 	var out strings.Builder
 	for _, s := range settings() {
-		fmt.Fprintf(&out, "\n%s\n\n| record | iterations | CoV | false onsets | +2 %% | +3 %% | +5.6 %% | +20 %% put in: found at of 10 places, slow iterations, median / 95 %% |\n|---|---|---|---|---|---|---|---|\n", s.name)
+		fmt.Fprintf(&out,
+			"\n%s\n\n| record | iterations | CoV | false onsets | +2 %% | +3 %% | +5.6 %% | +20 %% put in: found at of 10 places, slow iterations, median / 95 %% |\n|---|---|---|---|---|---|---|---|\n",
+			s.name)
 		for _, file := range files {
 			freshLine(t, &out, s, file)
 		}
@@ -42,7 +45,8 @@ func freshLine(t *testing.T, out *strings.Builder, s setting, file string) {
 		}
 	}
 	mean, deviation := stat.MeanStdDev(ms, nil)
-	fmt.Fprintf(out, "| %s | %d | %.2f %% | %d |", filepath.Base(file), len(ms), 100*deviation/mean, onsets)
+	fmt.Fprintf(out, "| %s | %d | %.2f %% | %d |",
+		filepath.Base(file), len(ms), 100*deviation/mean, onsets)
 	for _, size := range []float64{0.02, 0.03, 0.056, 0.2} {
 		took := putInAnyway(s.cfg, ms, size)
 		fmt.Fprintf(out, " %d: %s |", len(took), DelayText(took))

@@ -93,7 +93,12 @@ func (m Mix) slow(rng *rand.Rand, cause Cause, level []float64) {
 		}
 		raise(level, from, to, m.depth(rng))
 		if cause == Both && to-from > 2*m.least() {
-			raise(level, from+rng.IntN((to-from)/2)+1, to, m.depth(rng)) // a second fault during the first
+			raise(
+				level,
+				from+rng.IntN((to-from)/2)+1,
+				to,
+				m.depth(rng),
+			) // a second fault during the first
 		}
 		from = to + apart + rng.IntN(apart)
 	}
@@ -152,4 +157,6 @@ func spells(level []float64, least int) []Spell {
 	return out
 }
 
-func between(rng *rand.Rand, from, to float64) float64 { return from + (to-from)*rng.Float64() }
+func between(rng *rand.Rand, from, to float64) float64 {
+	return from + (to-from)*rng.Float64()
+}

@@ -27,7 +27,10 @@ const (
 
 // Names of the methods, by index.
 func Names() []string {
-	return []string{"slide window, each iteration", "slide window, mean", "BOCD", "BOCD+V, as defined", "Falcon"}
+	return []string{
+		"slide window, each iteration", "slide window, mean", "BOCD", "BOCD+V, as defined",
+		"Falcon",
+	}
 }
 
 // Reports runs all methods on one series and returns their reports by method.

@@ -26,29 +26,62 @@ const (
 // SingleNode is the mix of tables 1 and 4.
 func SingleNode() Mix {
 	return Mix{
-		Name: "single node", Jobs: 392, Slow: 6, CPU: 4.0 / 6, GPU: 2.0 / 6, Start: 1.0 / 6,
-		MsPer: 480, Minutes: 10, Deepest: 0.6, CoVFrom: 0.01, CoVTo: 0.03, SpellMax: 2,
+		Name:     "single node",
+		Jobs:     392,
+		Slow:     6,
+		CPU:      4.0 / 6,
+		GPU:      2.0 / 6,
+		Start:    1.0 / 6,
+		MsPer:    480,
+		Minutes:  10,
+		Deepest:  0.6,
+		CoVFrom:  0.01,
+		CoVTo:    0.03,
+		SpellMax: 2,
 	}
 }
 
 // FourNode is the mix of tables 1 and 5.
 func FourNode() Mix {
 	return Mix{
-		Name: "four nodes", Jobs: 107, Slow: 43, CPU: 1.0 / 43, Ladder: 1.0 / 44,
-		MsPer: 1800, Minutes: 24, Deepest: 1, CoVFrom: 0.01, CoVTo: 0.03, SpellMax: 2,
+		Name:     "four nodes",
+		Jobs:     107,
+		Slow:     43,
+		CPU:      1.0 / 43,
+		Ladder:   1.0 / 44,
+		MsPer:    1800,
+		Minutes:  24,
+		Deepest:  1,
+		CoVFrom:  0.01,
+		CoVTo:    0.03,
+		SpellMax: 2,
 	}
 }
 
 // AtScale is the mix of table 1's jobs of 512 GPUs and more.
 func AtScale() Mix {
 	return Mix{
-		Name: "at scale", Jobs: 27, Slow: 16, Both: 3.0 / 16, Ladder: 1.0 / 6, Start: 0.2,
-		MsPer: 3500, Minutes: 72, Deepest: 9, CoVFrom: 0.01, CoVTo: 0.05, SpellMax: 3,
+		Name:     "at scale",
+		Jobs:     27,
+		Slow:     16,
+		Both:     3.0 / 16,
+		Ladder:   1.0 / 6,
+		Start:    0.2,
+		MsPer:    3500,
+		Minutes:  72,
+		Deepest:  9,
+		CoVFrom:  0.01,
+		CoVTo:    0.05,
+		SpellMax: 3,
 	}
 }
 
 // share is the share of slow jobs.
-func (m Mix) share() float64 { return float64(m.Slow) / float64(m.Jobs) }
+func (m Mix) share() float64 {
+	return float64(m.Slow) / float64(m.Jobs)
+}
 
 // least is how many iterations the shortest spell lasts.
-func (m Mix) least() int { return int(shortest * 1000 / m.MsPer) }
+func (m Mix) least() int {
+	return int(shortest * 1000 / m.MsPer)
+}

@@ -43,8 +43,16 @@ type Overlapped struct {
 // NewOverlapped makes a healthy job of 8 ranks on 2 nodes.
 func NewOverlapped(sharded bool, computeMs, transferMs float64, seed uint64) *Overlapped {
 	j := &Overlapped{
-		Ranks: 8, PerNode: 4, Sharded: sharded, Layers: 12, ComputeMs: computeMs, TransferMs: transferMs,
-		StepMs: 4, Noise: 0.01, Link: 1, rng: rand.New(rand.NewPCG(seed, 77)),
+		Ranks:      8,
+		PerNode:    4,
+		Sharded:    sharded,
+		Layers:     12,
+		ComputeMs:  computeMs,
+		TransferMs: transferMs,
+		StepMs:     4,
+		Noise:      0.01,
+		Link:       1,
+		rng:        rand.New(rand.NewPCG(seed, 77)),
 	}
 	for range j.Ranks {
 		j.Clock, j.Share = append(j.Clock, 1-unlike*j.rng.Float64()), append(j.Share, 1)
@@ -67,7 +75,8 @@ func (j *Overlapped) noisy(ms float64) float64 {
 func (j *Overlapped) pass(ms, needs float64) {
 	for r := range j.compute {
 		device := j.noisy(ms) / j.Clock[r]
-		j.compute[r] = math.Max(j.compute[r], needs) + math.Max(device, hostMs*ms/j.ComputeMs/j.Share[r]*j.noisy(1))
+		j.compute[r] = math.Max(j.compute[r], needs) +
+			math.Max(device, hostMs*ms/j.ComputeMs/j.Share[r]*j.noisy(1))
 	}
 }
 
@@ -87,8 +96,14 @@ func (j *Overlapped) call(op falcon.Op, bytes int64, ready []float64) (end float
 		if j.profiles != nil {
 			p := &j.profiles[r]
 			p.Calls = append(p.Calls, falcon.CallTiming{
-				Comm: overlapComm, Ordinal: j.ordinal, Op: op, Peer: -1, Bytes: bytes,
-				StartMs: start + j.offset[r], DurationMs: end - start, QueueMs: lead,
+				Comm:       overlapComm,
+				Ordinal:    j.ordinal,
+				Op:         op,
+				Peer:       -1,
+				Bytes:      bytes,
+				StartMs:    start + j.offset[r],
+				DurationMs: end - start,
+				QueueMs:    lead,
 			})
 		}
 	}
@@ -149,7 +164,12 @@ func (j *Overlapped) Samples() []falcon.Sample {
 	ms := j.play() - from
 	out := make([]falcon.Sample, j.Ranks)
 	for r := range out {
-		out[r] = falcon.Sample{Rank: falcon.Rank(r), Iteration: j.next - 1, Ms: ms, Exact: true}
+		out[r] = falcon.Sample{
+			Rank:      falcon.Rank(r),
+			Iteration: j.next - 1,
+			Ms:        ms,
+			Exact:     true,
+		}
 	}
 	return out
 }
@@ -189,12 +209,20 @@ func gapsOf(calls []falcon.CallTiming, begin float64) (ms float64) {
 // Describe is the job as the detector gets it.
 func (j *Overlapped) Describe() detect.Job {
 	d := detect.Job{
-		Epoch: 1, Layout: falcon.Layout{TP: 1, DP: j.Ranks, PP: 1}, Comms: map[falcon.Rank][]falcon.Comm{}, Emulated: true,
+		Epoch:        1,
+		Layout:       falcon.Layout{TP: 1, DP: j.Ranks, PP: 1},
+		Comms:        map[falcon.Rank][]falcon.Comm{},
+		Emulated:     true,
 		MicroBatches: slices.Repeat([]int32{1}, j.Ranks),
 	}
 	for r := range j.Ranks {
 		d.Placement = append(d.Placement, j.device(r))
-		d.Comms[falcon.Rank(r)] = []falcon.Comm{{ID: overlapComm, Dimension: falcon.DimDP, Size: j.Ranks, RankInComm: r}}
+		d.Comms[falcon.Rank(r)] = []falcon.Comm{{
+			ID:         overlapComm,
+			Dimension:  falcon.DimDP,
+			Size:       j.Ranks,
+			RankInComm: r,
+		}}
 	}
 	return d
 }
@@ -227,7 +255,9 @@ func (j *Overlapped) Play(iterations int, changes ...func(*Overlapped)) Story {
 		} else {
 			samples = j.Samples()
 		}
-		now = now.Add(time.Duration(samples[0].Ms*float64(time.Millisecond)) * time.Duration(len(samples)/j.Ranks))
+		now = now.Add(
+			time.Duration(samples[0].Ms*float64(time.Millisecond)) * time.Duration(len(samples)/j.Ranks),
+		)
 		m.Step(now, j.readings(now))
 		m.Step(now, detect.Samples{Samples: samples})
 		if asked != nil {
@@ -244,7 +274,11 @@ func (j *Overlapped) readings(now time.Time) detect.Readings {
 	var out detect.Readings
 	for r := 0; j.Read && r < j.Ranks; r++ {
 		out.GPUs = append(out.GPUs, falcon.GPUReading{
-			Device: j.device(r), AtNs: now.UnixNano(), SMClockMHz: uint32(1980 * j.Clock[r]), MaxSMClockMHz: 1980, ProbeUs: 150,
+			Device:        j.device(r),
+			AtNs:          now.UnixNano(),
+			SMClockMHz:    uint32(1980 * j.Clock[r]),
+			MaxSMClockMHz: 1980,
+			ProbeUs:       150,
 		})
 	}
 	return out
@@ -255,7 +289,9 @@ func (s *Story) collect(m *detect.Machine, now time.Time) (asked *detect.Profile
 	for {
 		r := m.Ready()
 		for _, inc := range r.Incidents {
-			i := slices.IndexFunc(s.Incidents, func(o falcon.Incident) bool { return o.ID == inc.ID })
+			i := slices.IndexFunc(s.Incidents, func(o falcon.Incident) bool {
+				return o.ID == inc.ID
+			})
 			if i < 0 {
 				i, s.Incidents = len(s.Incidents), append(s.Incidents, inc)
 			}
@@ -271,7 +307,11 @@ func (s *Story) collect(m *detect.Machine, now time.Time) (asked *detect.Profile
 			return asked
 		}
 		for _, a := range asks {
-			m.Step(now, detect.Validated{Validation: falcon.Validation{Ask: a, State: falcon.ValidationRefused, Reason: "no tests here"}})
+			m.Step(now, detect.Validated{Validation: falcon.Validation{
+				Ask:    a,
+				State:  falcon.ValidationRefused,
+				Reason: "no tests here",
+			}})
 		}
 	}
 }

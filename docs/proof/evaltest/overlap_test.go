@@ -11,14 +11,21 @@ import (
 
 const slowOverlapped = 5 // rank
 
-func namesSlowGPU(s Story) bool { return slices.Equal(s.Devices(), []falcon.Device{"n1.g1"}) }
+func namesSlowGPU(s Story) bool {
+	return slices.Equal(s.Devices(), []falcon.Device{"n1.g1"})
+}
 
 func namesSlowNode(s Story) bool {
-	return len(s.Devices()) > 0 && !slices.ContainsFunc(s.Devices(), func(d falcon.Device) bool { return d.Node() != "n1" })
+	return len(s.Devices()) > 0 &&
+		!slices.ContainsFunc(s.Devices(), func(d falcon.Device) bool {
+			return d.Node() != "n1"
+		})
 }
 
 func namesNetwork(s Story) bool {
-	return len(s.Incidents) == 1 && len(s.Devices()) == 0 && s.Incidents[0].Verdict.Cause == falcon.CauseNetwork
+	return len(s.Incidents) == 1 &&
+		len(s.Devices()) == 0 &&
+		s.Incidents[0].Verdict.Cause == falcon.CauseNetwork
 }
 
 func namesNothing(s Story) bool { return len(s.Incidents) == 0 }
@@ -30,7 +37,9 @@ func TestOverlapIsSeenThrough(t *testing.T) {
 	gpu := func(clock float64) func(*Overlapped) {
 		return func(j *Overlapped) { j.Clock[slowOverlapped] *= clock }
 	}
-	link := func(share float64) func(*Overlapped) { return func(j *Overlapped) { j.Link = share } }
+	link := func(share float64) func(*Overlapped) {
+		return func(j *Overlapped) { j.Link = share }
+	}
 	host := func(j *Overlapped) {
 		for r := j.PerNode; r < j.Ranks; r++ {
 			j.Share[r] = 0.04
@@ -59,7 +68,15 @@ func TestOverlapIsSeenThrough(t *testing.T) {
 		{"sharded, gaps vanish", true, 4, 4, "host", host, namesSlowNode},
 		{"sharded, gaps vanish", true, 4, 4, "link at 0.5", link(0.5), namesNetwork},
 		{"sharded, transfers most", true, 3, 8, "none", link(1), namesNothing},
-		{"sharded, transfers most", true, 3, 8, "GPU hidden at 0.6: 3 % of an iteration", gpu(0.6), namesSlowGPU},
+		{
+			"sharded, transfers most",
+			true,
+			3,
+			8,
+			"GPU hidden at 0.6: 3 % of an iteration",
+			gpu(0.6),
+			namesSlowGPU,
+		},
 		{"sharded, transfers most", true, 3, 8, "GPU at 0.3", gpu(0.3), namesSlowGPU},
 		{"sharded, transfers most", true, 3, 8, "link at 0.5", link(0.5), namesNetwork},
 	} {
@@ -71,10 +88,12 @@ func TestOverlapIsSeenThrough(t *testing.T) {
 				continue
 			}
 			for _, inc := range s.Incidents {
-				fmt.Fprintf(&table, "  seed %d: %s %v %v\n", seed, inc.Verdict.Cause, inc.Verdict.Devices, inc.Verdict.Evidence)
+				fmt.Fprintf(&table, "  seed %d: %s %v %v\n",
+					seed, inc.Verdict.Cause, inc.Verdict.Devices, inc.Verdict.Evidence)
 			}
 		}
-		fmt.Fprintf(&table, "%s %g/%g ms, %s: %d of %d\n", c.job, c.computeMs, c.transferMs, c.fault, right, seeds)
+		fmt.Fprintf(&table, "%s %g/%g ms, %s: %d of %d\n",
+			c.job, c.computeMs, c.transferMs, c.fault, right, seeds)
 		if right < seeds {
 			t.Errorf("%s, %s: %d of %d right", c.job, c.fault, right, seeds)
 		}
@@ -93,7 +112,8 @@ func TestOverlapExaggeratesNoGPU(t *testing.T) {
 			}
 			j.Clock[slowOverlapped], j.Read = 0.94, true
 			if s := j.Play(120, func(*Overlapped) {}); !namesNothing(s) {
-				t.Errorf("sharded %t, seed %d: %v: %v", sharded, seed, s.Devices(), s.Incidents[0].Verdict.Evidence)
+				t.Errorf("sharded %t, seed %d: %v: %v",
+					sharded, seed, s.Devices(), s.Incidents[0].Verdict.Evidence)
 			}
 		}
 	}
@@ -106,9 +126,15 @@ func TestOverlapIsRelieved(t *testing.T) {
 			for seed := range uint64(5) {
 				j := NewOverlapped(sharded, 4, transferMs, seed)
 				healthy := j.Clock[slowOverlapped]
-				s := j.Play(120, func(j *Overlapped) { j.Clock[slowOverlapped] = 0.5 }, func(j *Overlapped) { j.Clock[slowOverlapped] = healthy })
-				if !namesSlowGPU(s) || len(s.Incidents) != 1 || s.Incidents[0].State != falcon.IncidentClosed {
-					t.Errorf("sharded %t, %g ms, seed %d: %d incidents, %v, %s", sharded, transferMs, seed, len(s.Incidents), s.Devices(), s.Incidents[0].State)
+				s := j.Play(120, func(j *Overlapped) {
+					j.Clock[slowOverlapped] = 0.5
+				}, func(j *Overlapped) { j.Clock[slowOverlapped] = healthy })
+				if !namesSlowGPU(s) ||
+					len(s.Incidents) != 1 ||
+					s.Incidents[0].State != falcon.IncidentClosed {
+					t.Errorf("sharded %t, %g ms, seed %d: %d incidents, %v, %s",
+						sharded, transferMs, seed, len(s.Incidents), s.Devices(),
+						s.Incidents[0].State)
 				}
 			}
 		}
@@ -117,12 +143,16 @@ func TestOverlapIsRelieved(t *testing.T) {
 
 // The verdict says what it rests on.
 func TestOverlapIsEvidence(t *testing.T) {
-	s := NewOverlapped(true, 4, 4, 1).Play(120, func(j *Overlapped) { j.Clock[slowOverlapped] = 0.5 })
+	s := NewOverlapped(true, 4, 4, 1).Play(120, func(j *Overlapped) {
+		j.Clock[slowOverlapped] = 0.5
+	})
 	if !namesSlowGPU(s) {
 		t.Fatal(s.Devices())
 	}
 	for _, want := range []string{"hides behind", "entered last"} {
-		if !slices.ContainsFunc(s.Incidents[0].Verdict.Evidence, func(e falcon.Evidence) bool { return strings.Contains(e.Text, want) }) {
+		if !slices.ContainsFunc(s.Incidents[0].Verdict.Evidence, func(e falcon.Evidence) bool {
+			return strings.Contains(e.Text, want)
+		}) {
 			t.Errorf("no %q in %v", want, s.Incidents[0].Verdict.Evidence)
 		}
 	}

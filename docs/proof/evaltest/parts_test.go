@@ -36,8 +36,10 @@ func TestSweep(t *testing.T) {
 		const runs, steps = 400, 500
 		got := Sweep(c.p, c.c, runs, steps, 3)
 		want := runChance(c.p, c.c, steps)
-		if sd := math.Sqrt(want * (1 - want) / runs); math.Abs(part(got.Condemned, runs)-want) > 4*sd+0.002 || got.Others > 0 {
-			t.Errorf("p %g, C %d: condemned in %d of %d, others in %d, want %.3f", c.p, c.c, got.Condemned, runs, got.Others, want)
+		if sd := math.Sqrt(want * (1 - want) / runs); math.Abs(part(got.Condemned, runs)-want) > 4*sd+0.002 ||
+			got.Others > 0 {
+			t.Errorf("p %g, C %d: condemned in %d of %d, others in %d, want %.3f",
+				c.p, c.c, got.Condemned, runs, got.Others, want)
 		}
 	}
 	if b := Sweep(1, 7, 20, 100, 3); b.Condemned != 20 || b.Survived != 20*7 {
@@ -117,14 +119,28 @@ func TestDisturbancesAreShort(t *testing.T) {
 
 // TestScore: each kind of judgement once.
 func TestScore(t *testing.T) {
-	slow := Job{Spells: []Spell{{From: 100, To: 200, Depth: 0.5}}, Ms: make([]float64, 300)}
+	slow := Job{
+		Spells: []Spell{{From: 100, To: 200, Depth: 0.5}},
+		Ms:     make([]float64, 300),
+	}
 	healthy := Job{Ms: make([]float64, 300)}
 	var s Score
 	s.Take(0, slow, []Report{{99, 103}, {200, 204}})
 	s.Take(1, slow, []Report{{30, 40}})
 	s.Take(2, healthy, nil)
 	s.Take(3, healthy, []Report{{30, 40}})
-	want := Score{TruePositive: 1, FalseNegative: 1, TrueNegative: 1, FalsePositive: 1, Spells: 2, Found: 1, Stray: 2, Points: 1200, Delays: []int{3}, Misses: []int{1, 3}}
+	want := Score{
+		TruePositive:  1,
+		FalseNegative: 1,
+		TrueNegative:  1,
+		FalsePositive: 1,
+		Spells:        2,
+		Found:         1,
+		Stray:         2,
+		Points:        1200,
+		Delays:        []int{3},
+		Misses:        []int{1, 3},
+	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v\nwant %+v", s, want)
 	}

@@ -25,7 +25,15 @@ func profileDoc(t *testing.T, j *Overlapped, healthy map[string]any) map[string]
 	for k := range profiles[0].Calls {
 		c := profiles[0].Calls[k]
 		if byOp[c.Op] == nil {
-			byOp[c.Op] = map[string]any{"dimension": "dp", "ranks": ranks, "op": strings.ToLower(c.Op.String()), "bytes": c.Bytes, "internode": true, "durations_ms": [][]float64{}, "starts_ms": [][]float64{}}
+			byOp[c.Op] = map[string]any{
+				"dimension":    "dp",
+				"ranks":        ranks,
+				"op":           strings.ToLower(c.Op.String()),
+				"bytes":        c.Bytes,
+				"internode":    true,
+				"durations_ms": [][]float64{},
+				"starts_ms":    [][]float64{},
+			}
 			groups = append(groups, byOp[c.Op])
 		}
 		var durations, starts []float64
@@ -33,9 +41,15 @@ func profileDoc(t *testing.T, j *Overlapped, healthy map[string]any) map[string]
 			durations, starts = append(durations, p.Calls[k].DurationMs), append(starts, p.Calls[k].StartMs)
 		}
 		g := byOp[c.Op]
-		g["durations_ms"], g["starts_ms"] = append(g["durations_ms"].([][]float64), durations), append(g["starts_ms"].([][]float64), starts)
+		g["durations_ms"], g["starts_ms"] = append(g["durations_ms"].([][]float64), durations),
+			append(g["starts_ms"].([][]float64), starts)
 	}
-	doc := map[string]any{"layout": map[string]int{"tp": 1, "dp": len(profiles), "pp": 1}, "iterations": iterations, "groups": groups, "self_ms": selves}
+	doc := map[string]any{
+		"layout":     map[string]int{"tp": 1, "dp": len(profiles), "pp": 1},
+		"iterations": iterations,
+		"groups":     groups,
+		"self_ms":    selves,
+	}
 	if healthy != nil {
 		doc["healthy"] = healthy
 	}
@@ -69,7 +83,9 @@ func TestProfileOfAnOverlappedJob(t *testing.T) {
 		j.Clock[3] = 0.5
 		j.Window(2)
 		r := judgeDoc(t, profileDoc(t, j, healthy))
-		if len(r.Ranks) != 1 || r.Ranks[0].Rank != 3 || !strings.Contains(r.Ranks[0].Rule, "entered last") {
+		if len(r.Ranks) != 1 ||
+			r.Ranks[0].Rank != 3 ||
+			!strings.Contains(r.Ranks[0].Rule, "entered last") {
 			t.Errorf("sharded %t: %+v", sharded, r.Ranks)
 		}
 	}

@@ -63,16 +63,21 @@ func realRecords(t *testing.T) string {
 
 func recordsTable(series, points, labels, undisturbed int, found, stray, quiet [methods]int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Real records: %d series, %d iterations\n\n| method | labelled changes found within 5 | other reports per 10,000 | undisturbed series without a report |\n|---|---|---|---|\n", series, points)
+	fmt.Fprintf(&b,
+		"### Real records: %d series, %d iterations\n\n| method | labelled changes found within 5 | other reports per 10,000 | undisturbed series without a report |\n|---|---|---|---|\n",
+		series, points)
 	for i, name := range Names() {
-		fmt.Fprintf(&b, "| %s | %d of %d | %.2f | %d of %d |\n", name, found[i], labels, 1e4*float64(stray[i])/float64(points), quiet[i], undisturbed)
+		fmt.Fprintf(&b, "| %s | %d of %d | %.2f | %d of %d |\n",
+			name, found[i], labels, 1e4*float64(stray[i])/float64(points), quiet[i], undisturbed)
 	}
 	return b.String()
 }
 
 const within = 5
 
-func close5(a, b int) bool { return max(a-b, b-a) <= within }
+func close5(a, b int) bool {
+	return max(a-b, b-a) <= within
+}
 
 func hits(labels []int, reports []Report) int {
 	n := 0

@@ -26,24 +26,31 @@ func (t *Tally) Markdown() string {
 	var b strings.Builder
 	s := &t.By[Ours]
 	healthy := s.FalsePositive + s.TrueNegative
-	fmt.Fprintf(&b, "### %s: %d generated jobs, %d of them slow, %d iterations\n\n", t.Mix.Name, s.Jobs(), s.Jobs()-healthy, t.Points)
-	b.WriteString("| method | jobs | accuracy | FPR | FNR | spells found | delay, median / 95 % | reports outside spells per 10,000 iterations |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "### %s: %d generated jobs, %d of them slow, %d iterations\n\n",
+		t.Mix.Name, s.Jobs(), s.Jobs()-healthy, t.Points)
+	b.WriteString(
+		"| method | jobs | accuracy | FPR | FNR | spells found | delay, median / 95 % | reports outside spells per 10,000 iterations |\n|---|---|---|---|---|---|---|---|\n",
+	)
 	for _, row := range published[t.Mix.Name] {
 		b.WriteString(row + "\n")
 	}
 	for i, name := range Names() {
 		b.WriteString(row(name, &t.By[i]))
 	}
-	ladders, start := fmt.Sprintf("%d of %d", s.LadderFound, s.LadderSpells), fmt.Sprintf("%d of %d", s.FromStartRelieved, s.FromStart)
-	fmt.Fprintf(&b, "\nFalcon with 95 %% confidence: FPR at most %.3f %% (%d of %d), FNR at most %.3f %% (%d of %d). Ladders of steps below 10 %% found: %s; spells from the first iteration on, told by their relief: %s.\n",
+	ladders, start := fmt.Sprintf("%d of %d", s.LadderFound, s.LadderSpells),
+		fmt.Sprintf("%d of %d", s.FromStartRelieved, s.FromStart)
+	fmt.Fprintf(&b,
+		"\nFalcon with 95 %% confidence: FPR at most %.3f %% (%d of %d), FNR at most %.3f %% (%d of %d). Ladders of steps below 10 %% found: %s; spells from the first iteration on, told by their relief: %s.\n",
 		100*Upper(s.FalsePositive, healthy), s.FalsePositive, healthy,
-		100*Upper(s.FalseNegative, s.Jobs()-healthy), s.FalseNegative, s.Jobs()-healthy, ladders, start)
+		100*Upper(s.FalseNegative, s.Jobs()-healthy), s.FalseNegative, s.Jobs()-healthy,
+		ladders, start)
 	return b.String()
 }
 
 func row(name string, s *Score) string {
 	return fmt.Sprintf("| %s | %d | %.2f %% | %.2f %% | %.2f %% | %d of %d | %s | %.2f |\n", name, s.Jobs(),
-		100*s.Accuracy(), 100*s.FPR(), 100*s.FNR(), s.Found, s.Spells, DelayText(s.Delays), 1e4*float64(s.Stray)/float64(max(1, s.Points)))
+		100*s.Accuracy(), 100*s.FPR(), 100*s.FNR(), s.Found, s.Spells,
+		DelayText(s.Delays), 1e4*float64(s.Stray)/float64(max(1, s.Points)))
 }
 
 // DelayText is the median and the 95 % quantile of delays, a dash of none.
@@ -66,7 +73,8 @@ func Trials(title string, trials []Trial) string {
 	for _, t := range trials {
 		fmt.Fprintf(&b, "| %s | %s |", t.Shape.Name, percent(t.CoV))
 		for i := range t.Found {
-			fmt.Fprintf(&b, " %.1f %%, %s |", 100*part(t.Found[i], t.Jobs), DelayText(t.Delays[i]))
+			fmt.Fprintf(&b, " %.1f %%, %s |",
+				100*part(t.Found[i], t.Jobs), DelayText(t.Delays[i]))
 		}
 		b.WriteString("\n")
 	}
@@ -77,7 +85,9 @@ func Trials(title string, trials []Trial) string {
 func SweepTable(cells [][]Blips) string {
 	var b strings.Builder
 	first := cells[0][0]
-	fmt.Fprintf(&b, "### Transient blips against a failing rank: %d runs of %d steps, rank %d of %d 2.3 times as slow with probability p per step\n\n| p |", first.Runs, first.Steps, blipRank, blipRanks)
+	fmt.Fprintf(&b,
+		"### Transient blips against a failing rank: %d runs of %d steps, rank %d of %d 2.3 times as slow with probability p per step\n\n| p |",
+		first.Runs, first.Steps, blipRank, blipRanks)
 	for _, c := range cells[0] {
 		fmt.Fprintf(&b, " C = %d |", c.C)
 	}
@@ -99,4 +109,6 @@ func (b *Blips) cell() string {
 	return fmt.Sprintf("condemned in %.1f %%", 100*part(b.Condemned, b.Runs))
 }
 
-func percent(share float64) string { return fmt.Sprintf("%g %%", float64(int(share*1000+0.5))/10) }
+func percent(share float64) string {
+	return fmt.Sprintf("%g %%", float64(int(share*1000+0.5))/10)
+}

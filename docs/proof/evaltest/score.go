@@ -24,10 +24,14 @@ func (s *Score) Accuracy() float64 {
 }
 
 // FPR is the share of healthy jobs that were flagged.
-func (s *Score) FPR() float64 { return part(s.FalsePositive, s.FalsePositive+s.TrueNegative) }
+func (s *Score) FPR() float64 {
+	return part(s.FalsePositive, s.FalsePositive+s.TrueNegative)
+}
 
 // FNR is the share of slow jobs that were missed.
-func (s *Score) FNR() float64 { return part(s.FalseNegative, s.FalseNegative+s.TruePositive) }
+func (s *Score) FNR() float64 {
+	return part(s.FalseNegative, s.FalseNegative+s.TruePositive)
+}
 
 // Jobs is how many jobs were judged.
 func (s *Score) Jobs() int {
@@ -51,7 +55,9 @@ func (s *Score) Take(number uint64, j Job, reports []Report) {
 		s.spell(sp, r, found)
 	}
 	for _, r := range reports {
-		if !slices.ContainsFunc(j.Spells, func(sp Spell) bool { return sp.means(r) }) {
+		if !slices.ContainsFunc(j.Spells, func(sp Spell) bool {
+			return sp.means(r)
+		}) {
 			s.Stray++
 		}
 	}

@@ -60,12 +60,19 @@ func ladder(name string, rise float64, steps, apart int) Shape {
 }
 
 func ramp(name string, to float64, over int) Shape {
-	return shape(name, shapeFrom+over+400, func(i int) float64 { return 1 + to*min(1, float64(i+1)/float64(over)) })
+	return shape(name, shapeFrom+over+400, func(i int) float64 {
+		return 1 + to*min(1, float64(i+1)/float64(over))
+	})
 }
 
 // shape is n iterations whose level is one of the iterations since shapeFrom.
 func shape(name string, n int, level func(since int) float64) Shape {
-	s := Shape{Name: name, N: n, From: shapeFrom, Cross: n}
+	s := Shape{
+		Name:  name,
+		N:     n,
+		From:  shapeFrom,
+		Cross: n,
+	}
 	s.Level = func(i int) float64 {
 		if i < shapeFrom {
 			return 1

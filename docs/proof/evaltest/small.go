@@ -57,7 +57,10 @@ func (r *SmallResult) add(s SmallStep, changes []bocd.Change) {
 		switch {
 		case c.Kind == bocd.KindOnset && c.DetectedAt < s.Healthy:
 			early = true
-		case c.Kind == bocd.KindOnset && !found && max(off, -off) <= smallNear && c.DetectedAt < s.Healthy+smallAfter:
+		case c.Kind == bocd.KindOnset &&
+			!found &&
+			max(off, -off) <= smallNear &&
+			c.DetectedAt < s.Healthy+smallAfter:
 			found = true
 			r.Found++
 			r.Took = append(r.Took, c.DetectedAt-s.Healthy+1)
@@ -112,7 +115,9 @@ func (q *Quiet) Add(o Quiet) {
 }
 
 // Rate is onsets per 20,000 iterations.
-func (q *Quiet) Rate() float64 { return 20_000 * part(q.Onsets, q.Iterations) }
+func (q *Quiet) Rate() float64 {
+	return 20_000 * part(q.Onsets, q.Iterations)
+}
 
 // Listen runs one undisturbed job of a class: of 500 to 8,000 iterations, its
 // noise 0.1 % to 3 %, both log-uniform.

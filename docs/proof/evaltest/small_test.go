@@ -18,7 +18,8 @@ import (
 var (
 	smallSeeds = flag.Int("small-seeds", 8, "series of each small change")
 	smallIters = flag.Int("small-iterations", 6000, "undisturbed iterations of each class of noise")
-	smallJudge = flag.Bool("small-judge", true, "judge on the records with an odd number, which nothing was fitted on, too")
+	smallJudge = flag.Bool("small-judge", true,
+		"judge on the records with an odd number, which nothing was fitted on, too")
 )
 
 // setting is a tracker that is measured.
@@ -67,7 +68,10 @@ func smallSteps() []SmallStep {
 		{0.05, 0.03, 1000, 0, classes[0]},
 	}
 	for _, n := range classes[1:] {
-		out = append(out, SmallStep{0.056, 0.003, 300, 0, n}, SmallStep{0.03, 0.01, 300, 0, n})
+		out = append(out,
+			SmallStep{0.056, 0.003, 300, 0, n},
+			SmallStep{0.03, 0.01, 300, 0, n},
+		)
 	}
 	return out
 }
@@ -75,14 +79,23 @@ func smallSteps() []SmallStep {
 func stepsTable(t *testing.T, out *strings.Builder, s setting) {
 	steps := smallSteps()
 	results := make([]SmallResult, len(steps))
-	inParallel(len(steps), func(i int) { results[i] = steps[i].Try(s.cfg, *seedFlag, *smallSeeds) })
-	out.WriteString("| change | noise | healthy before | found | slow iterations, median / 95 % | allowed | onsets before | relief told |\n|---|---|---|---|---|---|---|---|\n")
+	inParallel(len(steps), func(i int) {
+		results[i] = steps[i].Try(s.cfg, *seedFlag, *smallSeeds)
+	})
+	out.WriteString(
+		"| change | noise | healthy before | found | slow iterations, median / 95 % | allowed | onsets before | relief told |\n|---|---|---|---|---|---|---|---|\n",
+	)
 	for i, r := range results {
 		x := steps[i]
-		fmt.Fprintf(out, "| +%.1f %% | %s, CoV %.1f %% | %d | %.1f %% | %s | %d | %d | %d of %d |\n", 100*x.Size, x.Noise.Name, 100*x.CoV, x.Healthy,
-			100*part(r.Found, r.Seeds), DelayText(r.Took), x.Within, r.Early, r.Relieved, r.Found)
-		if s.held && x.Within > 0 && (100*r.Found < 99*r.Seeds || quantile(r.Took, 0.5) > x.Within) {
-			t.Errorf("%s: +%.1f %% at CoV %.1f %%: found %d of %d, after %s, want 99 %% and %d", s.name, 100*x.Size, 100*x.CoV, r.Found, r.Seeds, DelayText(r.Took), x.Within)
+		fmt.Fprintf(out, "| +%.1f %% | %s, CoV %.1f %% | %d | %.1f %% | %s | %d | %d | %d of %d |\n",
+			100*x.Size, x.Noise.Name, 100*x.CoV, x.Healthy,
+			100*part(r.Found, r.Seeds), DelayText(r.Took), x.Within, r.Early,
+			r.Relieved, r.Found)
+		if s.held &&
+			x.Within > 0 &&
+			(100*r.Found < 99*r.Seeds || quantile(r.Took, 0.5) > x.Within) {
+			t.Errorf("%s: +%.1f %% at CoV %.1f %%: found %d of %d, after %s, want 99 %% and %d",
+				s.name, 100*x.Size, 100*x.CoV, r.Found, r.Seeds, DelayText(r.Took), x.Within)
 		}
 	}
 }
@@ -92,17 +105,22 @@ func quietTable(t *testing.T, out *strings.Builder, s setting, records []undistu
 	if len(records) > 0 {
 		classes = append(classes, Noise{"walks through records", Walks(fitted(records))})
 	}
-	out.WriteString("\n| undisturbed noise | iterations | jobs | false onsets | per 20,000 | jobs with one |\n|---|---|---|---|---|---|\n")
+	out.WriteString(
+		"\n| undisturbed noise | iterations | jobs | false onsets | per 20,000 | jobs with one |\n|---|---|---|---|---|---|\n",
+	)
 	for _, noise := range classes {
 		const each = 2600 // iterations of a job on average
 		jobs := max(2, *smallIters/each)
 		parts := make([]Quiet, jobs)
-		inParallel(jobs, func(i int) { parts[i] = Listen(s.cfg, noise, *seedFlag, uint64(i)) })
+		inParallel(jobs, func(i int) {
+			parts[i] = Listen(s.cfg, noise, *seedFlag, uint64(i))
+		})
 		var q Quiet
 		for _, p := range parts {
 			q.Add(p)
 		}
-		fmt.Fprintf(out, "| %s | %d | %d | %d | %.2f | %d |\n", noise.Name, q.Iterations, q.Jobs, q.Onsets, q.Rate(), q.WithOnset)
+		fmt.Fprintf(out, "| %s | %d | %d | %d | %.2f | %d |\n",
+			noise.Name, q.Iterations, q.Jobs, q.Onsets, q.Rate(), q.WithOnset)
 		if s.held && q.Onsets > 1 && q.Rate() > 1 {
 			t.Errorf("%s: %s: %d false onsets in %d iterations", s.name, noise.Name, q.Onsets, q.Iterations)
 		}
@@ -172,7 +190,9 @@ func recordTable(t *testing.T, out *strings.Builder, s setting, records []undist
 		out.WriteString("\nNo undisturbed records: they are absent on this machine (FALCON_DATA).\n")
 		return
 	}
-	out.WriteString("\n| undisturbed record | iterations | false onsets | small reliefs | +3 % | +5.6 % | +10 % put in: told after, of 10 places |\n|---|---|---|---|---|---|---|\n")
+	out.WriteString(
+		"\n| undisturbed record | iterations | false onsets | small reliefs | +3 % | +5.6 % | +10 % put in: told after, of 10 places |\n|---|---|---|---|---|---|---|\n",
+	)
 	var halves [2]Quiet
 	for _, r := range records {
 		if r.number%2 == 1 && !*smallJudge {
@@ -187,13 +207,19 @@ func recordTable(t *testing.T, out *strings.Builder, s setting, records []undist
 				reliefs++
 			}
 		}
-		halves[r.number%2].Add(Quiet{Iterations: len(r.ms), Jobs: 1, Onsets: onsets})
-		fmt.Fprintf(out, "| %d %s | %d | %d | %d | %s | %s | %s |\n", r.number, shortName(r.name), len(r.ms), onsets, reliefs,
+		halves[r.number%2].Add(Quiet{
+			Iterations: len(r.ms),
+			Jobs:       1,
+			Onsets:     onsets,
+		})
+		fmt.Fprintf(out, "| %d %s | %d | %d | %d | %s | %s | %s |\n",
+			r.number, shortName(r.name), len(r.ms), onsets, reliefs,
 			putIn(s.cfg, r.ms, 0.03), putIn(s.cfg, r.ms, 0.056), putIn(s.cfg, r.ms, 0.10))
 	}
 	for i, half := range []string{"fitted on", "judging"} {
 		q := halves[i]
-		fmt.Fprintf(out, "| all %s | %d | %d | %.2f per 20,000 | | | |\n", half, q.Iterations, q.Onsets, q.Rate())
+		fmt.Fprintf(out, "| all %s | %d | %d | %.2f per 20,000 | | | |\n",
+			half, q.Iterations, q.Onsets, q.Rate())
 		if s.held && q.Onsets > 1 && q.Rate() > 1 {
 			t.Errorf("%s: records %s: %d false onsets in %d iterations", s.name, half, q.Onsets, q.Iterations)
 		}
@@ -247,13 +273,16 @@ func driftTable(out *strings.Builder, s setting) {
 			for _, noise := range NoiseClasses()[:2] {
 				var lost []string
 				for seed := range uint64(10) {
-					lost = append(lost, fmt.Sprintf("%.1f", Drifting(s.cfg, noise, perHour, cov, seed)))
+					lost = append(lost, fmt.Sprintf("%.1f",
+						Drifting(s.cfg, noise, perHour, cov, seed)))
 				}
-				fmt.Fprintf(out, "| %.1f %% an hour | %s, CoV %.1f %% | %s %% |\n", 100*perHour, noise.Name, 100*cov, strings.Join(lost, ", "))
+				fmt.Fprintf(out, "| %.1f %% an hour | %s, CoV %.1f %% | %s %% |\n",
+					100*perHour, noise.Name, 100*cov, strings.Join(lost, ", "))
 			}
 		}
 	}
-	fmt.Fprintf(out, "\nBLOOM-176B's slow GPU, reported after %s slow iterations of 20 seeds.\n", DelayText(bloom(s.cfg)))
+	fmt.Fprintf(out, "\nBLOOM-176B's slow GPU, reported after %s slow iterations of 20 seeds.\n",
+		DelayText(bloom(s.cfg)))
 }
 
 // bloom is the published sequence between its own noise: 105.17, 106.25, 110.17,

@@ -27,7 +27,9 @@ func TestRing(t *testing.T) {
 		n, m := separate(k)
 		want := float64(2*(k-1)) / float64(k) * 400 / 50
 		for channels := 1; channels <= 3; channels++ {
-			got := took(n, func(g *Graph) { g.Ring(n, Collective{m, 400, channels}) })
+			got := took(n, func(g *Graph) {
+				g.Ring(n, Collective{m, 400, channels})
+			})
 			near(t, fmt.Sprintf("ring of %d on %d channels", k, channels), got, want)
 		}
 	}
@@ -43,7 +45,9 @@ func TestRingAgainstItsSteps(t *testing.T) {
 		n, m := separate(k)
 		a := rng.IntN(k)
 		n.Disturb(map[[2]int]float64{{min(a, (a+1)%k), max(a, (a+1)%k)}: 1 + 9*rng.Float64()}, nil)
-		fluid := took(n, func(g *Graph) { g.Ring(n, Collective{Members: m, MB: 400}) })
+		fluid := took(n, func(g *Graph) {
+			g.Ring(n, Collective{Members: m, MB: 400})
+		})
 		stepped := took(n, func(g *Graph) {
 			last := make([][]Op, k) // by edge: the step before
 			for range 2 * (k - 1) {
@@ -62,7 +66,9 @@ func TestRingAgainstItsSteps(t *testing.T) {
 func TestTree(t *testing.T) {
 	for _, k := range []int{4, 8, 16} {
 		n, m := separate(k)
-		got := took(n, func(g *Graph) { g.Tree(n, Collective{Members: m, MB: 400}) })
+		got := took(n, func(g *Graph) {
+			g.Tree(n, Collective{Members: m, MB: 400})
+		})
 		near(t, fmt.Sprintf("tree over %d", k), got, 2*400./50)
 	}
 	for _, k := range []int{2, 3, 5, 6, 7, 12, 17} {
@@ -87,7 +93,9 @@ func TestTree(t *testing.T) {
 
 func TestExchange(t *testing.T) {
 	n, m := separate(4)
-	near(t, "an all-to-all of 4", took(n, func(g *Graph) { g.Exchange(n, Collective{Members: m, MB: 400}) }), 3./4*400/50)
+	near(t, "an all-to-all of 4", took(n, func(g *Graph) {
+		g.Exchange(n, Collective{Members: m, MB: 400})
+	}), 3./4*400/50)
 }
 
 func TestSharedPortHalves(t *testing.T) {
@@ -105,7 +113,9 @@ func TestSharedPortHalves(t *testing.T) {
 
 func TestLocalLinks(t *testing.T) {
 	n := Fabric{Nodes: 1, GPUs: 4, NVLink: 300, Port: 50, LocalMs: 0.25}.Build()
-	near(t, "inside a node", took(n, func(g *Graph) { g.Send(n, GPU{0, 0}, GPU{0, 1}, 600) }), 2.25)
+	near(t, "inside a node", took(n, func(g *Graph) {
+		g.Send(n, GPU{0, 0}, GPU{0, 1}, 600)
+	}), 2.25)
 	near(t, "two into one GPU", took(n, func(g *Graph) {
 		g.Send(n, GPU{0, 0}, GPU{0, 3}, 600)
 		g.Send(n, GPU{0, 1}, GPU{0, 3}, 600)
@@ -121,7 +131,9 @@ func TestOversubscription(t *testing.T) {
 			}
 		})
 		near(t, fmt.Sprintf("all across the spine, %v : 1", over), across, 2*over)
-		inside := took(n, func(g *Graph) { g.Send(n, GPU{0, 0}, GPU{1, 0}, 100) })
+		inside := took(n, func(g *Graph) {
+			g.Send(n, GPU{0, 0}, GPU{1, 0}, 100)
+		})
 		near(t, "inside a leaf", inside, 2)
 	}
 }
@@ -129,10 +141,18 @@ func TestOversubscription(t *testing.T) {
 func TestSlowPairAndPort(t *testing.T) {
 	n := Fabric{Nodes: 3, GPUs: 1, NVLink: 300, Port: 50}.Build()
 	n.Disturb(map[[2]int]float64{{0, 1}: 4}, nil)
-	near(t, "a slow pair", took(n, func(g *Graph) { g.Send(n, GPU{1, 0}, GPU{0, 0}, 100) }), 8)
-	near(t, "another pair", took(n, func(g *Graph) { g.Send(n, GPU{0, 0}, GPU{2, 0}, 100) }), 2)
+	near(t, "a slow pair", took(n, func(g *Graph) {
+		g.Send(n, GPU{1, 0}, GPU{0, 0}, 100)
+	}), 8)
+	near(t, "another pair", took(n, func(g *Graph) {
+		g.Send(n, GPU{0, 0}, GPU{2, 0}, 100)
+	}), 2)
 	n.Disturb(nil, map[[2]int]float64{{0, 0}: 5})
-	near(t, "a slow port", took(n, func(g *Graph) { g.Send(n, GPU{2, 0}, GPU{0, 0}, 100) }), 10)
+	near(t, "a slow port", took(n, func(g *Graph) {
+		g.Send(n, GPU{2, 0}, GPU{0, 0}, 100)
+	}), 10)
 	n.Disturb(nil, nil)
-	near(t, "well again", took(n, func(g *Graph) { g.Send(n, GPU{1, 0}, GPU{0, 0}, 100) }), 2)
+	near(t, "well again", took(n, func(g *Graph) {
+		g.Send(n, GPU{1, 0}, GPU{0, 0}, 100)
+	}), 2)
 }

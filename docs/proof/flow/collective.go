@@ -65,7 +65,12 @@ func (g *Graph) Ring(n *Network, c Collective, after ...Op) Op {
 			latency = max(latency, n.LatencyOf(a, b))
 		}
 		steps := float64(2 * (k - 1))
-		ends[channel] = g.Transfer(steps*latency, steps/float64(k)*c.MB/float64(len(ends)), u, after...)
+		ends[channel] = g.Transfer(
+			steps*latency,
+			steps/float64(k)*c.MB/float64(len(ends)),
+			u,
+			after...,
+		)
 	}
 	return g.joined(ends)
 }
@@ -104,7 +109,12 @@ func (g *Graph) Tree(n *Network, c Collective, after ...Op) Op {
 				u = u.cross(n.Route(a, b, channel)).cross(n.Route(b, a, channel))
 				depth, latency = max(depth, treeDepth(i, k)), max(latency, n.LatencyOf(a, b))
 			}
-			ends = append(ends, g.Transfer(float64(2*depth)*latency, c.MB/float64(2*c.channels()), u, after...))
+			ends = append(ends, g.Transfer(
+				float64(2*depth)*latency,
+				c.MB/float64(2*c.channels()),
+				u,
+				after...,
+			))
 		}
 	}
 	return g.joined(ends)

@@ -46,7 +46,11 @@ func (f Fabric) Build() *Network {
 	if f.Oversub == 0 {
 		f.Oversub = 1
 	}
-	n := &Network{Fabric: f, pairs: map[[2]int]float64{}, ports: map[[2]int]float64{}}
+	n := &Network{
+		Fabric: f,
+		pairs:  map[[2]int]float64{},
+		ports:  map[[2]int]float64{},
+	}
 	n.resetLinks()
 	return n
 }
@@ -69,7 +73,9 @@ func (n *Network) resetLinks() {
 	}
 }
 
-func (n *Network) leaves() int { return (n.Nodes + n.LeafNodes - 1) / n.LeafNodes }
+func (n *Network) leaves() int {
+	return (n.Nodes + n.LeafNodes - 1) / n.LeafNodes
+}
 
 func (n *Network) countOf(kind int) int {
 	switch kind {

@@ -49,7 +49,9 @@ func (g *Graph) After(op Op, needs ...Op) {
 }
 
 // SetMs changes what a computation takes, for the next run.
-func (g *Graph) SetMs(op Op, ms float64) { g.nodes[op].ms = ms }
+func (g *Graph) SetMs(op Op, ms float64) {
+	g.nodes[op].ms = ms
+}
 
 // Len is the number of operations.
 func (g *Graph) Len() int { return len(g.nodes) }
@@ -85,8 +87,13 @@ func (g *Graph) newRun(capacity []float64) *run {
 	if r == nil || len(r.waits) != len(g.nodes) || len(r.on) != len(capacity) {
 		n := len(g.nodes)
 		r = &run{
-			g: g, waits: make([]int32, n), flows: make([]active, n), on: make([][]Op, len(capacity)), dirty: make([]bool, len(capacity)),
-			seen: make([]bool, n), times: Times{Start: make([]float64, n), End: make([]float64, n)},
+			g:     g,
+			waits: make([]int32, n),
+			flows: make([]active, n),
+			on:    make([][]Op, len(capacity)),
+			dirty: make([]bool, len(capacity)),
+			seen:  make([]bool, n),
+			times: Times{Start: make([]float64, n), End: make([]float64, n)},
 		}
 		g.scratch = r
 	}

@@ -92,7 +92,8 @@ func TestRunAgainstNaive(t *testing.T) {
 		got, want := g.Run(capacity).End, naive(&g, capacity)
 		for i := range got {
 			if math.Abs(got[i]-want[i]) > 1e-6*(1+want[i]) {
-				t.Fatalf("trial %d: operation %d ends at %v, by the naive run at %v", trial, i, got[i], want[i])
+				t.Fatalf("trial %d: operation %d ends at %v, by the naive run at %v",
+					trial, i, got[i], want[i])
 			}
 		}
 	}
@@ -111,7 +112,12 @@ func TestFlowsOnOneLink(t *testing.T) {
 		for range n {
 			g.Transfer(0.5, 10, []Use{{0, 1}})
 		}
-		near(t, "equal flows on one link", g.Run([]float64{2}).Last, 0.5+float64(n)*10/2)
+		near(
+			t,
+			"equal flows on one link",
+			g.Run([]float64{2}).Last,
+			0.5+float64(n)*10/2,
+		)
 	}
 	var g Graph
 	short := g.Transfer(0, 2, []Use{{0, 1}})

@@ -12,7 +12,12 @@ func (n *Network) Iteration(j Job) *Iteration {
 		j.Chunks = 1
 	}
 	it := &Iteration{job: j, net: n}
-	b := builder{Iteration: it, passesOf: make([][]passEnds, len(j.At)), last: make([]Op, len(j.At)), buckets: make([]Op, len(j.At)*j.Chunks*j.Buckets)}
+	b := builder{
+		Iteration: it,
+		passesOf:  make([][]passEnds, len(j.At)),
+		last:      make([]Op, len(j.At)),
+		buckets:   make([]Op, len(j.At)*j.Chunks*j.Buckets),
+	}
 	for s := range j.Stages {
 		for d := range j.Replicas {
 			b.addStage(d, s)
@@ -69,7 +74,13 @@ func (b *builder) addStage(replica, stage int) {
 			ms = j.BackwardMs[stage] / float64(j.Chunks)
 		}
 		for lane := range j.Lanes {
-			begins[lane], ends[lane] = b.addPass(j.Rank(lane, replica, stage), p, ms, p.backward && p.micro == micro-1, ready[lane])
+			begins[lane], ends[lane] = b.addPass(
+				j.Rank(lane, replica, stage),
+				p,
+				ms,
+				p.backward && p.micro == micro-1,
+				ready[lane],
+			)
 		}
 		before := ready
 		ready = b.addInner(replica, stage, ends, before)
@@ -183,7 +194,10 @@ func (b *builder) addMessage(replica, stage, chunk, micro, step int) {
 	}
 	toStage, toChunk := virtual%j.Stages, virtual/j.Stages
 	for lane := range j.Lanes {
-		m := messageOp{from: j.Rank(lane, replica, stage), to: j.Rank(lane, replica, toStage)}
+		m := messageOp{
+			from: j.Rank(lane, replica, stage),
+			to:   j.Rank(lane, replica, toStage),
+		}
 		to := b.passesOf[m.to][b.passIndex(pass{toChunk, micro, step < 0}, j.Split[replica])]
 		m.made = b.passesOf[m.from][b.passIndex(pass{chunk, micro, step < 0}, j.Split[replica])].end
 		m.posted, m.hasPosted = to.before, to.hasBefore
@@ -191,7 +205,13 @@ func (b *builder) addMessage(replica, stage, chunk, micro, step int) {
 		if m.hasPosted && !j.Eager {
 			needs = append(needs, m.posted)
 		}
-		m.op = b.graph.Send(b.net, j.At[m.from], j.At[m.to], j.ActivationMB, needs...)
+		m.op = b.graph.Send(
+			b.net,
+			j.At[m.from],
+			j.At[m.to],
+			j.ActivationMB,
+			needs...,
+		)
 		b.graph.After(to.begin, m.op)
 		b.messages = append(b.messages, m)
 	}
@@ -202,7 +222,10 @@ func (b *builder) addMessage(replica, stage, chunk, micro, step int) {
 func (b *builder) addSums(lane, stage int) {
 	j := b.job
 	var ranks []int
-	c := Collective{MB: j.GradientMB[stage] / float64(j.Chunks*j.Buckets), Channels: j.Channels}
+	c := Collective{
+		MB:       j.GradientMB[stage] / float64(j.Chunks*j.Buckets),
+		Channels: j.Channels,
+	}
 	for d := range j.Replicas {
 		ranks = append(ranks, j.Rank(lane, d, stage))
 		c.Members = append(c.Members, j.At[ranks[d]])
@@ -260,7 +283,9 @@ func (it *Iteration) calls(t Times) [][]Call {
 		}
 	}
 	for _, calls := range out {
-		slices.SortStableFunc(calls, func(a, b Call) int { return cmp.Compare(a.Start, b.Start) })
+		slices.SortStableFunc(calls, func(a, b Call) int {
+			return cmp.Compare(a.Start, b.Start)
+		})
 	}
 	return out
 }

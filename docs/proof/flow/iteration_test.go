@@ -10,7 +10,9 @@ import (
 // plain is a job of one lane whose ranks are on nodes of one GPU, in Megatron's order.
 func plain(replicas, stages, micro int) (Job, *Network) {
 	j := Job{
-		Lanes: 1, Replicas: replicas, Stages: stages,
+		Lanes:      1,
+		Replicas:   replicas,
+		Stages:     stages,
 		Rank:       func(lane, replica, stage int) int { return lane + replica + replicas*stage },
 		GradientMB: make([]float64, stages),
 	}
@@ -36,7 +38,12 @@ func TestPipelineBubble(t *testing.T) {
 				if p == 1 {
 					want = float64(3 * m)
 				}
-				near(t, fmt.Sprintf("%d stages, %d micro-batches, %d chunks", p, m, chunks), n.Iteration(j).Ms(), want)
+				near(
+					t,
+					fmt.Sprintf("%d stages, %d micro-batches, %d chunks", p, m, chunks),
+					n.Iteration(j).Ms(),
+					want,
+				)
 			}
 		}
 	}
@@ -56,7 +63,12 @@ func TestOverlap(t *testing.T) {
 		near(t, "nothing overlaps", n.Iteration(j).Ms(), 30+ring(mb))
 		j.Serial, j.Buckets = false, 4
 		part := ring(mb) / 4
-		near(t, "buckets beside the backward pass", n.Iteration(j).Ms(), 10+max(20+part, 5+4*part))
+		near(
+			t,
+			"buckets beside the backward pass",
+			n.Iteration(j).Ms(),
+			10+max(20+part, 5+4*part),
+		)
 	}
 }
 
@@ -70,7 +82,12 @@ func TestTensorParallel(t *testing.T) {
 	j.Slow = []float64{1, 1, 2, 1}
 	near(t, "its slowest lane", n.Iteration(j).Ms(), 8*(6+2*ring))
 	j.Slow, j.Inner = nil, []Inner{{Stride: 1, Size: 4, MB: 1000, Beside: true}}
-	near(t, "context parallel, beside", n.Iteration(j).Ms(), 8*2*max(1, 10*ring)) // 5 ms > 2 ms
+	near(
+		t,
+		"context parallel, beside",
+		n.Iteration(j).Ms(),
+		8*2*max(1, 10*ring),
+	) // 5 ms > 2 ms
 	j.Inner = []Inner{{Stride: 2, Size: 2, MB: 120, Exchange: true}}
 	near(t, "experts two by two", n.Iteration(j).Ms(), 8*(3+2*60./300))
 }
@@ -85,7 +102,12 @@ func TestReductionsShareThePorts(t *testing.T) {
 			j.At = append(j.At, GPU{r / 4, r % 4})
 		}
 		n := Fabric{Nodes: 2, GPUs: 4, Ports: ports, NVLink: 300, Port: 50}.Build()
-		near(t, fmt.Sprintf("%d ports for 4 lanes", ports), n.Iteration(j).Ms(), 3+100./50*4/float64(ports))
+		near(
+			t,
+			fmt.Sprintf("%d ports for 4 lanes", ports),
+			n.Iteration(j).Ms(),
+			3+100./50*4/float64(ports),
+		)
 	}
 }
 
@@ -186,7 +208,10 @@ func TestSameSeedSameTimes(t *testing.T) {
 	j, n := plain(4, 4, 8)
 	j.ActivationMB, j.GradientMB = 5, []float64{500, 500, 500, 500}
 	play := func() float64 {
-		it, noise := n.Iteration(j), Noise{Op: 0.1, Rng: rand.New(rand.NewPCG(1, 1))}
+		it, noise := n.Iteration(j), Noise{
+			Op:  0.1,
+			Rng: rand.New(rand.NewPCG(1, 1)),
+		}
 		return it.Play(noise, false).Ms + it.Play(noise, false).Ms
 	}
 	if a, b := play(), play(); a != b {

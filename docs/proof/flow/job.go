@@ -32,10 +32,11 @@ type Job struct {
 
 // Inner is communication among the lanes of one stage of one replica.
 type Inner struct {
-	Stride, Size int     // groups of Size lanes, Stride apart
-	MB           float64 // of one lane, micro-batch and pass: the forward pass has so much, the backward pass too
-	Exchange     bool    // an all-to-all (experts), otherwise a ring
-	Beside       bool    // beside the computation (context parallel), otherwise after it (tensor parallel)
+	Stride, Size int // groups of Size lanes, Stride apart
+	// of one lane, micro-batch and pass: the forward pass has so much, the backward pass too
+	MB       float64
+	Exchange bool // an all-to-all (experts), otherwise a ring
+	Beside   bool // beside the computation (context parallel), otherwise after it (tensor parallel)
 }
 
 // Noise is how much durations vary: relative standard deviations of one
@@ -144,4 +145,6 @@ func (j Job) slowOf(rank int) float64 {
 }
 
 // Ms is what an iteration takes without noise.
-func (it *Iteration) Ms() float64 { return it.Play(Noise{}, false).Ms }
+func (it *Iteration) Ms() float64 {
+	return it.Play(Noise{}, false).Ms
+}

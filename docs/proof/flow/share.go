@@ -35,7 +35,12 @@ type sharing struct {
 
 func newSharing(capacity []float64) *sharing {
 	n := len(capacity)
-	return &sharing{capacity: capacity, left: make([]float64, n), weight: make([]float64, n), known: make([]bool, n)}
+	return &sharing{
+		capacity: capacity,
+		left:     make([]float64, n),
+		weight:   make([]float64, n),
+		known:    make([]bool, n),
+	}
 }
 
 // fillRates raises the rates of all flows alike until a link is full, settles the
@@ -95,7 +100,8 @@ const sameLevel = 1e-12
 
 func (s *sharing) isHeld(uses []Use, level float64) bool {
 	for _, u := range uses {
-		if s.weight[u.Link] > weightZero && max(0, s.left[u.Link])/s.weight[u.Link] <= level*(1+sameLevel) {
+		if s.weight[u.Link] > weightZero &&
+			max(0, s.left[u.Link])/s.weight[u.Link] <= level*(1+sameLevel) {
 			return true
 		}
 	}

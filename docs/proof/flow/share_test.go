@@ -91,7 +91,8 @@ func TestRatesAgainstProgramme(t *testing.T) {
 		got, want := Rates(capacity, flows), programme(t, capacity, flows)
 		for i := range got {
 			if math.Abs(got[i]-want[i]) > 1e-6*want[i] {
-				t.Fatalf("capacities %v, flows %v: rates %v, by linear programmes %v", capacity, flows, got, want)
+				t.Fatalf("capacities %v, flows %v: rates %v, by linear programmes %v",
+					capacity, flows, got, want)
 			}
 		}
 	}
@@ -118,7 +119,8 @@ func TestRatesHaveBottlenecks(t *testing.T) {
 		for i, uses := range flows {
 			held := false
 			for _, u := range uses {
-				held = held || used[u.Link] > capacity[u.Link]*(1-1e-9) && rates[i] >= top[u.Link]*(1-1e-9)
+				held = held ||
+					used[u.Link] > capacity[u.Link]*(1-1e-9) && rates[i] >= top[u.Link]*(1-1e-9)
 			}
 			if !held {
 				t.Fatalf("%v, %v: flow %d of %v has no bottleneck", capacity, flows, i, rates)
@@ -129,7 +131,10 @@ func TestRatesHaveBottlenecks(t *testing.T) {
 
 // The textbook's parking lot: a long flow over all links, one short one on each.
 func TestParkingLot(t *testing.T) {
-	got := Rates([]float64{1, 1, 1}, [][]Use{{{0, 1}, {1, 1}, {2, 1}}, {{0, 1}}, {{1, 1}}, {{2, 1}}})
+	got := Rates(
+		[]float64{1, 1, 1},
+		[][]Use{{{0, 1}, {1, 1}, {2, 1}}, {{0, 1}}, {{1, 1}}, {{2, 1}}},
+	)
 	for i, v := range got {
 		if math.Abs(v-0.5) > 1e-12 {
 			t.Errorf("flow %d has %v, want 0.5", i, v)

@@ -21,7 +21,13 @@ import (
 const perNode = 8
 
 // can is what the ranks declare.
-var can = &falconv1.Capabilities{Park: true, Split: true, Place: true, Checkpoint: true, Versions: 1}
+var can = &falconv1.Capabilities{
+	Park:       true,
+	Split:      true,
+	Place:      true,
+	Checkpoint: true,
+	Versions:   1,
+}
 
 // rank is one emulated training process.
 type rank struct {
@@ -60,7 +66,15 @@ func (a *agent) attach(ctx context.Context, cc *grpc.ClientConn) error {
 	if a.stream, err = falconv1.NewFleetClient(cc).Attach(ctx, grpc.WaitForReady(true)); err != nil {
 		return fmt.Errorf("outage: %s: %w", a.node, err)
 	}
-	hello := &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "1", Version: "emulated", Job: "outage", Emulated: true, LaunchRanks: perNode}
+	hello := &falconv1.Hello{
+		Agent:       a.node,
+		Node:        a.node,
+		Boot:        "1",
+		Version:     "emulated",
+		Job:         "outage",
+		Emulated:    true,
+		LaunchRanks: perNode,
+	}
 	for i := range perNode {
 		hello.Devices = append(hello.Devices, fmt.Sprintf("%s.g%d", a.node, i))
 	}
@@ -135,8 +149,15 @@ func (a *agent) beat() {
 	b := &falconv1.Beat{AtUnixNs: time.Now().UnixNano()}
 	for i := range a.ranks {
 		b.Ranks = append(b.Ranks, &falconv1.RankBeat{
-			Rank: a.ranks[i].number, Pid: a.ranks[i].pid, Iteration: at, StepTag: at, HookAgeMs: 1, Generation: a.ranks[i].rejoined,
-			Calls: uint64(max(at, 0)), WaitingMs: waits, WaitingKnown: true,
+			Rank:         a.ranks[i].number,
+			Pid:          a.ranks[i].pid,
+			Iteration:    at,
+			StepTag:      at,
+			HookAgeMs:    1,
+			Generation:   a.ranks[i].rejoined,
+			Calls:        uint64(max(at, 0)),
+			WaitingMs:    waits,
+			WaitingKnown: true,
 		})
 	}
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: b}})
@@ -153,14 +174,31 @@ func (a *agent) tellAll() {
 func (a *agent) tell(r *rank) {
 	world := int32(a.c.Devices)
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
-		Rank: r.number, Device: fmt.Sprintf("%s.g%d", a.node, r.number%perNode), Pid: r.pid, Alive: true,
-		Tp: perNode, Dp: world / perNode, Pp: 1, World: world, MicroBatches: 8,
+		Rank:         r.number,
+		Device:       fmt.Sprintf("%s.g%d", a.node, r.number%perNode),
+		Pid:          r.pid,
+		Alive:        true,
+		Tp:           perNode,
+		Dp:           world / perNode,
+		Pp:           1,
+		World:        world,
+		MicroBatches: 8,
 		Comms: []*falconv1.Comm{
 			{Id: uint64(1 + r.number/perNode), Name: "tp", Size: perNode, Rank: r.number % perNode},
-			{Id: uint64(1_000_000 + r.number%perNode), Name: "dp", Size: world / perNode, Rank: r.number / perNode},
+			{
+				Id:   uint64(1_000_000 + r.number%perNode),
+				Name: "dp",
+				Size: world / perNode,
+				Rank: r.number / perNode,
+			},
 		},
-		Can: can, Generation: r.made, Park: r.park, RejoinedGeneration: r.rejoined,
-		ZeroStage: 1, ZeroInstances: 2, StateBytes: a.c.Model.StateBytes,
+		Can:                can,
+		Generation:         r.made,
+		Park:               r.park,
+		RejoinedGeneration: r.rejoined,
+		ZeroStage:          1,
+		ZeroInstances:      2,
+		StateBytes:         a.c.Model.StateBytes,
 	}}})
 }
 
@@ -168,7 +206,11 @@ func (a *agent) obey(c *falconv1.Command) {
 	if a.lost.Load() || c == nil {
 		return
 	}
-	done := &falconv1.CommandResult{Epoch: c.GetEpoch(), Id: c.GetId(), Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+	done := &falconv1.CommandResult{
+		Epoch:  c.GetEpoch(),
+		Id:     c.GetId(),
+		Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+	}
 	switch {
 	case c.GetSuspend() != nil:
 		a.suspend(c.GetSuspend().GetGeneration())
@@ -192,7 +234,11 @@ func (a *agent) suspend(generation uint64) {
 	for i := range a.ranks {
 		r := &a.ranks[i]
 		if r.park == nil {
-			r.park = &falconv1.Park{Tag: at, Steps: []int64{at, at - 1}, Sums: []uint64{a.c.sum(r.number, at), a.c.sum(r.number, at-1)}}
+			r.park = &falconv1.Park{
+				Tag:   at,
+				Steps: []int64{at, at - 1},
+				Sums:  []uint64{a.c.sum(r.number, at), a.c.sum(r.number, at-1)},
+			}
 		}
 		r.park.Generation = generation
 		a.tell(r)
@@ -202,7 +248,12 @@ func (a *agent) suspend(generation uint64) {
 // launch makes ranks that park at once: their start is simulated.
 func (a *agent) launch(l *falconv1.LaunchCommand) {
 	for _, q := range l.GetRanks() {
-		r := rank{number: q.GetRank(), pid: 50_000 + q.GetRank(), made: l.GetGeneration(), park: &falconv1.Park{Generation: l.GetGeneration(), Joining: true}}
+		r := rank{
+			number: q.GetRank(),
+			pid:    50_000 + q.GetRank(),
+			made:   l.GetGeneration(),
+			park:   &falconv1.Park{Generation: l.GetGeneration(), Joining: true},
+		}
 		a.ranks = append(a.ranks, r)
 		a.tell(&r)
 	}
@@ -239,7 +290,12 @@ func (a *agent) table(t *falconv1.TableCommand) error {
 	if len(got) != a.c.Devices {
 		return fmt.Errorf("outage: the table has %d ranks of %d", len(got), a.c.Devices)
 	}
-	a.c.readTable(written.Sub(begin), time.Since(written), len(b), len(t.GetTable())+len(t.GetDelta()))
+	a.c.readTable(
+		written.Sub(begin),
+		time.Since(written),
+		len(b),
+		len(t.GetTable())+len(t.GetDelta()),
+	)
 	return nil
 }
 
@@ -280,18 +336,29 @@ func (a *agent) trainOn(m met) {
 	}
 	c := a.rejoin
 	a.rejoin = nil
-	done := &falconv1.CommandResult{Epoch: c.GetEpoch(), Id: c.GetId(), Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+	done := &falconv1.CommandResult{
+		Epoch:  c.GetEpoch(),
+		Id:     c.GetId(),
+		Status: falconv1.CommandStatus_COMMAND_STATUS_DONE,
+	}
 	for _, seat := range c.GetRejoin().GetSeats() {
-		i := slices.IndexFunc(a.ranks, func(r rank) bool { return r.number == seat.GetRank() && r.pid == seat.GetPid() })
+		i := slices.IndexFunc(a.ranks, func(r rank) bool {
+			return r.number == seat.GetRank() && r.pid == seat.GetPid()
+		})
 		if i < 0 {
-			a.c.fail(fmt.Errorf("outage: %s is to rejoin rank %d, which it does not have", a.node, seat.GetRank()))
+			a.c.fail(fmt.Errorf("outage: %s is to rejoin rank %d, which it does not have",
+				a.node, seat.GetRank()))
 			return
 		}
 		r := &a.ranks[i]
 		r.park, r.rejoined = nil, c.GetRejoin().GetGeneration()
 		a.tell(r)
 		done.Ranks = append(done.Ranks, &falconv1.RankAck{
-			Rank: r.number, NowRank: r.number, Iteration: c.GetRejoin().GetResumeIteration(), Generation: r.rejoined, GroupsMs: m.groups.Seconds() * 1e3,
+			Rank:       r.number,
+			NowRank:    r.number,
+			Iteration:  c.GetRejoin().GetResumeIteration(),
+			Generation: r.rejoined,
+			GroupsMs:   m.groups.Seconds() * 1e3,
 		})
 	}
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: done}})

@@ -96,7 +96,12 @@ func New(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Config: cfg, dir: dir, begun: time.Now(), ended: make(chan error, 1)}
+	c := &Cluster{
+		Config: cfg,
+		dir:    dir,
+		begun:  time.Now(),
+		ended:  make(chan error, 1),
+	}
 	if err = c.serve(); err == nil {
 		err = c.attachAll(ctx)
 	}
@@ -115,8 +120,14 @@ func (c *Cluster) serve() error {
 		return err
 	}
 	conf := engine.Config{
-		JobName: "outage", Journal: c.journal, Policy: falcon.Policy{Mode: falcon.ModeApprove},
-		Recovery: engine.Recovery{Machine: c.Machine, Beat: c.Beat, Store: c.Meeting},
+		JobName: "outage",
+		Journal: c.journal,
+		Policy:  falcon.Policy{Mode: falcon.ModeApprove},
+		Recovery: engine.Recovery{
+			Machine: c.Machine,
+			Beat:    c.Beat,
+			Store:   c.Meeting,
+		},
 	}
 	if c.Log != nil {
 		conf.Log = slog.New(slog.NewTextHandler(c.Log, nil))
@@ -128,13 +139,24 @@ func (c *Cluster) serve() error {
 	if err != nil {
 		return err
 	}
-	mine, pool, err := identity(ca, auth.Request{Role: auth.RoleServer, Name: "server", Hosts: []string{"127.0.0.1"}})
+	mine, pool, err := identity(ca, auth.Request{
+		Role:  auth.RoleServer,
+		Name:  "server",
+		Hosts: []string{"127.0.0.1"},
+	})
 	if err != nil {
 		return err
 	}
 	c.server, err = rpc.Listen(rpc.Config{
-		Engine: c.engine, Socket: filepath.Join(c.dir, "f.sock"), Address: "127.0.0.1:0",
-		TLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{mine}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert},
+		Engine:  c.engine,
+		Socket:  filepath.Join(c.dir, "f.sock"),
+		Address: "127.0.0.1:0",
+		TLS: &tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			Certificates: []tls.Certificate{mine},
+			ClientCAs:    pool,
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+		},
 	})
 	if err != nil {
 		return err
@@ -161,8 +183,11 @@ func (c *Cluster) makeAgents(ca *auth.CA) error {
 	nodes := c.Devices / perNode
 	for n := range nodes + 1 {
 		a := &agent{
-			c: c, node: fmt.Sprintf("n%05d", n), frames: make(chan *falconv1.EngineFrame, framesMax), again: make(chan met, 1),
-			reads: n%max(1, nodes/readers) == 0,
+			c:      c,
+			node:   fmt.Sprintf("n%05d", n),
+			frames: make(chan *falconv1.EngineFrame, framesMax),
+			again:  make(chan met, 1),
+			reads:  n%max(1, nodes/readers) == 0,
 		}
 		for i := range perNode {
 			if n < nodes {
@@ -170,14 +195,29 @@ func (c *Cluster) makeAgents(ca *auth.CA) error {
 				a.ranks = append(a.ranks, rank{number: number, pid: 1000 + number})
 			}
 		}
-		cert, pool, err := identity(ca, auth.Request{Role: auth.RoleAgent, Name: a.node})
+		cert, pool, err := identity(ca, auth.Request{
+			Role: auth.RoleAgent,
+			Name: a.node,
+		})
 		if err != nil {
 			return err
 		}
-		cc, err := grpc.NewClient(c.server.Address(), grpc.WithTransportCredentials(credentials.NewTLS(
-			&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool})),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: handshake}),
-			grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+		cc, err := grpc.NewClient(
+			c.server.Address(),
+			grpc.WithTransportCredentials(credentials.NewTLS(
+				&tls.Config{
+					MinVersion:   tls.VersionTLS13,
+					Certificates: []tls.Certificate{cert},
+					RootCAs:      pool,
+				})),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.DefaultConfig,
+				MinConnectTimeout: handshake,
+			}),
+			grpc.WithReadBufferSize(4<<10),
+			grpc.WithWriteBufferSize(4<<10),
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		)
 		if err != nil {
 			return err
 		}
@@ -190,7 +230,10 @@ func (c *Cluster) makeAgents(ca *auth.CA) error {
 func (c *Cluster) attachAll(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	engineStop := c.stop
-	c.stop = func() { cancel(); engineStop() }
+	c.stop = func() {
+		cancel()
+		engineStop()
+	}
 	errs := make([]error, dialers)
 	var wg sync.WaitGroup
 	for d := range dialers {
@@ -215,12 +258,16 @@ const look = 200 * time.Millisecond
 func (c *Cluster) described(ctx context.Context) error {
 	err := c.until(ctx, "the job is not described", func() (bool, error) {
 		s, err := c.engine.Latest(ctx)
-		return err == nil && int(s.Reply.GetJob().GetWorld()) == c.Devices && s.Reply.GetJob().GetEpoch() > 0, err
+		return err == nil &&
+			int(s.Reply.GetJob().GetWorld()) == c.Devices &&
+			s.Reply.GetJob().GetEpoch() > 0, err
 	})
 	if err != nil {
 		return err
 	}
-	return c.until(ctx, "the rank table is not everywhere", func() (bool, error) { return int(c.tables.Load()) >= c.Devices/perNode, nil })
+	return c.until(ctx, "the rank table is not everywhere", func() (bool, error) {
+		return int(c.tables.Load()) >= c.Devices/perNode, nil
+	})
 }
 
 func (c *Cluster) until(ctx context.Context, what string, done func() (bool, error)) error {

@@ -12,7 +12,9 @@ import (
 // deviation of its logarithm.
 type LogNormal struct{ Median, Sigma float64 }
 
-func (d LogNormal) draw(r *rand.Rand) float64 { return d.Median * math.Exp(d.Sigma*r.NormFloat64()) }
+func (d LogNormal) draw(r *rand.Rand) float64 {
+	return d.Median * math.Exp(d.Sigma*r.NormFloat64())
+}
 
 // Model is everything that is simulated. The defaults are assumptions, not
 // measurements.
@@ -28,8 +30,11 @@ type Model struct {
 // state per rank and ports of 200 Gb/s.
 func DefaultModel() Model {
 	return Model{
-		Container: LogNormal{25, 0.3}, Import: LogNormal{30, 0.2},
-		StateBytes: 10e9, LinkBytesS: 25e9, LinkLatency: 50e-6,
+		Container:   LogNormal{25, 0.3},
+		Import:      LogNormal{30, 0.2},
+		StateBytes:  10e9,
+		LinkBytesS:  25e9,
+		LinkLatency: 50e-6,
 	}
 }
 

@@ -49,7 +49,13 @@ func TestTailIsTheSlowestOfMany(t *testing.T) {
 }
 
 func TestModel(t *testing.T) {
-	m := Model{Container: LogNormal{10, 0}, Import: LogNormal{5, 0}, StateBytes: 100, LinkBytesS: 50, LinkLatency: 1}
+	m := Model{
+		Container:   LogNormal{10, 0},
+		Import:      LogNormal{5, 0},
+		StateBytes:  100,
+		LinkBytesS:  50,
+		LinkLatency: 1,
+	}
 	if got := m.Replace(1, 8); got != 15 {
 		t.Errorf("replacement without variance: %v s, wants 15", got)
 	}
@@ -57,7 +63,10 @@ func TestModel(t *testing.T) {
 	if one, many := m.Replace(1, 1), m.Replace(1, 64); many <= one {
 		t.Errorf("the slowest of 64 starts takes %v s, one %v", many, one)
 	}
-	moves := []*falconv1.ShardMove{{Rank: 0, From: 4}, {Rank: 1, From: 5}, {Rank: 2, From: 4}}
+	moves := []*falconv1.ShardMove{{Rank: 0, From: 4}, {Rank: 1, From: 5}, {
+		Rank: 2,
+		From: 4,
+	}}
 	if got := m.Restore(moves); got != 6 {
 		t.Errorf("two shards leave by one port: %v s, wants 6", got)
 	}

@@ -23,7 +23,9 @@ const patience = 5 * time.Minute
 // here is a store in this process, for few ranks.
 type here struct{ s *tcpstore.Server }
 
-func (h here) Fence(generation uint64) error { return h.s.Fence(generation) }
+func (h here) Fence(generation uint64) error {
+	return h.s.Fence(generation)
+}
 
 func (h here) Meet(n int) (time.Duration, error) {
 	return storetest.Meet(h.s.Addr(), storetest.Current, n, patience)
@@ -35,7 +37,13 @@ func small(t *testing.T, devices int) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Devices: devices, StepMs: 50, Beat: 300 * time.Millisecond, Model: DefaultModel(), Meeting: here{s}}
+	cfg := Config{
+		Devices: devices,
+		StepMs:  50,
+		Beat:    300 * time.Millisecond,
+		Model:   DefaultModel(),
+		Meeting: here{s},
+	}
 	cfg.Machine.Beat, cfg.Machine.Grace = cfg.Beat, time.Millisecond
 	cfg.Machine.HangMin = time.Second // the job is too young for its pace to be known
 	if testing.Verbose() {
@@ -65,7 +73,12 @@ func TestNodeIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Replaced != perNode || o.Kept != 32-perNode || o.Moves != perNode || o.Detect <= 0 || o.Wall <= 0 || o.Groups <= 0 {
+	if o.Replaced != perNode ||
+		o.Kept != 32-perNode ||
+		o.Moves != perNode ||
+		o.Detect <= 0 ||
+		o.Wall <= 0 ||
+		o.Groups <= 0 {
 		t.Errorf("outcome %+v", o)
 	}
 	if o.Restore != c.Model.LinkLatency+10.0/25 {

@@ -12,7 +12,14 @@ func TestReport(t *testing.T) {
 	var all []Outcome
 	var base []Baseline
 	for _, n := range []int{32, 4800, 18000} {
-		all = append(all, Outcome{Devices: n, Detect: 6, Wall: float64(n) / 1000, Replace: 60, Restore: 0.4, Phases: map[string]float64{falcon.PhaseTable: 0.125}})
+		all = append(all, Outcome{
+			Devices: n,
+			Detect:  6,
+			Wall:    float64(n) / 1000,
+			Replace: 60,
+			Restore: 0.4,
+			Phases:  map[string]float64{falcon.PhaseTable: 0.125},
+		})
 		base = append(base, Baseline{Devices: n})
 	}
 	var b strings.Builder
@@ -20,7 +27,10 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := b.String()
-	for _, want := range []string{"# head\n", "| 4800 | 6.000 | 4.800 | 60.0 | 0.400 | 65.2 | 1.08 | 7 | 116 |", "| 249 | < 0.5 |", "0.125", "| 1115 | +15 % |", "read off fig. 10"} {
+	for _, want := range []string{
+		"# head\n", "| 4800 | 6.000 | 4.800 | 60.0 | 0.400 | 65.2 | 1.08 | 7 | 116 |",
+		"| 249 | < 0.5 |", "0.125", "| 1115 | +15 % |", "read off fig. 10",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
@@ -31,7 +41,10 @@ func TestReport(t *testing.T) {
 		}
 		for _, cell := range strings.Split(strings.Trim(line, "| "), " | ")[1:] {
 			tagged := false
-			for _, tag := range []string{"measured", "emulated", "simulated", "aper", "Ratio", "Sum", "Bytes", "Detection (constant", "Error", "above"} {
+			for _, tag := range []string{
+				"measured", "emulated", "simulated", "aper", "Ratio", "Sum", "Bytes",
+				"Detection (constant", "Error", "above",
+			} {
 				tagged = tagged || strings.Contains(cell, tag)
 			}
 			if !tagged {

@@ -31,7 +31,9 @@ type Outcome struct {
 
 // Total is what a job would wait: detection, what ran here, and what was
 // simulated.
-func (o Outcome) Total() float64 { return o.Detect + o.Wall + o.Replace + o.Restore }
+func (o Outcome) Total() float64 {
+	return o.Detect + o.Wall + o.Replace + o.Restore
+}
 
 // Controlled is the part of it that Falcon answers for: all but what was
 // simulated.
@@ -57,10 +59,12 @@ func (c *Cluster) Lose(ctx context.Context) (Outcome, error) {
 		return falcon.RecoveryState(last.GetState()).Over(), nil
 	})
 	if err != nil {
-		return Outcome{}, fmt.Errorf("%w (newest recovery: %s, %s)", err, last.GetState(), last.GetReason())
+		return Outcome{}, fmt.Errorf("%w (newest recovery: %s, %s)",
+			err, last.GetState(), last.GetReason())
 	}
 	if s := falcon.RecoveryState(last.GetState()); s != falcon.RecoveryResumed || last.GetCheckpoint() {
-		return Outcome{}, fmt.Errorf("outage: the recovery ended %s, from a checkpoint: %v: %s", s, last.GetCheckpoint(), last.GetReason())
+		return Outcome{}, fmt.Errorf("outage: the recovery ended %s, from a checkpoint: %v: %s",
+			s, last.GetCheckpoint(), last.GetReason())
 	}
 	return c.outcome(at, last), nil
 }
@@ -70,11 +74,20 @@ func (c *Cluster) outcome(at time.Time, v *falconv1.Recovery) Outcome {
 	defer c.mu.Unlock()
 	certain := time.Unix(0, v.GetFaults()[0].GetDetectedUnixNs())
 	o := Outcome{
-		Devices: c.Devices, Nodes: c.Devices / perNode, Phases: map[string]float64{},
-		Detect: certain.Sub(at).Seconds(), Wall: time.Unix(0, v.GetEndedUnixNs()).Sub(certain).Seconds(),
-		Write: c.written.Seconds(), Parse: c.parsed.Seconds(), Table: c.table, Sent: c.sent, Moves: len(v.GetMoves()),
-		Replace: c.Model.Replace(uint64(c.Devices), perNode), Restore: c.Model.Restore(c.moves),
-		Replaced: len(v.GetReplaced()), Kept: len(v.GetSurvivors()),
+		Devices:  c.Devices,
+		Nodes:    c.Devices / perNode,
+		Phases:   map[string]float64{},
+		Detect:   certain.Sub(at).Seconds(),
+		Wall:     time.Unix(0, v.GetEndedUnixNs()).Sub(certain).Seconds(),
+		Write:    c.written.Seconds(),
+		Parse:    c.parsed.Seconds(),
+		Table:    c.table,
+		Sent:     c.sent,
+		Moves:    len(v.GetMoves()),
+		Replace:  c.Model.Replace(uint64(c.Devices), perNode),
+		Restore:  c.Model.Restore(c.moves),
+		Replaced: len(v.GetReplaced()),
+		Kept:     len(v.GetSurvivors()),
 	}
 	for name, ms := range v.GetPhasesMs() {
 		o.Phases[name] = ms / 1e3

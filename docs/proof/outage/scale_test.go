@@ -30,7 +30,9 @@ const playsBelow = 18000
 // middleOf is the run whose T is the median: where in the beat a node is lost
 // makes two seconds, more than everything that runs here.
 func middleOf(runs []Outcome) Outcome {
-	slices.SortFunc(runs, func(a, b Outcome) int { return cmp.Compare(a.Controlled(), b.Controlled()) })
+	slices.SortFunc(runs, func(a, b Outcome) int {
+		return cmp.Compare(a.Controlled(), b.Controlled())
+	})
 	o := runs[len(runs)/2]
 	o.Runs = len(runs)
 	return o
@@ -80,7 +82,13 @@ func playOne(t *testing.T, devices int) (Outcome, Baseline) {
 	ctx, stop := context.WithTimeout(t.Context(), scalePatience)
 	defer stop()
 	begin := time.Now()
-	c, err := New(ctx, Config{Devices: devices, StepMs: 1000, Model: DefaultModel(), Meeting: m, Log: logOf()})
+	c, err := New(ctx, Config{
+		Devices: devices,
+		StepMs:  1000,
+		Model:   DefaultModel(),
+		Meeting: m,
+		Log:     logOf(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,5 +137,8 @@ func head() string {
 Written by %s; nothing here is typed by hand. %d cores, %s, %s, commit %s. %s
 
 What is measured: the engine with its journal, gRPC over loopback TCP with mutual TLS, the recovery machine, the rank table and the store, on one machine that also carries every emulated agent. What is emulated: agents and ranks are goroutines, eight ranks on a node; a lost node falls silent and nobody resets its connection. What is simulated: container and process starts, and the transfer of state. The paper's figures are of real clusters: shapes compare, absolute seconds do not.
-`, "`make outage`", runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), tabletest.Commit(), stamp)
+`,
+		"`make outage`", runtime.NumCPU(), runtime.Version(),
+		time.Now().UTC().Format(time.DateOnly),
+		tabletest.Commit(), stamp)
 }

@@ -23,7 +23,15 @@ type Beast struct {
 // DefaultBeast is Rbeast's own setting, but for Apart, which is ours: Rbeast
 // documents none for a series without a season.
 func DefaultBeast() Beast {
-	return Beast{Most: 10, Apart: 3, Chains: 3, Burn: 200, Samples: 8000, Thin: 5, Outliers: 10}
+	return Beast{
+		Most:     10,
+		Apart:    3,
+		Chains:   3,
+		Burn:     200,
+		Samples:  8000,
+		Thin:     5,
+		Outliers: 10,
+	}
 }
 
 // ShortBeast has a twelfth of the samples, for tables over many jobs; a test compares
@@ -66,7 +74,9 @@ func (b Beast) Breaks(values []float64, seed uint64) []Break {
 }
 
 // mode is the index of the greatest count.
-func mode(counts []int) int { return slices.Index(counts, slices.Max(counts)) }
+func mode(counts []int) int {
+	return slices.Index(counts, slices.Max(counts))
+}
 
 // peaks are the n points, at least Apart from each other, around which the
 // probability is greatest.
@@ -81,7 +91,8 @@ func (b Beast) peaks(often []float64, n int) []Break {
 	for len(out) < n {
 		at := -1
 		for i := range sums {
-			if sums[i] > 0 && (at < 0 || sums[i] > sums[at] || sums[i] == sums[at] && often[i] > often[at]) {
+			if sums[i] > 0 &&
+				(at < 0 || sums[i] > sums[at] || sums[i] == sums[at] && often[i] > often[at]) {
 				at = i
 			}
 		}
@@ -116,7 +127,9 @@ func (b Beast) withoutOutliers(values []float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return -compare(off[x], off[y]) })
+	slices.SortStableFunc(order, func(x, y int) int {
+		return -compare(off[x], off[y])
+	})
 	limit := outlierSigma * 1.4826 * median(slices.Clone(off))
 	out := slices.Clone(values)
 	for _, i := range order[:min(b.Outliers, len(order))] {
@@ -136,7 +149,11 @@ type sums struct {
 }
 
 func newSums(values []float64, centre, scale float64) *sums {
-	s := &sums{n: len(values), y: make([]float64, len(values)+1), ty: make([]float64, len(values)+1)}
+	s := &sums{
+		n:  len(values),
+		y:  make([]float64, len(values)+1),
+		ty: make([]float64, len(values)+1),
+	}
 	for i, v := range values {
 		y := (v - centre) / scale
 		s.y[i+1], s.ty[i+1] = s.y[i]+y, s.ty[i]+float64(i)*y
@@ -193,7 +210,12 @@ type chain struct {
 const firstPrecision = 1.5
 
 func newChain(b Beast, s *sums, rng *rand.Rand) *chain {
-	c := &chain{set: b, sums: s, rng: rng, precision: firstPrecision}
+	c := &chain{
+		set:       b,
+		sums:      s,
+		rng:       rng,
+		precision: firstPrecision,
+	}
 	for k := range b.Most + 1 {
 		c.ways = append(c.ways, logWays(s.n, k, b.Apart))
 	}
@@ -202,7 +224,9 @@ func newChain(b Beast, s *sums, rng *rand.Rand) *chain {
 	return c
 }
 
-func (c *chain) fit(p piece) piece { return c.sums.fit(p).weigh(c.precision) }
+func (c *chain) fit(p piece) piece {
+	return c.sums.fit(p).weigh(c.precision)
+}
 
 // posterior is the logarithm of the probability of a segmentation up to a constant;
 // coefficients and noise are integrated out.
@@ -269,7 +293,9 @@ func (c *chain) step() {
 }
 
 // places is how many points may be proposed as a change point.
-func (c *chain) places() int { return c.sums.n - 2*c.set.Apart + 1 }
+func (c *chain) places() int {
+	return c.sums.n - 2*c.set.Apart + 1
+}
 
 func (c *chain) birth() {
 	if len(c.pieces) > c.set.Most {
@@ -281,7 +307,8 @@ func (c *chain) birth() {
 	if cut-p.from < c.set.Apart || p.to-cut < c.set.Apart {
 		return
 	}
-	left, right := piece{from: p.from, to: cut, order: p.order}, piece{from: cut, to: p.to, order: c.rng.IntN(2)}
+	left, right := piece{from: p.from, to: cut, order: p.order},
+		piece{from: cut, to: p.to, order: c.rng.IntN(2)}
 	c.offer(at, at+1, c.logPairs(len(c.pieces)), left, right)
 }
 
@@ -290,7 +317,11 @@ func (c *chain) death() {
 		return
 	}
 	at := c.rng.IntN(len(c.pieces) - 1)
-	whole := piece{from: c.pieces[at].from, to: c.pieces[at+1].to, order: c.pieces[at].order}
+	whole := piece{
+		from:  c.pieces[at].from,
+		to:    c.pieces[at+1].to,
+		order: c.pieces[at].order,
+	}
 	c.offer(at, at+2, -c.logPairs(len(c.pieces)-1), whole)
 }
 
@@ -332,7 +363,9 @@ func (c *chain) splitPoint() {
 	left, right := c.pieces[at], c.pieces[at+1]
 	left.to -= c.rng.IntN(gap + 1)
 	right.from = left.to + gap
-	if gap < c.set.Apart || left.to-left.from < c.set.Apart || right.to-right.from < c.set.Apart {
+	if gap < c.set.Apart ||
+		left.to-left.from < c.set.Apart ||
+		right.to-right.from < c.set.Apart {
 		return
 	}
 	middle := piece{from: left.to, to: right.from, order: c.rng.IntN(2)}

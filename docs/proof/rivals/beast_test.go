@@ -119,7 +119,14 @@ func TestBeastEqualsEnumeration(t *testing.T) {
 			values[i] += 1.2
 		}
 	}
-	b := Beast{Most: 2, Apart: 3, Chains: 1, Burn: 1000, Samples: 60000, Thin: 3}
+	b := Beast{
+		Most:    2,
+		Apart:   3,
+		Chains:  1,
+		Burn:    1000,
+		Samples: 60000,
+		Thin:    3,
+	}
 	centre, scale := stat.MeanStdDev(values, nil)
 	c := newChain(b, newSums(values, centre, scale), rand.New(rand.NewPCG(1, 1)))
 	counts, often := make([]int, 3), make([]float64, len(values))
@@ -161,7 +168,9 @@ func TestBeastOnSteps(t *testing.T) {
 			at = append(at, x.At)
 		}
 		slices.Sort(at)
-		if len(at) != 2 || max(at[0]-60, 60-at[0]) > 1 || max(at[1]-120, 120-at[1]) > 1 {
+		if len(at) != 2 ||
+			max(at[0]-60, 60-at[0]) > 1 ||
+			max(at[1]-120, 120-at[1]) > 1 {
 			t.Errorf("seed %d: %v", seed, b)
 		}
 		for _, x := range ShortBeast().Breaks(noisySteps(seed, 1, 10, 10), seed) {
@@ -185,14 +194,23 @@ func TestBeastOnTheNile(t *testing.T) {
 	for name, set := range map[string]Beast{"default": DefaultBeast(), "short": ShortBeast()} {
 		b := set.Breaks(nile.X, 1)
 		t.Logf("%s: %+v", name, b)
-		if len(b) != 1 || max(b[0].At-28, 28-b[0].At) > 1 || b[0].Probability < 0.8 {
+		if len(b) != 1 ||
+			max(b[0].At-28, 28-b[0].At) > 1 ||
+			b[0].Probability < 0.8 {
 			t.Errorf("%s: %+v, want one change at 28", name, b)
 		}
 	}
 }
 
 func TestBeastRefusesNothing(t *testing.T) {
-	for _, values := range [][]float64{nil, {1}, make([]float64, 50), {1, 2, 3, 4, 5}, append(make([]float64, 40), math.Inf(1)), append(make([]float64, 40), math.NaN())} {
+	for _, values := range [][]float64{
+		nil,
+		{1},
+		make([]float64, 50),
+		{1, 2, 3, 4, 5},
+		append(make([]float64, 40), math.Inf(1)),
+		append(make([]float64, 40), math.NaN()),
+	} {
 		if b := ShortBeast().Breaks(values, 1); len(b) > 0 {
 			t.Errorf("%v: %v", values, b)
 		}

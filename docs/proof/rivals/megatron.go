@@ -12,7 +12,9 @@ type Straggler struct {
 
 // DefaultStraggler calls a rank slow that is last by 10 %, FALCON's definition of slow,
 // in two lines running.
-func DefaultStraggler() Straggler { return Straggler{Below: 0.9, Running: 2} }
+func DefaultStraggler() Straggler {
+	return Straggler{Below: 0.9, Running: 2}
+}
 
 // StragglerLog is how many iterations a line covers: Megatron-LM's --log-interval.
 const StragglerLog = 100

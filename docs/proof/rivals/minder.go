@@ -20,7 +20,12 @@ type Minder struct {
 // so many seconds apart, and the 15 minutes that each call pulls. The paper gives no
 // threshold: 3 robust standard deviations are ours.
 func DefaultMinder(secondsApart float64) Minder {
-	return Minder{Window: 8, Threshold: 3, Lasting: max(1, int(240/secondsApart)), Pulled: max(16, int(900/secondsApart))}
+	return Minder{
+		Window:    8,
+		Threshold: 3,
+		Lasting:   max(1, int(240/secondsApart)),
+		Pulled:    max(16, int(900/secondsApart)),
+	}
 }
 
 // Distances are the part of Minder before its thresholds: for each metric the machine
@@ -34,7 +39,11 @@ type Distances struct {
 
 // NewDistances compares so many machines by so many metrics, in order of priority.
 func NewDistances(set Minder, metrics, machines int) *Distances {
-	d := &Distances{set: set, metrics: make([][][]float64, metrics), ranges: make([][2]float64, metrics)}
+	d := &Distances{
+		set:     set,
+		metrics: make([][][]float64, metrics),
+		ranges:  make([][2]float64, metrics),
+	}
 	for m := range d.metrics {
 		d.metrics[m] = make([][]float64, machines)
 	}
@@ -77,7 +86,11 @@ type Watcher struct {
 
 // NewWatcher watches so many metrics.
 func NewWatcher(set Minder, metrics int) *Watcher {
-	return &Watcher{set: set, last: make([]int, metrics), running: make([]int, metrics)}
+	return &Watcher{
+		set:     set,
+		last:    make([]int, metrics),
+		running: make([]int, metrics),
+	}
 }
 
 // Name takes in the furthest machines by metric and returns the one that is named by the

@@ -104,7 +104,9 @@ func (n *Nvrx) score(kernels map[string]summary, reference map[string]float64) f
 
 // measured reports whether a value is a positive finite number; others are as if they
 // were not measured.
-func measured(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
+func measured(v float64) bool {
+	return v > 0 && !math.IsInf(v, 1)
+}
 
 func sortedNames(kernels map[string]summary) []string {
 	out := make([]string, 0, len(kernels))

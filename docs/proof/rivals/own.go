@@ -41,7 +41,13 @@ const (
 
 // kernelMs are kernels of a transformer's layer with their healthy time, ms; NCCL's are
 // the two medians that NVRx's source gives for a slow and a fast rank.
-var kernelMs = map[string]float64{"gemm": 1.8, "attention": 0.9, "layernorm": 0.12, "gelu": 0.15, "copy": 0.05}
+var kernelMs = map[string]float64{
+	"gemm":      1.8,
+	"attention": 0.9,
+	"layernorm": 0.12,
+	"gelu":      0.15,
+	"copy":      0.05,
+}
 
 const (
 	ncclKernel  = "ncclDevKernel_AllReduce_Sum"
@@ -106,7 +112,12 @@ func KernelNames(method RankMethod, setting float64, tables [][]KernelTimes) []s
 }
 
 // nameByReport are the ranks that are named in any report, in the order of naming.
-func nameByReport(method RankMethod, setting float64, tables [][]KernelTimes, throughput func(KernelTimes) float64) []string {
+func nameByReport(
+	method RankMethod,
+	setting float64,
+	tables [][]KernelTimes,
+	throughput func(KernelTimes) float64,
+) []string {
 	var out []string
 	scores, line := &Nvrx{}, DefaultStraggler()
 	line.Below = setting
@@ -190,7 +201,8 @@ func (c StreamCase) Samples(seed uint64) [][][]float64 {
 	for t := range out {
 		out[t] = make([][]float64, streamMetrics)
 		for m := range streamMetrics {
-			level[m] = 0.95*level[m] + 0.02*rng.NormFloat64() // shared by all machines: the iteration's phases
+			// shared by all machines: the iteration's phases
+			level[m] = 0.95*level[m] + 0.02*rng.NormFloat64()
 			out[t][m] = make([]float64, streamMachines)
 			for k := range streamMachines {
 				v := 0.7 + level[m] + 0.02*rng.NormFloat64()

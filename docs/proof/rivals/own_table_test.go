@@ -27,7 +27,9 @@ func judgeKernels(each int) string {
 		m := Method(name)
 		best, most := m.Default, -1
 		for _, setting := range m.Settings() {
-			row := kernelCases(each, tuneSeed(), func(k [][]KernelTimes) []string { return KernelNames(m, setting, k) })
+			row := kernelCases(each, tuneSeed(), func(k [][]KernelTimes) []string {
+				return KernelNames(m, setting, k)
+			})
 			if sum := sumOf(row.Right); sum > most {
 				best, most = setting, sum
 			}
@@ -36,14 +38,17 @@ func judgeKernels(each int) string {
 			how   string
 			value float64
 		}{{"default", m.Default}, {"tuned", best}} {
-			r := kernelCases(each, *seedFlag, func(k [][]KernelTimes) []string { return KernelNames(m, s.value, k) })
+			r := kernelCases(each, *seedFlag, func(k [][]KernelTimes) []string {
+				return KernelNames(m, s.value, k)
+			})
 			r.Name, r.Setting = name, settingText(m.Setting, s.value, s.how)
 			rows = append(rows, r)
 		}
 	}
 	r := kernelCases(each, *seedFlag, KernelWorkers)
 	r.Name, r.Setting = "Falcon, table of workers", "default"
-	return CaseTable(names, append(rows, r)) + "\nFalcon's row is what `falcon detect workers` makes of the sum of each step's compute kernels by rank.\n"
+	return CaseTable(names, append(rows, r)) +
+		"\nFalcon's row is what `falcon detect workers` makes of the sum of each step's compute kernels by rank.\n"
 }
 
 // kernelCases counts the tables in which exactly the slow rank is named.
@@ -54,9 +59,12 @@ func kernelCases(each int, seed uint64, named func([][]KernelTimes) []string) Ca
 		right, wrong := 0, 0
 		for n := range uint64(each) {
 			got := named(c.Tables(seed<<20 + n))
-			if c.Start >= 0 && slices.Equal(got, []string{slow}) || c.Start < 0 && len(got) == 0 {
+			if c.Start >= 0 && slices.Equal(got, []string{slow}) ||
+				c.Start < 0 && len(got) == 0 {
 				right++
-			} else if slices.ContainsFunc(got, func(s string) bool { return c.Start < 0 || s != slow }) {
+			} else if slices.ContainsFunc(got, func(s string) bool {
+				return c.Start < 0 || s != slow
+			}) {
 				wrong++
 			}
 		}
@@ -89,8 +97,14 @@ func judgeStreams(each int) string {
 		r.Name, r.Setting = minderName, settingText(m.Setting, settings[s.at], s.how)
 		rows = append(rows, r)
 	}
-	none := CaseRow{Name: "Falcon", Setting: "default", Right: slices.Repeat([]int{-1}, len(names)), Wrong: make([]int, len(names))}
-	return CaseTable(names, append(rows, none)) + "\nA fault of two minutes is shorter than the rule's four. Falcon does not read such streams: its counters confirm what timing accuses.\n"
+	none := CaseRow{
+		Name:    "Falcon",
+		Setting: "default",
+		Right:   slices.Repeat([]int{-1}, len(names)),
+		Wrong:   make([]int, len(names)),
+	}
+	return CaseTable(names, append(rows, none)) +
+		"\nA fault of two minutes is shorter than the rule's four. Falcon does not read such streams: its counters confirm what timing accuses.\n"
 }
 
 func sumOf(counts []int) int {
@@ -107,13 +121,21 @@ func streamCases(each int, thresholds []float64, seed uint64) []CaseRow {
 	cases := StreamCases()
 	rows := make([]CaseRow, len(thresholds))
 	for i := range rows {
-		rows[i] = CaseRow{Of: each, Right: make([]int, len(cases)), Wrong: make([]int, len(cases))}
+		rows[i] = CaseRow{
+			Of:    each,
+			Right: make([]int, len(cases)),
+			Wrong: make([]int, len(cases)),
+		}
 	}
 	var lock sync.Mutex
 	inParallel(each*len(cases), func(i int) {
 		at := i % len(cases)
 		c := cases[at]
-		all := StreamNames(DefaultMinder(1), thresholds, c.Samples(seed<<20+uint64(i/len(cases))))
+		all := StreamNames(
+			DefaultMinder(1),
+			thresholds,
+			c.Samples(seed<<20+uint64(i/len(cases))),
+		)
 		lock.Lock()
 		defer lock.Unlock()
 		for k, named := range all {
@@ -143,7 +165,14 @@ type workersFile struct {
 }
 
 var workersFiles = []workersFile{
-	{"bytedance_AR.csv", "dp0/pp0, slowed on purpose", []string{"dp", "pp"}, []string{"fwd_compute_ms", "bwd_compute_ms"}, 10, 46},
+	{
+		"bytedance_AR.csv",
+		"dp0/pp0, slowed on purpose",
+		[]string{"dp", "pp"},
+		[]string{"fwd_compute_ms", "bwd_compute_ms"},
+		10,
+		46,
+	},
 	{"pai_job_2.csv", "none", []string{"worker"}, []string{"batch_time_norm"}, 50, 10},
 	{"pai_job_3.csv", "6, 7, 8 and 9, near the end", []string{"worker"}, []string{"batch_time_norm"}, 50, 10},
 }
@@ -156,7 +185,12 @@ func judgeWorkers(t *testing.T) string {
 		fmt.Fprintf(&b, " %s: %s |", f.file, f.truth)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(workersFiles)) + "\n")
-	for i, line := range []string{"NVRx, 0.75", "Megatron --log-straggler, 0.9", "Minder-like, 3", "Falcon, table of workers"} {
+	for i, line := range []string{
+		"NVRx, 0.75",
+		"Megatron --log-straggler, 0.9",
+		"Minder-like, 3",
+		"Falcon, table of workers",
+	} {
 		fmt.Fprintf(&b, "| %s |", line)
 		for _, f := range workersFiles {
 			raw, err := os.ReadFile(filepath.Join(dataDir(), "workers", f.file))
@@ -168,7 +202,8 @@ func judgeWorkers(t *testing.T) string {
 		}
 		b.WriteString("\n")
 	}
-	return b.String() + "\nA report is 10 steps of bytedance_AR and 50 rows of the others; for Minder's four minutes a step is the 46 s that it takes, and a row, whose length is not published, 10 s.\n"
+	return b.String() +
+		"\nA report is 10 steps of bytedance_AR and 50 rows of the others; for Minder's four minutes a step is the 46 s that it takes, and a row, whose length is not published, 10 s.\n"
 }
 
 // named is whom a method of judgeWorkers names.
@@ -227,7 +262,8 @@ func (f workersFile) read(t *testing.T, raw string) (table WorkerTable) {
 		w := slices.Index(table.Workers, strings.Join(name, "/"))
 		if w < 0 {
 			w = len(table.Workers)
-			table.Workers, table.Rows = append(table.Workers, strings.Join(name, "/")), append(table.Rows, nil)
+			table.Workers, table.Rows = append(table.Workers, strings.Join(name, "/")),
+				append(table.Rows, nil)
 		}
 		table.Rows[w] = append(table.Rows[w], values)
 	}

@@ -20,7 +20,14 @@ type Named struct {
 // tests are refused and timing decides alone.
 func (s *Story) Falcon(counters bool) []Named {
 	s.reset()
-	p := &player{story: s, counters: counters, m: detect.New(detect.Config{}), now: time.Unix(1000, 0), thermal: map[falcon.Device]uint64{}, handled: map[falcon.Node]uint64{}}
+	p := &player{
+		story:    s,
+		counters: counters,
+		m:        detect.New(detect.Config{}),
+		now:      time.Unix(1000, 0),
+		thermal:  map[falcon.Device]uint64{},
+		handled:  map[falcon.Node]uint64{},
+	}
 	p.describe()
 	for int(s.job.Next()) < s.To {
 		if !p.struck && int(s.job.Next()) >= s.From {
@@ -50,7 +57,13 @@ type player struct {
 
 func (p *player) describe() {
 	j := p.story.job
-	d := detect.Job{Epoch: 1, Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Emulated: true}
+	d := detect.Job{
+		Epoch:     1,
+		Layout:    j.Layout,
+		Placement: j.Placement,
+		Comms:     j.Comms,
+		Emulated:  true,
+	}
 	for _, m := range j.MicroBatches {
 		d.MicroBatches = append(d.MicroBatches, int32(m))
 	}
@@ -94,7 +107,10 @@ func (p *player) drain() {
 
 func (p *player) name(name string) {
 	if !slices.ContainsFunc(p.named, func(n Named) bool { return n.Name == name }) {
-		p.named = append(p.named, Named{At: int(p.story.job.Next()) - 1, Name: name})
+		p.named = append(p.named, Named{
+			At:   int(p.story.job.Next()) - 1,
+			Name: name,
+		})
 	}
 }
 
@@ -124,7 +140,11 @@ func (p *player) test() float64 {
 		return 0
 	}
 	p.tested++
-	v := falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "no tests here"}
+	v := falcon.Validation{
+		Ask:    *ask,
+		State:  falcon.ValidationRefused,
+		Reason: "no tests here",
+	}
 	held := 0.0
 	if p.counters {
 		v, held = p.story.job.Validate(*ask), heldMs
@@ -172,7 +192,14 @@ func (p *player) probe(ms float64) {
 		if c := j.Clock[d]; c > 0 {
 			clock = uint32(fullMHz * c)
 		}
-		in.GPUs = append(in.GPUs, falcon.GPUReading{Device: d, AtNs: p.now.UnixNano(), SMClockMHz: clock, MaxSMClockMHz: fullMHz, ThermalNs: p.thermal[d], ProbeUs: 150})
+		in.GPUs = append(in.GPUs, falcon.GPUReading{
+			Device:        d,
+			AtNs:          p.now.UnixNano(),
+			SMClockMHz:    clock,
+			MaxSMClockMHz: fullMHz,
+			ThermalNs:     p.thermal[d],
+			ProbeUs:       150,
+		})
 		n := d.Node()
 		if seen[n] {
 			continue
@@ -182,9 +209,21 @@ func (p *player) probe(ms float64) {
 		if s := j.Share[n]; s > 0 {
 			steal = 1 - s
 		}
-		in.Hosts = append(in.Hosts, falcon.HostReading{Node: n, AtNs: p.now.UnixNano(), StealShare: steal, Emulated: true})
+		in.Hosts = append(in.Hosts, falcon.HostReading{
+			Node:       n,
+			AtNs:       p.now.UnixNano(),
+			StealShare: steal,
+			Emulated:   true,
+		})
 		p.handled[n] += uint64(p.story.marked(n))
-		in.NICs = append(in.NICs, falcon.NICReading{NIC: falcon.NIC(string(n) + ".nic0"), AtNs: p.now.UnixNano(), RateMbps: 400_000, Active: true, CNPHandled: p.handled[n], Emulated: true})
+		in.NICs = append(in.NICs, falcon.NICReading{
+			NIC:        falcon.NIC(string(n) + ".nic0"),
+			AtNs:       p.now.UnixNano(),
+			RateMbps:   400_000,
+			Active:     true,
+			CNPHandled: p.handled[n],
+			Emulated:   true,
+		})
 	}
 	p.step(in)
 }

@@ -30,7 +30,14 @@ type Released struct {
 // DefaultReleased are the program's constants. A run comes every 5 s there, which
 // are every iterations here.
 func DefaultReleased(model Beast, every int) Released {
-	return Released{Model: model, Every: every, Sigma: 3, Probability: 0.8, Apart: 10, Change: 0.2}
+	return Released{
+		Model:       model,
+		Every:       every,
+		Sigma:       3,
+		Probability: 0.8,
+		Apart:       10,
+		Change:      0.2,
+	}
 }
 
 // Runs are the change points that the model finds, run after run.
@@ -71,7 +78,9 @@ func (d Released) Reports(runs []Run) []evaltest.Report {
 	var out []evaltest.Report
 	for _, r := range runs {
 		for _, at := range d.check(r) {
-			known := slices.ContainsFunc(out, func(o evaltest.Report) bool { return max(o.At-at, at-o.At) <= d.Apart })
+			known := slices.ContainsFunc(out, func(o evaltest.Report) bool {
+				return max(o.At-at, at-o.At) <= d.Apart
+			})
 			if !known {
 				out = append(out, evaltest.Report{At: at, Seen: r.Seen})
 			}

@@ -9,7 +9,9 @@ import (
 	"github.com/failslow/falcon/docs/proof/evaltest"
 )
 
-func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+func near(a, b float64) bool {
+	return math.Abs(a-b) < 1e-9
+}
 
 // Twice as slow as the fastest rank is a relative score of 0.5, twice as slow as ever
 // an individual score of 0.5 (NVRx's usage guide); of kernels the scores are weighted by
@@ -17,11 +19,17 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 func TestNvrxScores(t *testing.T) {
 	n := &Nvrx{}
 	two := func(gemm, copied, nccl float64) KernelTimes {
-		return KernelTimes{"gemm": {gemm, gemm, gemm}, "copy": {copied}, "ncclDevKernel_AllReduce": {nccl}}
+		return KernelTimes{
+			"gemm":                    {gemm, gemm, gemm},
+			"copy":                    {copied},
+			"ncclDevKernel_AllReduce": {nccl},
+		}
 	}
 	s := n.Report([]KernelTimes{two(10, 6, 1), two(20, 6, 900)})
 	want := (0.5*60 + 1*6) / 66
-	if !near(s.Relative[0], 1) || !near(s.Relative[1], want) || !near(s.Individual[1], 1) {
+	if !near(s.Relative[0], 1) ||
+		!near(s.Relative[1], want) ||
+		!near(s.Individual[1], 1) {
 		t.Errorf("first report: %+v, want relative 1 and %.4f", s, want)
 	}
 	s = n.Report([]KernelTimes{two(10, 6, 1), two(40, 12, 1)})
@@ -32,11 +40,15 @@ func TestNvrxScores(t *testing.T) {
 	if s := (&Nvrx{}).Report([]KernelTimes{only, {"gemm": {10}, "extra": {99}}}); !near(s.Relative[1], 1) {
 		t.Errorf("a kernel that not all ranks run has a score: %+v", s)
 	}
-	if s := (&Nvrx{}).Report([]KernelTimes{{}, only}); !math.IsNaN(s.Relative[0]) || len(s.Stragglers(1, true)) != 0 {
+	if s := (&Nvrx{}).Report([]KernelTimes{{}, only}); !math.IsNaN(s.Relative[0]) ||
+		len(s.Stragglers(1, true)) != 0 {
 		t.Errorf("a rank without kernels is scored: %+v", s)
 	}
 	sections := &Nvrx{Sections: true}
-	if s := sections.Report([]KernelTimes{{"load": {1}, "forward": {10}}, {"load": {4}, "forward": {10}}}); !near(s.Relative[1], 0.25) {
+	if s := sections.Report([]KernelTimes{
+		{"load": {1}, "forward": {10}},
+		{"load": {4}, "forward": {10}},
+	}); !near(s.Relative[1], 0.25) {
 		t.Errorf("sections are averaged: %+v", s)
 	}
 }
@@ -89,7 +101,11 @@ func TestMinderOnStreams(t *testing.T) {
 			if c.Faulty == 1 && c.Seconds > 240 {
 				want = []string{"0"}
 			}
-			if got := StreamNames(DefaultMinder(1), []float64{3}, c.Samples(seed))[0]; !slices.Equal(got, want) {
+			if got := StreamNames(
+				DefaultMinder(1),
+				[]float64{3},
+				c.Samples(seed),
+			)[0]; !slices.Equal(got, want) {
 				t.Errorf("%s, seed %d: %v, want %v", c.Name, seed, got, want)
 			}
 		}
@@ -127,7 +143,10 @@ func TestReleased(t *testing.T) {
 	series := noisySteps(1, 1, 100, 150)
 	series[90] *= 40 // a stall: dropped by the three sigmas
 	got := d.Reports(d.Runs(series, 1))
-	if len(got) != 1 || max(got[0].At-60, 60-got[0].At) > 2 || got[0].Seen < 60 || got[0].Seen > 100 {
+	if len(got) != 1 ||
+		max(got[0].At-60, 60-got[0].At) > 2 ||
+		got[0].Seen < 60 ||
+		got[0].Seen > 100 {
 		t.Errorf("a step of 50 %%: %v", got)
 	}
 	if got := d.Reports(d.Runs(noisySteps(1, 1, 100, 115), 1)); len(got) != 0 {
@@ -160,7 +179,13 @@ func TestBest(t *testing.T) {
 	s := Scores{}
 	add := func(setting float64, slow, healthy, stray int) {
 		s.Add(Scores{setting: {}})
-		*s[setting] = evaltest.Score{TruePositive: slow, FalseNegative: 2 - slow, TrueNegative: healthy, FalsePositive: 20 - healthy, Stray: stray}
+		*s[setting] = evaltest.Score{
+			TruePositive:  slow,
+			FalseNegative: 2 - slow,
+			TrueNegative:  healthy,
+			FalsePositive: 20 - healthy,
+			Stray:         stray,
+		}
 	}
 	add(1, 0, 20, 0) // judges most jobs rightly, and finds nothing
 	add(3, 2, 16, 7)
@@ -181,7 +206,10 @@ func TestStories(t *testing.T) {
 		t.Error("two plays differ")
 	}
 	named := s.Falcon(false)
-	if len(s.Faults) != 1 || len(named) != 1 || !s.Faults[0][named[0].Name] || named[0].At < s.From {
+	if len(s.Faults) != 1 ||
+		len(named) != 1 ||
+		!s.Faults[0][named[0].Name] ||
+		named[0].At < s.From {
 		t.Errorf("fault %v from %d, Falcon names %v", s.Faults, s.From, named)
 	}
 	for m := range methods {
@@ -199,7 +227,18 @@ func TestStories(t *testing.T) {
 	s.Faults = nil
 	o.Take(s, nil)
 	o.Take(s, []Named{{7, "a"}, {7, "b"}, {9, "a"}})
-	want := Outcome{Stories: 5, Right: 2, Complete: 1, Wrong: 1, Missed: 2, Clean: 2, CleanRight: 1, False: 3, Iterations: 5*s.From + 2*s.To, Delays: []int{3, 3}}
+	want := Outcome{
+		Stories:    5,
+		Right:      2,
+		Complete:   1,
+		Wrong:      1,
+		Missed:     2,
+		Clean:      2,
+		CleanRight: 1,
+		False:      3,
+		Iterations: 5*s.From + 2*s.To,
+		Delays:     []int{3, 3},
+	}
 	if fmt.Sprint(o) != fmt.Sprint(want) {
 		t.Errorf("%+v\nwant %+v", o, want)
 	}
@@ -208,7 +247,12 @@ func TestStories(t *testing.T) {
 // A value that is no number names no one, and breaks nothing.
 func TestNoNumberNamesNoOne(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0} {
-		set := Minder{Window: 4, Threshold: 3, Lasting: 1, Pulled: 16}
+		set := Minder{
+			Window:    4,
+			Threshold: 3,
+			Lasting:   1,
+			Pulled:    16,
+		}
 		d, w := NewDistances(set, 1, 4), NewWatcher(set, 1)
 		for range 20 {
 			if got := w.Name(d.Observe([][]float64{{1, 1, bad, 1}})); got >= 0 && bad != 0 {

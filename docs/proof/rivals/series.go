@@ -30,10 +30,24 @@ func SeriesMethods() []SeriesMethod {
 	return []SeriesMethod{
 		{"sliding window, each iteration", "change", 0.10, shares, always(evaltest.SlidingPoint)},
 		{"sliding window, mean", "change", 0.10, shares, always(evaltest.SlidingMean)},
-		{"BOCD", "P(r ≤ w)", bocd.DefaultThreshold, []float64{0.5, 0.9, 0.99, 0.999, 0.99999}, always(plainAt)},
+		{
+			"BOCD",
+			"P(r ≤ w)",
+			bocd.DefaultThreshold,
+			[]float64{0.5, 0.9, 0.99, 0.999, 0.99999},
+			always(plainAt),
+		},
 		{"BOCD+V, as defined", "change", 0.10, shares, verifiedAt},
 		{beastName, "change", DefaultReleased(Beast{}, 0).Change, shares, releasedAt},
-		{"Falcon, 10 % rule", "", 0, nil, always(func(ms []float64, _ float64) []evaltest.Report { return evaltest.Falcon(ms) })},
+		{
+			"Falcon, 10 % rule",
+			"",
+			0,
+			nil,
+			always(func(ms []float64, _ float64) []evaltest.Report {
+				return evaltest.Falcon(ms)
+			}),
+		},
 		{"Falcon, adaptive", "", 0, nil, always(adaptive)},
 	}
 }
@@ -41,7 +55,9 @@ func SeriesMethods() []SeriesMethod {
 const beastName = "BEAST, as released"
 
 // always is a method that goes through a series for each setting.
-func always(report func(ms []float64, setting float64) []evaltest.Report) func([]float64) func(float64) []evaltest.Report {
+func always(
+	report func(ms []float64, setting float64) []evaltest.Report,
+) func([]float64) func(float64) []evaltest.Report {
 	return func(ms []float64) func(float64) []evaltest.Report {
 		return func(setting float64) []evaltest.Report { return report(ms, setting) }
 	}
@@ -129,7 +145,9 @@ func (s Scores) Best() float64 {
 }
 
 // balanced is the mean of the shares of slow and of healthy jobs that are judged rightly.
-func balanced(s *evaltest.Score) float64 { return 1 - (s.FPR()+s.FNR())/2 }
+func balanced(s *evaltest.Score) float64 {
+	return 1 - (s.FPR()+s.FNR())/2
+}
 
 // Quiet counts what a method reports of undisturbed series.
 type Quiet struct {

@@ -59,7 +59,12 @@ var layouts = []struct {
 // NewStory is the story of a number; each kind meets each layout.
 func NewStory(kind string, number, seed uint64) *Story {
 	l := layouts[number%uint64(len(layouts))]
-	s := &Story{Kind: kind, Layout: l.layout, Nodes: l.nodes, Seed: seed<<32 + number<<8 + uint64(slices.Index(Kinds(), kind))}
+	s := &Story{
+		Kind:   kind,
+		Layout: l.layout,
+		Nodes:  l.nodes,
+		Seed:   seed<<32 + number<<8 + uint64(slices.Index(Kinds(), kind)),
+	}
 	s.reset()
 	s.From = 150 + s.rng.IntN(lastBefore-150)
 	s.To = s.From + lasts
@@ -73,7 +78,11 @@ const scaled = 10
 func (s *Story) reset() {
 	s.rng = rand.New(rand.NewPCG(s.Seed, 15))
 	j := jobtest.New(s.Layout, s.Nodes, 4+s.rng.IntN(5), s.Seed)
-	j.ForwardMs, j.DPMs, j.PPMs, j.TPMs, j.LaunchMs = scaled*j.ForwardMs, scaled*j.DPMs, scaled*j.PPMs, scaled*j.TPMs, scaled*j.LaunchMs
+	j.ForwardMs, j.DPMs, j.PPMs, j.TPMs, j.LaunchMs = scaled*j.ForwardMs,
+		scaled*j.DPMs,
+		scaled*j.PPMs,
+		scaled*j.TPMs,
+		scaled*j.LaunchMs
 	j.Noise, j.Hiccup = 0.005+0.015*s.rng.Float64(), 0.05*s.rng.Float64()
 	s.job, s.Faults = j, nil
 	if s.Kind == Lengths {

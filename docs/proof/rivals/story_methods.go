@@ -25,10 +25,31 @@ func Method(name string) RankMethod {
 // RankMethods are the rivals that read ranks or machines.
 func RankMethods() []RankMethod {
 	return []RankMethod{
-		{nvrxName, "score below", NvrxThreshold, nvrxTries, "kernels and sections of every rank", watchNvrx(true)},
+		{
+			nvrxName,
+			"score below",
+			NvrxThreshold,
+			nvrxTries,
+			"kernels and sections of every rank",
+			watchNvrx(true),
+		},
 		{"NVRx, relative scores only", "score below", NvrxThreshold, nvrxTries, "the same", watchNvrx(false)},
-		{megatronName, "least over greatest", DefaultStraggler().Below, []float64{0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99}, "forward passes of every rank", watchMegatron},
-		{minderName, "score above", DefaultMinder(1).Threshold, []float64{2, 3, 5, 8, 12, 20, 40, 80}, "marks, CPU and GPU use of every machine", watchMinder},
+		{
+			megatronName,
+			"least over greatest",
+			DefaultStraggler().Below,
+			[]float64{0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99},
+			"forward passes of every rank",
+			watchMegatron,
+		},
+		{
+			minderName,
+			"score above",
+			DefaultMinder(1).Threshold,
+			[]float64{2, 3, 5, 8, 12, 20, 40, 80},
+			"marks, CPU and GPU use of every machine",
+			watchMinder,
+		},
 	}
 }
 
@@ -150,8 +171,9 @@ type Outcome struct {
 	Stories, Right, Wrong, Missed int // stories with a fault
 	Complete                      int // of the right ones, those in which every fault has a name
 	Clean, CleanRight             int // stories without a fault, and those in which nothing was named
-	False, Iterations             int // times that something was named outside of faults, and iterations there
-	Delays                        []int
+	// times that something was named outside of faults, and iterations there
+	False, Iterations int
+	Delays            []int
 }
 
 // Take judges the names of one story, which has been played.
@@ -248,4 +270,6 @@ func (s *Story) PlayTo(methods []RankMethod) [][][]Named {
 }
 
 // Settings are the default, then the tries.
-func (m RankMethod) Settings() []float64 { return append([]float64{m.Default}, m.Tries...) }
+func (m RankMethod) Settings() []float64 {
+	return append([]float64{m.Default}, m.Tries...)
+}

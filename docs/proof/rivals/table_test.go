@@ -25,7 +25,8 @@ import (
 )
 
 var (
-	jobsFlag = flag.Int("rivals-jobs", 0, "generated jobs of each mix, and a quarter as many stories of each kind; 0 = no table")
+	jobsFlag = flag.Int("rivals-jobs", 0,
+		"generated jobs of each mix, and a quarter as many stories of each kind; 0 = no table")
 	seedFlag = flag.Uint64("rivals-seed", 1, "seed of what judges; what tunes has another one")
 	outFlag  = flag.String("rivals-out", "", "Markdown file whose part between the rivals marks is replaced")
 )
@@ -62,8 +63,14 @@ func TestRivals(t *testing.T) {
 		t.Errorf("Falcon: %+v", own)
 	}
 	section("Ranks and machines by kind of story: stories judged rightly", KindTable(stories))
-	section("Kernels of every rank, NVRx's and Megatron-LM's own kind of data: tables in which exactly the slow rank is named", judgeKernels(*jobsFlag))
-	section("Metrics of machines by the second, Minder's own kind of data: streams in which exactly the machine at fault is named", judgeStreams(max(2, *jobsFlag/4)))
+	section(
+		"Kernels of every rank, NVRx's and Megatron-LM's own kind of data: tables in which exactly the slow rank is named",
+		judgeKernels(*jobsFlag),
+	)
+	section(
+		"Metrics of machines by the second, Minder's own kind of data: streams in which exactly the machine at fault is named",
+		judgeStreams(max(2, *jobsFlag/4)),
+	)
 	section("Real tables of workers: who is named", judgeWorkers(t))
 	if *outFlag != "" {
 		writePart(t, *outFlag, out.String(), time.Since(start))
@@ -111,7 +118,10 @@ func judgeJobs(jobs int) []SeriesRow {
 	total := [2][]Scores{make([]Scores, len(methods)), make([]Scores, len(methods))}
 	var lock sync.Mutex
 	inParallel(2*len(methods)*len(mixes)*jobs, func(i int) {
-		half, m, mix, job := i%2, i/2%len(methods), i/2/len(methods)%len(mixes), uint64(i/2/len(methods)/len(mixes))
+		half, m, mix, job := i%2,
+			i/2%len(methods),
+			i/2/len(methods)%len(mixes),
+			uint64(i/2/len(methods)/len(mixes))
 		if half == 1 && methods[m].Tries == nil {
 			return
 		}
@@ -130,10 +140,22 @@ func judgeJobs(jobs int) []SeriesRow {
 	var rows []SeriesRow
 	for m, method := range methods {
 		ns := seriesCost(method)
-		rows = append(rows, SeriesRow{method.Name, settingText(method.Setting, method.Default, "default"), method.Default, *total[0][m][method.Default], ns})
+		rows = append(rows, SeriesRow{
+			method.Name,
+			settingText(method.Setting, method.Default, "default"),
+			method.Default,
+			*total[0][m][method.Default],
+			ns,
+		})
 		if method.Tries != nil {
 			best := total[1][m].Best()
-			rows = append(rows, SeriesRow{method.Name, settingText(method.Setting, best, "tuned"), best, *total[0][m][best], ns})
+			rows = append(rows, SeriesRow{
+				method.Name,
+				settingText(method.Setting, best, "tuned"),
+				best,
+				*total[0][m][best],
+				ns,
+			})
 		}
 	}
 	return rows
@@ -148,7 +170,9 @@ func settingText(what string, value float64, how string) string {
 
 // rowsOf are a method's rows: default, and tuned.
 func rowsOf(m SeriesMethod, rows []SeriesRow) []SeriesRow {
-	return slices.DeleteFunc(slices.Clone(rows), func(r SeriesRow) bool { return r.Name != m.Name })
+	return slices.DeleteFunc(slices.Clone(rows), func(r SeriesRow) bool {
+		return r.Name != m.Name
+	})
 }
 
 // seriesCost is the CPU time of one observation.
@@ -166,7 +190,9 @@ func seriesCost(m SeriesMethod) float64 {
 	best := time.Duration(0)
 	for job := range jobs {
 		ms := evaltest.Generate(evaltest.SingleNode(), tuneSeed(), job, n).Ms
-		if took := cpuOf(func() { read(ms)(m.Default) }); best == 0 || took < best {
+		if took := cpuOf(func() {
+			read(ms)(m.Default)
+		}); best == 0 || took < best {
 			best = took
 		}
 	}
@@ -203,7 +229,12 @@ func judgeQuiet(t *testing.T, jobs []SeriesRow) string {
 	quiet := make([]map[float64]Quiet, len(methods)*len(classes))
 	inParallel(len(quiet), func(i int) {
 		m := i / len(classes)
-		quiet[i] = methods[m].Listen(classes[i%len(classes)], *seedFlag, max(2, *jobsFlag/4), seriesLength)
+		quiet[i] = methods[m].Listen(
+			classes[i%len(classes)],
+			*seedFlag,
+			max(2, *jobsFlag/4),
+			seriesLength,
+		)
 	})
 	var rows []QuietRow
 	for m, method := range methods {
@@ -253,7 +284,11 @@ func recordWalks(t *testing.T) []evaltest.Noise {
 	_, undisturbed := realRecords(t)
 	var even [][]float64
 	for i := 0; i < len(undisturbed); i += 2 {
-		ms := column(t, filepath.Join(dataDir(), undisturbed[i].File), undisturbed[i].Column)
+		ms := column(
+			t,
+			filepath.Join(dataDir(), undisturbed[i].File),
+			undisturbed[i].Column,
+		)
 		floats.Scale(1/stat.Mean(ms, nil), ms)
 		even = append(even, ms)
 	}
@@ -343,15 +378,34 @@ func judgeStories(each int) []StoryRow {
 			}
 		}
 		rows = append(rows,
-			StoryRow{method.Name, settingText(method.Setting, method.Default, "default"), method.Input, judged[m][0], cost[m]},
-			StoryRow{method.Name, settingText(method.Setting, method.Settings()[best], "tuned"), method.Input, judged[m][best], cost[m]})
+			StoryRow{
+				method.Name,
+				settingText(method.Setting, method.Default, "default"),
+				method.Input,
+				judged[m][0],
+				cost[m],
+			},
+			StoryRow{
+				method.Name,
+				settingText(method.Setting, method.Settings()[best], "tuned"),
+				method.Input,
+				judged[m][best],
+				cost[m],
+			},
+		)
 	}
 	for i, name := range []string{"Falcon, timing alone", "Falcon"} {
 		input := "samples, and calls in windows that it asks for"
 		if i == 1 {
 			input += "; counters and tests"
 		}
-		rows = append(rows, StoryRow{name, "default", input, falconOutcomes(each, i == 1), falconCost(i == 1)})
+		rows = append(rows, StoryRow{
+			name,
+			"default",
+			input,
+			falconOutcomes(each, i == 1),
+			falconCost(i == 1),
+		})
 	}
 	return rows
 }
@@ -442,8 +496,12 @@ func writePart(t *testing.T, path, tables string, took time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("## Detection beside the rules of others\n\n`go -C docs/proof test ./rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go -C docs/proof doc ./rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread. %s\n\n%s",
-		*jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
+	text := fmt.Sprintf(
+		"## Detection beside the rules of others\n\n`go -C docs/proof test ./rivals -run TestRivals -rivals-jobs %d -rivals-seed %d` (`make rivals`), %.0f s on %d cores of %s, %s, commit %s, %s. The rivals are implementations of ours after their authors' words and code; `go -C docs/proof doc ./rivals` has the sources and what is simplified. All methods get the same work. Delays are in iterations; costs are CPU time of one thread. %s\n\n%s",
+		*jobsFlag, *seedFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(),
+		runtime.Version(), tabletest.Commit(), time.Now().UTC().Format(time.DateOnly), stamp,
+		tables,
+	)
 	if err := tabletest.WritePart(path, "rivals", "make rivals", text); err != nil {
 		t.Fatal(err)
 	}

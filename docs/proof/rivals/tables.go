@@ -19,17 +19,23 @@ type SeriesRow struct {
 // SeriesTable shows what methods made of jobs' series.
 func SeriesTable(rows []SeriesRow) string {
 	var b strings.Builder
-	b.WriteString("| method | setting | jobs judged rightly | spells right | missed | false alarms per 20,000 iterations | delay, median / 95 % | CPU ns per observation |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| method | setting | jobs judged rightly | spells right | missed | false alarms per 20,000 iterations | delay, median / 95 % | CPU ns per observation |\n|---|---|---|---|---|---|---|---|\n",
+	)
 	for _, r := range rows {
 		s := &r.Score
-		fmt.Fprintf(&b, "| %s | %s | %.1f %% of %d | %d of %d | %d | %.2f | %s | %s |\n", r.Name, r.Setting, 100*s.Accuracy(), s.Jobs(),
-			s.Found, s.Spells, s.Spells-s.Found, per20k(s.Stray, s.Points), evaltest.DelayText(s.Delays), nsText(r.Ns))
+		fmt.Fprintf(&b, "| %s | %s | %.1f %% of %d | %d of %d | %d | %.2f | %s | %s |\n",
+			r.Name, r.Setting, 100*s.Accuracy(), s.Jobs(),
+			s.Found, s.Spells, s.Spells-s.Found, per20k(s.Stray, s.Points),
+			evaltest.DelayText(s.Delays), nsText(r.Ns))
 	}
 	return b.String()
 }
 
 // per20k is a rate per 20,000 iterations.
-func per20k(n, iterations int) float64 { return 20_000 * float64(n) / float64(max(1, iterations)) }
+func per20k(n, iterations int) float64 {
+	return 20_000 * float64(n) / float64(max(1, iterations))
+}
 
 func nsText(ns float64) string {
 	if ns <= 0 {
@@ -47,7 +53,13 @@ type QuietRow struct {
 // QuietTable shows false alarms per 20,000 iterations by class.
 func QuietTable(classes []string, rows []QuietRow) string {
 	var b strings.Builder
-	b.WriteString("| method | setting | " + strings.Join(classes, " | ") + " |\n|---|---|" + strings.Repeat("---|", len(classes)) + "\n")
+	b.WriteString(
+		"| method | setting | " +
+			strings.Join(classes, " | ") +
+			" |\n|---|---|" +
+			strings.Repeat("---|", len(classes)) +
+			"\n",
+	)
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s |", r.Name, r.Setting)
 		for _, q := range r.By {
@@ -71,7 +83,9 @@ type RecordRow struct {
 const Within = 5
 
 // Near reports whether a report means a label.
-func Near(label int, r evaltest.Report) bool { return max(label-r.At, r.At-label) <= Within }
+func Near(label int, r evaltest.Report) bool {
+	return max(label-r.At, r.At-label) <= Within
+}
 
 // Take judges one series; reports near the changes that are allowed count as nothing.
 func (r *RecordRow) Take(points int, changes, allowed []int, reports []evaltest.Report) {
@@ -87,12 +101,16 @@ func (r *RecordRow) Take(points int, changes, allowed []int, reports []evaltest.
 	r.Points += points
 	r.Labels += len(changes)
 	for _, c := range changes {
-		if slices.ContainsFunc(reports, func(p evaltest.Report) bool { return Near(c, p) }) {
+		if slices.ContainsFunc(reports, func(p evaltest.Report) bool {
+			return Near(c, p)
+		}) {
 			r.Found++
 		}
 	}
 	for _, p := range reports {
-		if !slices.ContainsFunc(slices.Concat(changes, allowed), func(c int) bool { return Near(c, p) }) {
+		if !slices.ContainsFunc(slices.Concat(changes, allowed), func(c int) bool {
+			return Near(c, p)
+		}) {
 			r.Other++
 		}
 	}
@@ -101,9 +119,12 @@ func (r *RecordRow) Take(points int, changes, allowed []int, reports []evaltest.
 // RecordTable shows what methods made of labelled and of undisturbed series.
 func RecordTable(rows []RecordRow) string {
 	var b strings.Builder
-	b.WriteString("| method | setting | changes right | missed | other reports there per 20,000 | false alarms in undisturbed ones per 20,000 | undisturbed ones without |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| method | setting | changes right | missed | other reports there per 20,000 | false alarms in undisturbed ones per 20,000 | undisturbed ones without |\n|---|---|---|---|---|---|---|\n",
+	)
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| %s | %s | %d of %d | %d | %.2f | %.2f | %d of %d |\n", r.Name, r.Setting, r.Found, r.Labels, r.Labels-r.Found,
+		fmt.Fprintf(&b, "| %s | %s | %d of %d | %d | %.2f | %.2f | %d of %d |\n",
+			r.Name, r.Setting, r.Found, r.Labels, r.Labels-r.Found,
 			per20k(r.Other, r.Points), per20k(r.False, r.Undisturbed), r.QuietSeries, r.SeriesN)
 	}
 	return b.String()
@@ -128,11 +149,15 @@ func (r *StoryRow) All() Outcome {
 // StoryTable shows outcomes of all kinds together.
 func StoryTable(rows []StoryRow) string {
 	var b strings.Builder
-	b.WriteString("| method | setting | reads | right | of those, every fault named | wrong name | missed | nothing named where nothing is at fault | false alarms per 20,000 iterations | delay, median / 95 % | CPU ns per rank and iteration |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| method | setting | reads | right | of those, every fault named | wrong name | missed | nothing named where nothing is at fault | false alarms per 20,000 iterations | delay, median / 95 % | CPU ns per rank and iteration |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+	)
 	for _, r := range rows {
 		o := r.All()
-		fmt.Fprintf(&b, "| %s | %s | %s | %d of %d | %d | %d | %d | %d of %d | %.2f | %s | %s |\n", r.Name, r.Setting, r.Input, o.Right, o.Stories, o.Complete, o.Wrong, o.Missed,
-			o.CleanRight, o.Clean, per20k(o.False, o.Iterations), evaltest.DelayText(o.Delays), nsText(r.Ns))
+		fmt.Fprintf(&b, "| %s | %s | %s | %d of %d | %d | %d | %d | %d of %d | %.2f | %s | %s |\n",
+			r.Name, r.Setting, r.Input, o.Right, o.Stories, o.Complete, o.Wrong, o.Missed,
+			o.CleanRight, o.Clean, per20k(o.False, o.Iterations),
+			evaltest.DelayText(o.Delays), nsText(r.Ns))
 	}
 	return b.String()
 }
@@ -140,7 +165,13 @@ func StoryTable(rows []StoryRow) string {
 // KindTable shows the stories judged rightly by kind, and wrong names behind a minus.
 func KindTable(rows []StoryRow) string {
 	var b strings.Builder
-	b.WriteString("| method | setting | " + strings.Join(Kinds(), " | ") + " |\n|---|---|" + strings.Repeat("---|", len(Kinds())) + "\n")
+	b.WriteString(
+		"| method | setting | " +
+			strings.Join(Kinds(), " | ") +
+			" |\n|---|---|" +
+			strings.Repeat("---|", len(Kinds())) +
+			"\n",
+	)
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s |", r.Name, r.Setting)
 		for _, k := range Kinds() {
@@ -167,7 +198,13 @@ type CaseRow struct {
 // CaseTable shows rows by case.
 func CaseTable(cases []string, rows []CaseRow) string {
 	var b strings.Builder
-	b.WriteString("| method | setting | " + strings.Join(cases, " | ") + " |\n|---|---|" + strings.Repeat("---|", len(cases)) + "\n")
+	b.WriteString(
+		"| method | setting | " +
+			strings.Join(cases, " | ") +
+			" |\n|---|---|" +
+			strings.Repeat("---|", len(cases)) +
+			"\n",
+	)
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s |", r.Name, r.Setting)
 		for i, n := range r.Right {

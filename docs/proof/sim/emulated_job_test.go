@@ -30,7 +30,9 @@ type Shape struct {
 }
 
 // Nodes is the number of nodes that the job takes.
-func (s Shape) Nodes() int { return s.Layout.World() / s.GPUsPerNode }
+func (s Shape) Nodes() int {
+	return s.Layout.World() / s.GPUsPerNode
+}
 
 // home puts ranks in order: node after node.
 func (s Shape) home() falcon.Placement {
@@ -75,7 +77,13 @@ type callKey struct {
 
 // NewJob is a healthy job with its ranks in order.
 func NewJob(s Shape, rng *rand.Rand) *Job {
-	j := &Job{Shape: s, Placement: s.home(), Split: s.even(), calls: map[callKey]uint64{}, rng: rng}
+	j := &Job{
+		Shape:     s,
+		Placement: s.home(),
+		Split:     s.even(),
+		calls:     map[callKey]uint64{},
+		rng:       rng,
+	}
 	if s.Flows != nil {
 		j.network = s.fabric().Build()
 	}
@@ -189,7 +197,8 @@ func (j *Job) reduce(stage int, ready []float64, out *played) float64 {
 	if k > 1 {
 		edge := make([]float64, k) // from member i to the next
 		for i := range edge {
-			a, b := l.RankOf(falcon.Coord{DP: i, PP: stage}), l.RankOf(falcon.Coord{DP: (i + 1) % k, PP: stage})
+			a, b := l.RankOf(falcon.Coord{DP: i, PP: stage}),
+				l.RankOf(falcon.Coord{DP: (i + 1) % k, PP: stage})
 			edge[i] = j.edgeMs(a, b, j.GradientMB/float64(k))
 		}
 		next := make([]float64, k)
@@ -211,7 +220,14 @@ func (j *Job) recordReduce(stage int, ready []float64, end float64, out *played)
 	for i, start := range ready {
 		for t := range j.Layout.TP {
 			r := j.Layout.RankOf(falcon.Coord{TP: t, DP: i, PP: stage})
-			out.sent[r] = append(out.sent[r], sent{comm: j.comm(falcon.DimDP, r), op: falcon.OpAllReduce, peer: -1, bytes: int64(j.GradientMB * 1e6), start: start, end: end})
+			out.sent[r] = append(out.sent[r], sent{
+				comm:  j.comm(falcon.DimDP, r),
+				op:    falcon.OpAllReduce,
+				peer:  -1,
+				bytes: int64(j.GradientMB * 1e6),
+				start: start,
+				end:   end,
+			})
 		}
 	}
 }

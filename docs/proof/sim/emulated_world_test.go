@@ -25,7 +25,9 @@ type Costs struct {
 // swap is how long a placement takes: each step on the slowest rank.
 func (c Costs) swap(s Shape) falcon.Swap {
 	copied := c.StateMB / c.CopyMBs * 1000
-	return falcon.Swap{StepMs: [4]float64{c.ControlMs / 2, copied, c.StateMB / s.NICMBs * 1000, copied + c.ControlMs/2}}
+	return falcon.Swap{
+		StepMs: [4]float64{c.ControlMs / 2, copied, c.StateMB / s.NICMBs * 1000, copied + c.ControlMs/2},
+	}
 }
 
 func (c Costs) planner() mitigate.Config {
@@ -55,7 +57,9 @@ type Point struct {
 }
 
 // PerMinute is the throughput over the whole run, everything counted in.
-func (r Result) PerMinute() float64 { return float64(r.Iterations) / r.Seconds * 60 }
+func (r Result) PerMinute() float64 {
+	return float64(r.Iterations) / r.Seconds * 60
+}
 
 // world is one run under way: the job, and the machines of production that
 // watch and steer it, joined as the engine joins them.
@@ -86,11 +90,20 @@ type due struct {
 
 // Run plays a job under a trace for runS seconds, with Falcon or without.
 func Run(s Shape, t Trace, c Costs, seed uint64, runS float64, falconOn bool) Result {
-	w := &world{job: NewJob(s, rand.New(rand.NewPCG(seed, 64))), trace: t, costs: c, start: time.Unix(1_000_000, 0)}
+	w := &world{
+		job:   NewJob(s, rand.New(rand.NewPCG(seed, 64))),
+		trace: t,
+		costs: c,
+		start: time.Unix(1_000_000, 0),
+	}
 	w.now = w.start
 	if falconOn {
 		w.det, w.plan = detect.New(detect.Config{}), mitigate.New(c.planner())
-		w.plan.Step(w.now, mitigate.SetPolicy{Policy: falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "the emulation"}})
+		w.plan.Step(w.now, mitigate.SetPolicy{Policy: falcon.Policy{
+			Mode:  falcon.ModeAuto,
+			Cap:   falcon.RungS3,
+			Owner: "the emulation",
+		}})
 		w.describe()
 	}
 	for w.atS() < runS {
@@ -100,7 +113,9 @@ func Run(s Shape, t Trace, c Costs, seed uint64, runS float64, falconOn bool) Re
 	return w.out
 }
 
-func (w *world) atS() float64 { return w.now.Sub(w.start).Seconds() }
+func (w *world) atS() float64 {
+	return w.now.Sub(w.start).Seconds()
+}
 
 func (w *world) describe() {
 	w.describeToDetector()
@@ -110,14 +125,31 @@ func (w *world) describe() {
 
 func (w *world) describeToDetector() {
 	j := w.job
-	w.det.Step(w.now, detect.Job{Epoch: 1, Layout: j.Layout, Placement: j.Placement, Comms: j.Comms(), MicroBatches: slices.Clone(j.Split), Emulated: true})
+	w.det.Step(w.now, detect.Job{
+		Epoch:        1,
+		Layout:       j.Layout,
+		Placement:    j.Placement,
+		Comms:        j.Comms(),
+		MicroBatches: slices.Clone(j.Split),
+		Emulated:     true,
+	})
 }
 
 func (w *world) describeToPlanner() {
 	j := w.job
 	w.plan.Step(w.now, mitigate.Job{
-		Epoch: 1, Layout: j.Layout, MicroBatches: slices.Clone(j.Split), GPUs: len(j.Placement),
-		Placement: slices.Clone(j.Placement), Can: falcon.Can{Declared: true, Park: true, Split: true, Place: true, Checkpoint: true},
+		Epoch:        1,
+		Layout:       j.Layout,
+		MicroBatches: slices.Clone(j.Split),
+		GPUs:         len(j.Placement),
+		Placement:    slices.Clone(j.Placement),
+		Can: falcon.Can{
+			Declared:   true,
+			Park:       true,
+			Split:      true,
+			Place:      true,
+			Checkpoint: true,
+		},
 	})
 }
 
@@ -140,7 +172,13 @@ func (w *world) iterate() {
 	index := w.job.next - 1
 	samples := make([]falcon.Sample, w.job.Layout.World())
 	for r := range samples {
-		samples[r] = falcon.Sample{Rank: falcon.Rank(r), Iteration: index, Ms: p.ms + held, PausedMs: held, Exact: true}
+		samples[r] = falcon.Sample{
+			Rank:      falcon.Rank(r),
+			Iteration: index,
+			Ms:        p.ms + held,
+			PausedMs:  held,
+			Exact:     true,
+		}
 	}
 	w.det.Step(w.now, detect.Samples{Samples: samples})
 	w.det.Step(w.now, w.probes.read(w.job, w.now))
@@ -307,7 +345,9 @@ func (w *world) planned(p mitigate.Ready) {
 		w.note("plan/"+n.Kind, n.Text)
 	}
 	for _, a := range p.Actions {
-		if i := slices.IndexFunc(w.out.Actions, func(o falcon.Action) bool { return o.ID == a.ID }); i >= 0 {
+		if i := slices.IndexFunc(w.out.Actions, func(o falcon.Action) bool {
+			return o.ID == a.ID
+		}); i >= 0 {
 			w.out.Actions[i] = a
 		} else {
 			w.out.Actions = append(w.out.Actions, a)
@@ -325,12 +365,17 @@ func (w *world) planned(p mitigate.Ready) {
 }
 
 func (w *world) note(kind, text string) {
-	w.out.Notes = append(w.out.Notes, fmt.Sprintf("%.0f s, iteration %d: %s: %s", w.atS(), w.job.next, kind, text))
+	w.out.Notes = append(w.out.Notes, fmt.Sprintf("%.0f s, iteration %d: %s: %s",
+		w.atS(), w.job.next, kind, text))
 }
 
 func (w *world) keepIncident(v falcon.Incident) {
-	w.note("incident", fmt.Sprintf("%s %s onset %d detected %d relieved %d %s %v %v", v.ID, v.State, v.OnsetIteration, v.DetectedIteration, v.RelievedIteration, v.Verdict.Cause, v.Verdict.Devices, v.Verdict.Links))
-	if i := slices.IndexFunc(w.out.Incidents, func(o falcon.Incident) bool { return o.ID == v.ID }); i >= 0 {
+	w.note("incident", fmt.Sprintf("%s %s onset %d detected %d relieved %d %s %v %v",
+		v.ID, v.State, v.OnsetIteration, v.DetectedIteration, v.RelievedIteration, v.Verdict.Cause,
+		v.Verdict.Devices, v.Verdict.Links))
+	if i := slices.IndexFunc(w.out.Incidents, func(o falcon.Incident) bool {
+		return o.ID == v.ID
+	}); i >= 0 {
 		w.out.Incidents[i] = v
 		return
 	}
@@ -341,6 +386,10 @@ func (w *world) keepIncident(v falcon.Incident) {
 // use for it.
 func (w *world) tellSpeeds(v falcon.Incident) {
 	if speeds := w.det.Speeds(); v.State == falcon.IncidentLocated && len(speeds) > 0 {
-		w.plan.Step(w.now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds, Profile: w.det.Profile()})
+		w.plan.Step(w.now, mitigate.Speeds{
+			Incident: v.ID,
+			SelfMs:   speeds,
+			Profile:  w.det.Profile(),
+		})
 	}
 }

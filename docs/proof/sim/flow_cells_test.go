@@ -30,9 +30,19 @@ func model7B(stages, lanes int) (stageMs, gradientMB, activationMB float64) {
 // port of 400 Gbit/s for each GPU, NVSwitch inside a node.
 func shapeOf(name string, l falcon.Layout, gpus, micro int) Shape {
 	s := Shape{
-		Name: name, Layout: l, GPUsPerNode: gpus, Micro: micro, EndsExtra: 0.04,
-		NICMBs: 45_000, NVLinkMBs: 150_000, LatencyMs: 0.02, StepMs: 10,
-		OpCoV: 0.02, RankCoV: 0.01, JobCoV: 0.01, Flows: &flows{Buckets: 4, Channels: 2},
+		Name:        name,
+		Layout:      l,
+		GPUsPerNode: gpus,
+		Micro:       micro,
+		EndsExtra:   0.04,
+		NICMBs:      45_000,
+		NVLinkMBs:   150_000,
+		LatencyMs:   0.02,
+		StepMs:      10,
+		OpCoV:       0.02,
+		RankCoV:     0.01,
+		JobCoV:      0.01,
+		Flows:       &flows{Buckets: 4, Channels: 2},
 	}
 	s.StageMs, s.GradientMB, s.ActivationMB = model7B(l.PP, l.TP)
 	return s

@@ -12,8 +12,18 @@ func cellsOf13() (out []cell) {
 	for _, dp := range []int{2, 4, 8} {
 		for _, s := range severityNames {
 			out = append(out, cell{
-				figure: "13", name: fmt.Sprintf("%d replicas, %s", dp, s.name), target: s.target, paper: paper[dp], paperText: "mean of three",
-				shape: shapeOf("13", falcon.Layout{TP: 1, DP: dp, PP: 8 / dp}, 8, 16), faults: slowDevices(1),
+				figure:    "13",
+				name:      fmt.Sprintf("%d replicas, %s", dp, s.name),
+				target:    s.target,
+				paper:     paper[dp],
+				paperText: "mean of three",
+				shape: shapeOf(
+					"13",
+					falcon.Layout{TP: 1, DP: dp, PP: 8 / dp},
+					8,
+					16,
+				),
+				faults: slowDevices(1),
 			})
 		}
 	}
@@ -24,8 +34,10 @@ func cellsOf13() (out []cell) {
 func cellsOf14() (out []cell) {
 	for k := 1; k <= 3; k++ {
 		c := cell{
-			figure: "14", name: fmt.Sprintf("%d of 4 replicas slow", k), target: 1.9,
-			shape: shapeOf("14", falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 16),
+			figure: "14",
+			name:   fmt.Sprintf("%d of 4 replicas slow", k),
+			target: 1.9,
+			shape:  shapeOf("14", falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 16),
 		}
 		ranks := []int{0, 1, 2}[:k]
 		c.faults = slowDevices(ranks...)
@@ -45,8 +57,18 @@ func cellsOf15() (out []cell) {
 	for _, pp := range []int{4, 8} {
 		for _, s := range severityNames {
 			out = append(out, cell{
-				figure: "15", name: fmt.Sprintf("%d stages, %s", pp, s.name), target: s.target, paper: paper[pp], paperText: "mean of three",
-				shape: shapeOf("15", falcon.Layout{TP: 1, DP: 16 / pp, PP: pp}, 1, 8), faults: slowPairs(pair[pp]),
+				figure:    "15",
+				name:      fmt.Sprintf("%d stages, %s", pp, s.name),
+				target:    s.target,
+				paper:     paper[pp],
+				paperText: "mean of three",
+				shape: shapeOf(
+					"15",
+					falcon.Layout{TP: 1, DP: 16 / pp, PP: pp},
+					1,
+					8,
+				),
+				faults: slowPairs(pair[pp]),
 			})
 		}
 	}
@@ -65,8 +87,13 @@ func cellsOf16() (out []cell) {
 		{[][2]int{{5, 6}, {9, 10}, {1, 2}}, 1.9, 0.22, "1.9 to 1.7 ×"},
 	} {
 		out = append(out, cell{
-			figure: "16", name: fmt.Sprintf("%d congested paths", len(c.pairs)), target: c.target, paper: c.paper, paperText: c.text,
-			shape: shapeOf("16", falcon.Layout{TP: 1, DP: 4, PP: 4}, 1, 8), faults: slowPairs(c.pairs...),
+			figure:    "16",
+			name:      fmt.Sprintf("%d congested paths", len(c.pairs)),
+			target:    c.target,
+			paper:     c.paper,
+			paperText: c.text,
+			shape:     shapeOf("16", falcon.Layout{TP: 1, DP: 4, PP: 4}, 1, 8),
+			faults:    slowPairs(c.pairs...),
 		})
 	}
 	return out
@@ -77,15 +104,22 @@ func cellsOf16() (out []cell) {
 // are congested.
 func cellsOnTwoNodes() (out []cell) {
 	for _, pp := range []int{4, 8} {
-		mesh, err := falcon.NewMesh(falcon.Dim{Name: falcon.DimPP, Size: pp}, falcon.Dim{Name: falcon.DimDP, Size: 16 / pp})
+		mesh, err := falcon.NewMesh(
+			falcon.Dim{Name: falcon.DimPP, Size: pp},
+			falcon.Dim{Name: falcon.DimDP, Size: 16 / pp},
+		)
 		if err != nil {
 			panic(err)
 		}
 		for _, s := range severityNames {
 			out = append(out, cell{
-				figure: "15 on 2 × 8", name: fmt.Sprintf("%d stages, %s", pp, s.name), target: s.target,
-				paper: map[int]float64{4: 0.537, 8: 0.248}[pp], paperText: "mean of three",
-				shape: shapeOf("15", falcon.LayoutOf(mesh), 8, 8), faults: slowPairs([2]int{0, 1}),
+				figure:    "15 on 2 × 8",
+				name:      fmt.Sprintf("%d stages, %s", pp, s.name),
+				target:    s.target,
+				paper:     map[int]float64{4: 0.537, 8: 0.248}[pp],
+				paperText: "mean of three",
+				shape:     shapeOf("15", falcon.LayoutOf(mesh), 8, 8),
+				faults:    slowPairs([2]int{0, 1}),
 			})
 		}
 	}

@@ -26,8 +26,15 @@ type flows struct {
 
 func (s Shape) fabric() flow.Fabric {
 	return flow.Fabric{
-		Nodes: s.Nodes(), GPUs: s.GPUsPerNode, Ports: s.Flows.Ports, NVLink: s.NVLinkMBs / 1000, Port: s.NICMBs / 1000,
-		LatencyMs: s.LatencyMs, LocalMs: s.LatencyMs / 4, LeafNodes: s.Flows.LeafNodes, Oversub: s.Flows.Oversub,
+		Nodes:     s.Nodes(),
+		GPUs:      s.GPUsPerNode,
+		Ports:     s.Flows.Ports,
+		NVLink:    s.NVLinkMBs / 1000,
+		Port:      s.NICMBs / 1000,
+		LatencyMs: s.LatencyMs,
+		LocalMs:   s.LatencyMs / 4,
+		LeafNodes: s.Flows.LeafNodes,
+		Oversub:   s.Flows.Oversub,
 	}
 }
 
@@ -63,7 +70,9 @@ type drawnFor struct {
 }
 
 func (d drawnFor) equals(o drawnFor) bool {
-	return slices.Equal(d.split, o.split) && slices.Equal(d.placement, o.placement) && slices.Equal(d.slow, o.slow)
+	return slices.Equal(d.split, o.split) &&
+		slices.Equal(d.placement, o.placement) &&
+		slices.Equal(d.slow, o.slow)
 }
 
 // iteration is the present graph.
@@ -74,12 +83,21 @@ func (j *Job) iteration() *flow.Iteration {
 	}
 	l, f := j.Layout, j.Flows
 	job := flow.Job{
-		Lanes: l.TP, Replicas: l.DP, Stages: l.PP, Chunks: f.Chunks,
+		Lanes:    l.TP,
+		Replicas: l.DP,
+		Stages:   l.PP,
+		Chunks:   f.Chunks,
 		Rank: func(lane, replica, stage int) int {
 			return int(l.RankOf(falcon.Coord{TP: lane, DP: replica, PP: stage}))
 		},
-		Slow: now.slow, OptimizerMs: j.StepMs, ActivationMB: j.ActivationMB,
-		Buckets: f.Buckets, Channels: f.Channels, Serial: f.Serial, Eager: f.Eager, Inner: f.Inner,
+		Slow:         now.slow,
+		OptimizerMs:  j.StepMs,
+		ActivationMB: j.ActivationMB,
+		Buckets:      f.Buckets,
+		Channels:     f.Channels,
+		Serial:       f.Serial,
+		Eager:        f.Eager,
+		Inner:        f.Inner,
 	}
 	for _, d := range j.Placement {
 		job.At = append(job.At, gpuOf(d))
@@ -117,7 +135,14 @@ func (j *Job) playFlows(record bool) played {
 
 // sentCall is a call as the hook would have seen it.
 func (j *Job) sentCall(r falcon.Rank, c flow.Call) sent {
-	out := sent{comm: j.comm(falcon.DimPP, r), op: falcon.OpSend, peer: -1, bytes: int64(c.MB * 1e6), start: c.Start, end: c.End}
+	out := sent{
+		comm:  j.comm(falcon.DimPP, r),
+		op:    falcon.OpSend,
+		peer:  -1,
+		bytes: int64(c.MB * 1e6),
+		start: c.Start,
+		end:   c.End,
+	}
 	switch c.Kind {
 	case flow.CallSum:
 		out.comm, out.op = j.comm(falcon.DimDP, r), falcon.OpAllReduce

@@ -12,10 +12,12 @@ func TestFlowCells(t *testing.T) {
 	for _, c := range []cell{cellsOf13()[4], cellsOf16()[0]} {
 		y := c.play(1)
 		if len(y.cycles)+y.harmless != repeats || y.missed > 0 {
-			t.Fatalf("figure %s, %s: %d faults with phases around them, %d without an action, want %d and 0", c.figure, c.name, len(y.cycles), y.missed, repeats)
+			t.Fatalf("figure %s, %s: %d faults with phases around them, %d without an action, want %d and 0",
+				c.figure, c.name, len(y.cycles), y.missed, repeats)
 		}
 		if got := y.removed(); got < c.paper || got > 1.05 {
-			t.Errorf("figure %s, %s: %.3f of the slowdown removed, the paper's is %.3f", c.figure, c.name, got, c.paper)
+			t.Errorf("figure %s, %s: %.3f of the slowdown removed, the paper's is %.3f",
+				c.figure, c.name, got, c.paper)
 		}
 	}
 }
@@ -63,7 +65,11 @@ func TestCycles(t *testing.T) {
 	var r Result
 	add := func(n, faults int, split int32, ms float64) {
 		for range n {
-			r.Points = append(r.Points, Point{Ms: ms, Faults: faults, Split: []int32{split}})
+			r.Points = append(r.Points, Point{
+				Ms:     ms,
+				Faults: faults,
+				Split:  []int32{split},
+			})
 		}
 	}
 	add(20, 0, 8, 100)
@@ -88,7 +94,12 @@ func TestCyclesOfRanksThatStay(t *testing.T) {
 	var r Result
 	add := func(n, faults int, on falcon.Device, ms float64) {
 		for range n {
-			r.Points = append(r.Points, Point{Ms: ms, Faults: faults, Split: []int32{8}, Placement: falcon.Placement{on}})
+			r.Points = append(r.Points, Point{
+				Ms:        ms,
+				Faults:    faults,
+				Split:     []int32{8},
+				Placement: falcon.Placement{on},
+			})
 		}
 	}
 	add(20, 0, "n0.g0", 100)

@@ -20,10 +20,18 @@ type ladder struct{ path, gpu cell }
 func newLadder() ladder {
 	s := shapeOf("17", falcon.Layout{TP: 1, DP: 4, PP: 4}, 1, 8)
 	return ladder{
-		path: cell{shape: s, faults: slowPairs([2]int{1, 2}), target: paperLadder[0] / paperLadder[1]},
-		gpu: cell{shape: s, target: paperLadder[2] / paperLadder[3], faults: func(float64) []Fault {
-			return []Fault{{Device: falcon.NewDevice(nodeName(6), 0)}}
-		}},
+		path: cell{
+			shape:  s,
+			faults: slowPairs([2]int{1, 2}),
+			target: paperLadder[0] / paperLadder[1],
+		},
+		gpu: cell{
+			shape:  s,
+			target: paperLadder[2] / paperLadder[3],
+			faults: func(float64) []Fault {
+				return []Fault{{Device: falcon.NewDevice(nodeName(6), 0)}}
+			},
+		},
 	}
 }
 
@@ -42,7 +50,14 @@ func (l ladder) play(seed uint64) (rungs []rung, ok bool) {
 	path.ForS, gpu.ForS = end-path.FromS, end-gpu.FromS
 	costs := costs(7e9 / 4)
 	costs.ExpectS3Ms = 4000 * healthy
-	r := Run(l.path.shape, Trace{path, gpu}, costs, seed, end+2*gapPlays*healthy, true)
+	r := Run(
+		l.path.shape,
+		Trace{path, gpu},
+		costs,
+		seed,
+		end+2*gapPlays*healthy,
+		true,
+	)
 	all := phases(r)
 	pick := func(name string, last bool, fits func(phase) bool) {
 		list := slices.Clone(all)
@@ -56,10 +71,14 @@ func (l ladder) play(seed uint64) (rungs []rung, ok bool) {
 		rungs = append(rungs, rung{name, ms})
 	}
 	onPath := func(acting bool) func(phase) bool {
-		return func(p phase) bool { return p.last.Faults == 1 && p.acting == acting && p.plays >= slowLeast }
+		return func(p phase) bool {
+			return p.last.Faults == 1 && p.acting == acting && p.plays >= slowLeast
+		}
 	}
 	withGPU := func(p phase) bool { return p.last.Faults == 2 && p.plays >= slowLeast }
-	wellAndFree := func(p phase) bool { return !p.faulty && !p.acting && p.plays >= phaseLeast }
+	wellAndFree := func(p phase) bool {
+		return !p.faulty && !p.acting && p.plays >= phaseLeast
+	}
 	pick("healthy", false, wellAndFree)
 	pick("with the path", false, onPath(false))
 	pick("after S3", true, onPath(true))
@@ -95,7 +114,9 @@ func TestFlowLadder(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "4 replicas of 4 stages on 16 nodes of one GPU; a congested path of the first stage's ring, then also a slow GPU. No restart (S4). %d of %d seeds have all parts; times are over each run's healthy phases on both sides.\n\n| part | time over healthy: median (least to most) | paper |\n| --- | --- | --- |\n", whole, len(trials))
+	fmt.Fprintf(&b,
+		"4 replicas of 4 stages on 16 nodes of one GPU; a congested path of the first stage's ring, then also a slow GPU. No restart (S4). %d of %d seeds have all parts; times are over each run's healthy phases on both sides.\n\n| part | time over healthy: median (least to most) | paper |\n| --- | --- | --- |\n",
+		whole, len(trials))
 	for i, r := range trials[0].rungs {
 		paper := ""
 		if i < len(paperLadder) {
@@ -105,7 +126,8 @@ func TestFlowLadder(t *testing.T) {
 		if len(v) == 0 {
 			t.Fatalf("no seed has all parts")
 		}
-		row := fmt.Sprintf("| %s | %.2f × (%.2f to %.2f) | %s |\n", r.name, falcon.Median(v), v[0], v[len(v)-1], paper)
+		row := fmt.Sprintf("| %s | %.2f × (%.2f to %.2f) | %s |\n",
+			r.name, falcon.Median(v), v[0], v[len(v)-1], paper)
 		t.Log(strings.TrimSpace(row))
 		b.WriteString(row)
 	}

@@ -27,7 +27,9 @@ type mixTrial struct {
 // pauses. Noise around the healthy pace counts as nothing.
 type lost struct{ undone, under, after, held float64 }
 
-func (l lost) all() float64 { return l.undone + l.under + l.after + l.held }
+func (l lost) all() float64 {
+	return l.undone + l.under + l.after + l.held
+}
 
 // healthyPace is the median of a run's iterations without faults and actions.
 func healthyPace(r Result) float64 {
@@ -41,7 +43,8 @@ func healthyPace(r Result) float64 {
 }
 
 func (p Point) acts(r Result) bool {
-	return !slices.Equal(p.Split, r.Points[0].Split) || !slices.Equal(p.Placement, r.Points[0].Placement)
+	return !slices.Equal(p.Split, r.Points[0].Split) ||
+		!slices.Equal(p.Placement, r.Points[0].Placement)
 }
 
 // lostBy sorts what was lost. After a new fault nothing counts as done until the
@@ -56,7 +59,8 @@ func lostBy(r Result) lost {
 		if p.Faults > before.Faults {
 			done = false
 		}
-		if !slices.Equal(p.Split, before.Split) || !slices.Equal(p.Placement, before.Placement) {
+		if !slices.Equal(p.Split, before.Split) ||
+			!slices.Equal(p.Placement, before.Placement) {
 			done = true
 		}
 		before = p
@@ -74,7 +78,9 @@ func lostBy(r Result) lost {
 
 // paces are iterations a minute: healthy by the run's own healthy iterations, and
 // over the whole run.
-func paces(r Result) (healthy, all float64) { return 60_000 / healthyPace(r), r.PerMinute() }
+func paces(r Result) (healthy, all float64) {
+	return 60_000 / healthyPace(r), r.PerMinute()
+}
 
 // removed is the share of the slowdown that is gone: each run's throughput as a
 // share of what its own healthy iterations would have made.
@@ -102,15 +108,22 @@ func TestFlowMix(t *testing.T) {
 	for i, m := range trials {
 		removed = append(removed, m.removed())
 		l, s := lostBy(m.with), lostBy(m.slow)
-		t.Logf("seed %d: %.1f %% removed; lost %.0f s without Falcon, with it %.0f s: %.0f nothing done, %.0f under an action, %.0f after the faults, %.0f pauses",
-			i+1, 100*m.removed(), s.all(), l.all(), l.undone, l.under, l.after, l.held)
+		t.Logf(
+			"seed %d: %.1f %% removed; lost %.0f s without Falcon, with it %.0f s: %.0f nothing done, %.0f under an action, %.0f after the faults, %.0f pauses",
+			i+1, 100*m.removed(), s.all(), l.all(), l.undone, l.under, l.after, l.held,
+		)
 		if *notesFlag {
 			t.Logf("%v\n%s", m.trace, strings.Join(m.with.Notes, "\n"))
 		}
 	}
 	page.write(t, mixTables(trials, removed))
 	got := falcon.Median(removed)
-	fallsShort(t, mixName, got < wantedOfMix, fmt.Sprintf("%.3f of the slowdown removed, %.2f wanted", got, wantedOfMix))
+	fallsShort(
+		t,
+		mixName,
+		got < wantedOfMix,
+		fmt.Sprintf("%.3f of the slowdown removed, %.2f wanted", got, wantedOfMix),
+	)
 }
 
 func mixTables(trials []mixTrial, removed []float64) string {
@@ -141,11 +154,22 @@ Seconds of the hour that were lost, median (least to most):
 
 Figure 20, seed 1, iterations a minute in spans of five minutes:
 
-`, of(func(m mixTrial) float64 { h, _ := paces(m.with); return h }), of(func(m mixTrial) float64 { return m.slow.PerMinute() }),
-		of(func(m mixTrial) float64 { return m.with.PerMinute() }), shares(removed),
-		of(func(m mixTrial) float64 { return lostBy(m.slow).all() }), of(func(m mixTrial) float64 { return lostBy(m.with).all() }),
-		of(func(m mixTrial) float64 { return lostBy(m.with).undone }), of(func(m mixTrial) float64 { return lostBy(m.with).under }),
-		of(func(m mixTrial) float64 { return lostBy(m.with).after }), of(func(m mixTrial) float64 { return lostBy(m.with).held }))
+`, of(func(m mixTrial) float64 {
+		h, _ := paces(m.with)
+		return h
+	}), of(func(m mixTrial) float64 { return m.slow.PerMinute() }),
+		of(func(m mixTrial) float64 {
+			return m.with.PerMinute()
+		}), shares(removed),
+		of(func(m mixTrial) float64 {
+			return lostBy(m.slow).all()
+		}), of(func(m mixTrial) float64 { return lostBy(m.with).all() }),
+		of(func(m mixTrial) float64 {
+			return lostBy(m.with).undone
+		}), of(func(m mixTrial) float64 { return lostBy(m.with).under }),
+		of(func(m mixTrial) float64 {
+			return lostBy(m.with).after
+		}), of(func(m mixTrial) float64 { return lostBy(m.with).held }))
 	b.WriteString("| minutes | without Falcon | with it | faults |\n| --- | --- | --- | --- |\n")
 	const span = 300
 	for from := 0.0; from < trials[0].slow.Seconds-span/2; from += span {
@@ -155,7 +179,9 @@ Figure 20, seed 1, iterations a minute in spans of five minutes:
 				active++
 			}
 		}
-		fmt.Fprintf(&b, "| %.0f to %.0f | %.1f | %.1f | %d |\n", from/60, (from+span)/60, spanPace(trials[0].slow, from, span), spanPace(trials[0].with, from, span), active)
+		fmt.Fprintf(&b, "| %.0f to %.0f | %.1f | %.1f | %d |\n",
+			from/60, (from+span)/60, spanPace(trials[0].slow, from, span),
+			spanPace(trials[0].with, from, span), active)
 	}
 	return b.String()
 }

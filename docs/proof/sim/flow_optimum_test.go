@@ -32,7 +32,9 @@ func (s Shape) bestSplit(active []Fault) optimum {
 	for d := range slow {
 		w.order = append(w.order, d)
 	}
-	slices.SortStableFunc(w.order, func(a, b int) int { return -slices.Compare(slow[a], slow[b]) })
+	slices.SortStableFunc(w.order, func(a, b int) int {
+		return -slices.Compare(slow[a], slow[b])
+	})
 	for i, d := range w.order {
 		w.likeLast = append(w.likeLast, i > 0 && slices.Equal(slow[d], slow[w.order[i-1]]))
 	}
@@ -88,7 +90,9 @@ func (s Shape) bestNodes(active []Fault) (optimum, bool) {
 	var odd []int
 	for i, n := range nodes {
 		for _, f := range active {
-			if f.Device.Node() == n && f.Device != "" || f.Link.A == n || f.Link.B == n {
+			if f.Device.Node() == n && f.Device != "" ||
+				f.Link.A == n ||
+				f.Link.B == n {
 				odd = append(odd, i)
 				break
 			}

@@ -29,7 +29,10 @@ func phases(r Result) []phase {
 		if p.Faults == 0 {
 			places = p.Placement
 		}
-		now := phase{faulty: p.Faults > 0, acting: !slices.Equal(p.Split, even) || !slices.Equal(p.Placement, places)}
+		now := phase{
+			faulty: p.Faults > 0,
+			acting: !slices.Equal(p.Split, even) || !slices.Equal(p.Placement, places),
+		}
 		n := len(out) - 1
 		changed := n < 0 || p.Faults != out[n].last.Faults || now.acting != out[n].acting ||
 			!slices.Equal(p.Split, out[n].last.Split) || !slices.Equal(p.Placement, out[n].last.Placement)
@@ -88,7 +91,10 @@ func cycles(all []phase) (out []cycle, harmless int) {
 			}
 		}
 		c.after = healthyNear(all[k:], false)
-		if p.acting || p.plays < slowLeast || c.before.plays < phaseLeast || c.after.plays < phaseLeast {
+		if p.acting ||
+			p.plays < slowLeast ||
+			c.before.plays < phaseLeast ||
+			c.after.plays < phaseLeast {
 			continue
 		}
 		if !c.acted && p.ms < c.before.ms*harmlessBelow {

@@ -96,7 +96,8 @@ func shares(v []float64) string {
 		return "nothing done"
 	}
 	v = slices.Sorted(slices.Values(v))
-	return fmt.Sprintf("%.1f %% (%.1f to %.1f)", 100*falcon.Median(v), 100*v[0], 100*v[len(v)-1])
+	return fmt.Sprintf("%.1f %% (%.1f to %.1f)",
+		100*falcon.Median(v), 100*v[0], 100*v[len(v)-1])
 }
 
 // misses is the median error, and the quartiles and the worst.
@@ -109,8 +110,11 @@ func misses(v []float64) string {
 	if math.Abs(v[len(v)-1]) > math.Abs(worst) {
 		worst = v[len(v)-1]
 	}
-	at := func(p float64) float64 { return 100 * stat.Quantile(p, stat.LinInterp, v, nil) }
-	return fmt.Sprintf("%+.1f %% (%+.1f to %+.1f; worst %+.1f)", at(0.5), at(0.25), at(0.75), 100*worst)
+	at := func(p float64) float64 {
+		return 100 * stat.Quantile(p, stat.LinInterp, v, nil)
+	}
+	return fmt.Sprintf("%+.1f %% (%+.1f to %+.1f; worst %+.1f)",
+		at(0.5), at(0.25), at(0.75), 100*worst)
 }
 
 func (j judged) missed() (n, of int) {
@@ -157,10 +161,12 @@ func (j judged) row() string {
 		if !j.best.all {
 			how = "within a box,"
 		}
-		best = fmt.Sprintf("%.1f %% (%s %d)", 100*j.shareOf(j.times, j.best.ms), how, j.best.played)
+		best = fmt.Sprintf("%.1f %% (%s %d)",
+			100*j.shareOf(j.times, j.best.ms), how, j.best.played)
 	}
 	missed, of := j.missed()
-	return fmt.Sprintf("| %s | %.2f | %.0f | %.2f × | %s | %s | %s | %s | %s | %d of %d |\n", j.name, j.times, j.healthyMs, j.slowMs/j.healthyMs,
+	return fmt.Sprintf("| %s | %.2f | %.0f | %.2f × | %s | %s | %s | %s | %s | %d of %d |\n",
+		j.name, j.times, j.healthyMs, j.slowMs/j.healthyMs,
 		shares(j.removed), paper, shares(j.plan), best, misses(j.miss), of-missed, of)
 }
 
@@ -205,7 +211,8 @@ func (j judged) check(t *testing.T) {
 		t.Errorf("figure %s, %s: the splits remove %.3f of what the best can", j.figure, j.name, got)
 	}
 	if got := falcon.Median(j.removed); !s2 && got < j.paper {
-		t.Errorf("figure %s, %s: %.3f of the slowdown removed, the paper's is %.3f", j.figure, j.name, got, j.paper)
+		t.Errorf("figure %s, %s: %.3f of the slowdown removed, the paper's is %.3f",
+			j.figure, j.name, got, j.paper)
 	}
 }
 
@@ -240,9 +247,14 @@ stays in force beyond its fault, as nothing shows soon that the path is well aga
 				acted++
 			}
 		}
-		row := fmt.Sprintf("| %s | %.2f | %.2f × | %.1f %% | %.1f %% (%d) | %.1f %% (%s) | %.1f %% (%.1f to %.1f) | %d of %d |\n", c.name, times, slow/healthy,
-			100*c.shareOf(times, whole), 100*c.shareOf(times, best.ms), best.played, 100*c.paper, c.paperText,
-			100*falcon.Median(slices.Clone(removed)), 100*slices.Min(removed), 100*slices.Max(removed), acted, len(removed))
+		row := fmt.Sprintf(
+			"| %s | %.2f | %.2f × | %.1f %% | %.1f %% (%d) | %.1f %% (%s) | %.1f %% (%.1f to %.1f) | %d of %d |\n",
+			c.name, times, slow/healthy,
+			100*c.shareOf(times, whole), 100*c.shareOf(times, best.ms), best.played,
+			100*c.paper, c.paperText,
+			100*falcon.Median(slices.Clone(removed)), 100*slices.Min(removed),
+			100*slices.Max(removed), acted, len(removed),
+		)
 		if got := falcon.Median(slices.Clone(removed)); got < c.paper {
 			t.Errorf("%s: %.3f of the slowdown removed, the paper's is %.3f; %s", c.name, got, c.paper, why)
 		}
@@ -258,8 +270,11 @@ func smallCells() (out []cell) {
 		for _, v := range severityNames {
 			l := falcon.Layout{TP: 1, DP: s.dp, PP: s.pp}
 			out = append(out, cell{
-				figure: "small", name: fmt.Sprintf("%d × %d, %d micro-batches each, %s", s.dp, s.pp, s.micro, v.name), target: v.target,
-				shape: shapeOf("small", l, l.World(), s.micro),
+				figure: "small",
+				name: fmt.Sprintf("%d × %d, %d micro-batches each, %s",
+					s.dp, s.pp, s.micro, v.name),
+				target: v.target,
+				shape:  shapeOf("small", l, l.World(), s.micro),
 			})
 		}
 	}
@@ -292,13 +307,23 @@ was done counts as 0 %, and the planner's first reason follows.
 			if !j.best.all {
 				t.Fatalf("%s, seed %d: splits were left out", c.name, i+1)
 			}
-			all.ofBest, all.miss, all.trials, all.best = append(all.ofBest, j.ofBest...), append(all.miss, j.miss...), append(all.trials, j.trials...), j.best
+			all.ofBest, all.miss, all.trials, all.best = append(all.ofBest, j.ofBest...),
+				append(all.miss, j.miss...),
+				append(all.trials, j.trials...),
+				j.best
 		}
 		missed, of := all.missed()
-		row := fmt.Sprintf("| %s | %s | %d | %s | %d of %d%s |\n", c.name, shares(all.ofBest), all.best.played, misses(all.miss), of-missed, of, all.reason())
+		row := fmt.Sprintf("| %s | %s | %d | %s | %d of %d%s |\n",
+			c.name, shares(all.ofBest), all.best.played, misses(all.miss), of-missed, of,
+			all.reason())
 		t.Log(strings.TrimSpace(row))
 		b.WriteString(row)
-		fallsShort(t, c.name, len(all.ofBest) == 0 || falcon.Median(all.ofBest) < leastOfOptimum, fmt.Sprintf("the splits remove less than %v of what the best can", leastOfOptimum))
+		fallsShort(
+			t,
+			c.name,
+			len(all.ofBest) == 0 || falcon.Median(all.ofBest) < leastOfOptimum,
+			fmt.Sprintf("the splits remove less than %v of what the best can", leastOfOptimum),
+		)
 	}
 	page.write(t, b.String())
 }
@@ -316,7 +341,12 @@ func beginFlow(t *testing.T, mark, title string) flowPart {
 	if *flowSeeds < 1 {
 		t.Skip("takes minutes: -flow-seeds 20, or make flow")
 	}
-	p := flowPart{mark: mark, title: title, start: time.Now(), commit: tabletest.Commit()}
+	p := flowPart{
+		mark:   mark,
+		title:  title,
+		start:  time.Now(),
+		commit: tabletest.Commit(),
+	}
 	var err error
 	if p.stamp, err = tabletest.Stamp("../../..", "figures-sim.md", mark); err != nil {
 		t.Fatal(err)
@@ -330,9 +360,12 @@ func (p flowPart) write(t *testing.T, tables string) {
 	if *flowOut == "" {
 		return
 	}
-	text := fmt.Sprintf("## %s (simulated)\n\n`make flow FLOW_SEEDS=%d`, seeds 1 to %d, %.0f s on %d cores of %s, %s, %s, commit %s. %s\n\n%s",
-		p.title, *flowSeeds, *flowSeeds, time.Since(p.start).Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), p.start.UTC().Format(time.DateOnly),
-		p.commit, p.stamp, tables)
+	text := fmt.Sprintf(
+		"## %s (simulated)\n\n`make flow FLOW_SEEDS=%d`, seeds 1 to %d, %.0f s on %d cores of %s, %s, %s, commit %s. %s\n\n%s",
+		p.title, *flowSeeds, *flowSeeds, time.Since(p.start).Seconds(), runtime.GOMAXPROCS(0),
+		tabletest.Processor(), runtime.Version(), p.start.UTC().Format(time.DateOnly),
+		p.commit, p.stamp, tables,
+	)
 	if err := tabletest.WritePart(*flowOut, p.mark, "make flow", text); err != nil {
 		t.Fatal(err)
 	}

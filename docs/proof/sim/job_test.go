@@ -50,7 +50,10 @@ func (q *slowly) end(s, k, backward int) float64 {
 	}
 	from := s - 1 + 2*backward
 	if from >= 0 && from < l.PP {
-		a, b := l.RankOf(falcon.Coord{DP: q.d, PP: from}), l.RankOf(falcon.Coord{DP: q.d, PP: s})
+		a, b := l.RankOf(falcon.Coord{DP: q.d, PP: from}), l.RankOf(falcon.Coord{
+			DP: q.d,
+			PP: s,
+		})
 		at = max(at, q.end(from, k, backward)) + q.j.edgeMs(a, b, q.j.ActivationMB)
 	}
 	worst := 0.0
@@ -82,7 +85,10 @@ func (q *slowly) reduced(stage int, ready []float64) float64 {
 			return v
 		}
 		from := (member - 1 + k) % k
-		a, b := l.RankOf(falcon.Coord{DP: from, PP: stage}), l.RankOf(falcon.Coord{DP: member, PP: stage})
+		a, b := l.RankOf(falcon.Coord{DP: from, PP: stage}), l.RankOf(falcon.Coord{
+			DP: member,
+			PP: stage,
+		})
 		v := max(got(member, step-1), got(from, step-1)) + q.j.edgeMs(a, b, q.j.GradientMB/float64(k))
 		memo[[2]int{member, step}] = v
 		return v
@@ -111,9 +117,21 @@ func TestIterationAgainstSlow(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for range 300 {
 		s := Shape{
-			Layout:      falcon.Layout{TP: 1 + rng.IntN(2), DP: 1 + rng.IntN(4), PP: 1 + rng.IntN(4)},
-			GPUsPerNode: 1, Micro: 1 + rng.IntN(6), StageMs: 3 + rng.Float64(), EndsExtra: rng.Float64(),
-			GradientMB: 10 * rng.Float64(), ActivationMB: rng.Float64(), NICMBs: 1000, NVLinkMBs: 4000, LatencyMs: 0.1, StepMs: 2,
+			Layout: falcon.Layout{
+				TP: 1 + rng.IntN(2),
+				DP: 1 + rng.IntN(4),
+				PP: 1 + rng.IntN(4),
+			},
+			GPUsPerNode:  1,
+			Micro:        1 + rng.IntN(6),
+			StageMs:      3 + rng.Float64(),
+			EndsExtra:    rng.Float64(),
+			GradientMB:   10 * rng.Float64(),
+			ActivationMB: rng.Float64(),
+			NICMBs:       1000,
+			NVLinkMBs:    4000,
+			LatencyMs:    0.1,
+			StepMs:       2,
 		}
 		s.GPUsPerNode = s.Layout.TP
 		j := NewJob(s, nil)
@@ -122,11 +140,17 @@ func TestIterationAgainstSlow(t *testing.T) {
 		}
 		var faults []Fault
 		for range rng.IntN(3) {
-			faults = append(faults, Fault{Device: j.Placement[rng.IntN(len(j.Placement))], Times: 1 + rng.Float64()})
+			faults = append(faults, Fault{
+				Device: j.Placement[rng.IntN(len(j.Placement))],
+				Times:  1 + rng.Float64(),
+			})
 		}
 		if n := s.Nodes(); n > 1 {
 			a := rng.IntN(n)
-			faults = append(faults, Fault{Link: falcon.NewLink(nodeName(a), nodeName((a+1+rng.IntN(n-1))%n)), Times: 1 + 9*rng.Float64()})
+			faults = append(faults, Fault{
+				Link:  falcon.NewLink(nodeName(a), nodeName((a+1+rng.IntN(n-1))%n)),
+				Times: 1 + 9*rng.Float64(),
+			})
 		}
 		j.Disturb(faults)
 		if got, want := j.Play(false).ms, slowIteration(j); math.Abs(got-want) > 1e-9*want {
@@ -137,7 +161,14 @@ func TestIterationAgainstSlow(t *testing.T) {
 
 // One slow edge sets the pace of all steps of a ring.
 func TestSlowEdgeInRing(t *testing.T) {
-	s := Shape{Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}, GPUsPerNode: 1, Micro: 1, StageMs: 10, GradientMB: 40, NICMBs: 1000}
+	s := Shape{
+		Layout:      falcon.Layout{TP: 1, DP: 4, PP: 1},
+		GPUsPerNode: 1,
+		Micro:       1,
+		StageMs:     10,
+		GradientMB:  40,
+		NICMBs:      1000,
+	}
 	j := NewJob(s, nil)
 	healthy := 10 + 2*3*10.0 // six steps of 10 MB at 1 MB/ms
 	if got := j.Play(false).ms; math.Abs(got-healthy) > 1e-9 {

@@ -11,7 +11,9 @@ import (
 // here.
 const hostLeadMs = 50
 
-func nodeName(i int) falcon.Node { return falcon.Node("n" + strconv.Itoa(i)) }
+func nodeName(i int) falcon.Node {
+	return falcon.Node("n" + strconv.Itoa(i))
+}
 
 // Communicator ids: one per group, by dimension and first rank.
 const (
@@ -36,10 +38,20 @@ func (j *Job) Comms() map[falcon.Rank][]falcon.Comm {
 	for r := range j.Placement {
 		r, at := falcon.Rank(r), j.Layout.Coord(falcon.Rank(r))
 		if j.Layout.DP > 1 {
-			out[r] = append(out[r], falcon.Comm{ID: j.comm(falcon.DimDP, r), Dimension: falcon.DimDP, Size: j.Layout.DP, RankInComm: at.DP})
+			out[r] = append(out[r], falcon.Comm{
+				ID:         j.comm(falcon.DimDP, r),
+				Dimension:  falcon.DimDP,
+				Size:       j.Layout.DP,
+				RankInComm: at.DP,
+			})
 		}
 		if j.Layout.PP > 1 {
-			out[r] = append(out[r], falcon.Comm{ID: j.comm(falcon.DimPP, r), Dimension: falcon.DimPP, Size: j.Layout.PP, RankInComm: at.PP})
+			out[r] = append(out[r], falcon.Comm{
+				ID:         j.comm(falcon.DimPP, r),
+				Dimension:  falcon.DimPP,
+				Size:       j.Layout.PP,
+				RankInComm: at.PP,
+			})
 		}
 	}
 	return out
@@ -54,11 +66,18 @@ type window struct {
 }
 
 func (j *Job) newWindow(id uint64, iterations int) *window {
-	w := &window{id: id, job: j, profiles: make([]falcon.RankProfile, j.Layout.World())}
+	w := &window{
+		id:       id,
+		job:      j,
+		profiles: make([]falcon.RankProfile, j.Layout.World()),
+	}
 	for r := range w.profiles {
 		w.profiles[r] = falcon.RankProfile{
-			Rank: falcon.Rank(r), Window: id, Iterations: iterations,
-			MicroBatches: int(j.Split[j.Layout.Replica(falcon.Rank(r))]), QueueMs: hostLeadMs,
+			Rank:         falcon.Rank(r),
+			Window:       id,
+			Iterations:   iterations,
+			MicroBatches: int(j.Split[j.Layout.Replica(falcon.Rank(r))]),
+			QueueMs:      hostLeadMs,
 		}
 	}
 	return w
@@ -72,8 +91,14 @@ func (w *window) add(p played) {
 		for _, c := range p.sent[r] {
 			key := callKey{q.Rank, c.comm}
 			q.Calls = append(q.Calls, falcon.CallTiming{
-				Comm: c.comm, Ordinal: w.job.calls[key], Op: c.op, Peer: c.peer, Bytes: c.bytes,
-				StartMs: w.offset + c.start, DurationMs: c.end - c.start, QueueMs: hostLeadMs,
+				Comm:       c.comm,
+				Ordinal:    w.job.calls[key],
+				Op:         c.op,
+				Peer:       c.peer,
+				Bytes:      c.bytes,
+				StartMs:    w.offset + c.start,
+				DurationMs: c.end - c.start,
+				QueueMs:    hostLeadMs,
 			})
 			w.job.calls[key]++
 		}
@@ -90,9 +115,18 @@ const (
 
 // Validate runs the tests of an ask on the job as it is, and has production judge them.
 func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
-	v := falcon.Validation{Ask: ask, State: falcon.ValidationDone, Iteration: j.next, Emulated: true}
+	v := falcon.Validation{
+		Ask:       ask,
+		State:     falcon.ValidationDone,
+		Iteration: j.next,
+		Emulated:  true,
+	}
 	for _, r := range ask.GEMM {
-		v.GEMM = append(v.GEMM, falcon.GEMMResult{Rank: r, Device: j.Placement[r], Ms: j.noisy(gemmMs*j.slow[r], testCoV)})
+		v.GEMM = append(v.GEMM, falcon.GEMMResult{
+			Rank:   r,
+			Device: j.Placement[r],
+			Ms:     j.noisy(gemmMs*j.slow[r], testCoV),
+		})
 	}
 	for _, ring := range ask.Rings {
 		for i := range ring {
@@ -113,7 +147,16 @@ func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
 func (j *Job) exchange(a, b falcon.Rank) []falcon.LinkResult {
 	one := func(a, b falcon.Rank) falcon.LinkResult {
 		x, y := j.Placement[a], j.Placement[b]
-		r := falcon.LinkResult{From: a, To: b, FromDevice: x, ToDevice: y, Class: falcon.LinkIntraNode, Bytes: 1 << 20, Ms: exchangeMs / 5, Basis: "class"}
+		r := falcon.LinkResult{
+			From:       a,
+			To:         b,
+			FromDevice: x,
+			ToDevice:   y,
+			Class:      falcon.LinkIntraNode,
+			Bytes:      1 << 20,
+			Ms:         exchangeMs / 5,
+			Basis:      "class",
+		}
 		if x.Node() != y.Node() {
 			link := falcon.NewLink(x.Node(), y.Node())
 			r.Class, r.Link, r.Ms = falcon.LinkCrossRail, link.String(), exchangeMs*times(j.link[link])

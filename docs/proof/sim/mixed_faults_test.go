@@ -37,7 +37,9 @@ func (t Trial) Removed() float64 {
 func (t Trial) named() int {
 	n := 0
 	for _, f := range t.Trace {
-		if slices.ContainsFunc(t.With.Incidents, func(i falcon.Incident) bool { return f.in(i.Verdict) }) {
+		if slices.ContainsFunc(t.With.Incidents, func(i falcon.Incident) bool {
+			return f.in(i.Verdict)
+		}) {
 			n++
 		}
 	}
@@ -64,7 +66,10 @@ func (t Trial) falseAlarms() int {
 	n := 0
 	for _, i := range t.With.Incidents {
 		blames := len(i.Verdict.Devices)+len(i.Verdict.Links) > 0
-		if blames && !slices.ContainsFunc(t.Trace, func(f Fault) bool { return f.in(i.Verdict) }) {
+		if blames &&
+			!slices.ContainsFunc(t.Trace, func(f Fault) bool {
+				return f.in(i.Verdict)
+			}) {
 			n++
 		}
 	}
@@ -89,16 +94,24 @@ func Over(trials []Trial, figure func(Trial) float64) Spread {
 }
 
 func (s Spread) text(format string) string {
-	return fmt.Sprintf(format+" ("+format+" to "+format+")", s.Median, s.Least, s.Most)
+	return fmt.Sprintf(
+		format+" ("+format+" to "+format+")",
+		s.Median,
+		s.Least,
+		s.Most,
+	)
 }
 
 // Markdown is a scenario's table: the paper's row, where there is one, then
 // ours over all seeds, and how the slowdown that was left came about.
 func (s Scenario) Markdown(trials []Trial) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### %s (an emulation), %d seeds\n\n| | healthy, it/min | slow | with Falcon | slowdown removed | named | S2 / S3 taken | false alarms |\n|---|---|---|---|---|---|---|---|\n", s.Shape.Name, len(trials))
+	fmt.Fprintf(&b,
+		"### %s (an emulation), %d seeds\n\n| | healthy, it/min | slow | with Falcon | slowdown removed | named | S2 / S3 taken | false alarms |\n|---|---|---|---|---|---|---|---|\n",
+		s.Shape.Name, len(trials))
 	if s.Mitigated > 0 {
-		fmt.Fprintf(&b, "| FALCON table 7 | %.1f | %.1f | %.1f | 60.1 %% | | | |\n", s.Healthy, s.Slow, s.Mitigated)
+		fmt.Fprintf(&b, "| FALCON table 7 | %.1f | %.1f | %.1f | 60.1 %% | | | |\n",
+			s.Healthy, s.Slow, s.Mitigated)
 	}
 	faults := 0
 	named, s2, s3, wrong := 0, 0, 0, 0
@@ -110,13 +123,21 @@ func (s Scenario) Markdown(trials []Trial) string {
 		wrong += t.falseAlarms()
 	}
 	rate := func(of func(Trial) Result) string {
-		return Over(trials, func(t Trial) float64 { return of(t).PerMinute() }).text("%.2f")
+		return Over(trials, func(t Trial) float64 {
+			return of(t).PerMinute()
+		}).text("%.2f")
 	}
 	fmt.Fprintf(&b, "| Falcon, median (least to most) | %s | %s | %s | %s | %d of %d | %d / %d | %d |\n",
-		rate(func(t Trial) Result { return t.Healthy }), rate(func(t Trial) Result { return t.Slow }), rate(func(t Trial) Result { return t.With }),
-		Over(trials, func(t Trial) float64 { return 100 * t.Removed() }).text("%.1f %%"), named, faults, s2, s3, wrong)
+		rate(func(t Trial) Result { return t.Healthy }),
+		rate(func(t Trial) Result { return t.Slow }),
+		rate(func(t Trial) Result { return t.With }),
+		Over(trials, func(t Trial) float64 {
+			return 100 * t.Removed()
+		}).text("%.1f %%"), named, faults, s2, s3, wrong)
 	fmt.Fprintf(&b, "\nHeld for tests and swaps: %s s a run. %d seeds of %d remove 75 %% or more.\n",
-		Over(trials, func(t Trial) float64 { return t.With.HeldMs / 1000 }).text("%.1f"), s.reached(trials, 0.75), len(trials))
+		Over(trials, func(t Trial) float64 {
+			return t.With.HeldMs / 1000
+		}).text("%.1f"), s.reached(trials, 0.75), len(trials))
 	return b.String()
 }
 
@@ -133,16 +154,20 @@ func (s Scenario) reached(trials []Trial, share float64) int {
 // Worst lists the trials by what was removed, least first, with the faults.
 func Worst(trials []Trial, most int) string {
 	order := slices.Clone(trials)
-	slices.SortFunc(order, func(a, b Trial) int { return cmp.Compare(a.Removed(), b.Removed()) })
+	slices.SortFunc(order, func(a, b Trial) int {
+		return cmp.Compare(a.Removed(), b.Removed())
+	})
 	var b strings.Builder
 	for _, t := range order[:min(most, len(order))] {
-		fmt.Fprintf(&b, "seed %d: %.1f %% removed, %d of %d faults named\n", t.Seed, 100*t.Removed(), t.named(), len(t.Trace))
+		fmt.Fprintf(&b, "seed %d: %.1f %% removed, %d of %d faults named\n",
+			t.Seed, 100*t.Removed(), t.named(), len(t.Trace))
 		for _, f := range t.Trace {
 			what := string(f.Device)
 			if what == "" {
 				what = f.Link.String()
 			}
-			fmt.Fprintf(&b, "  %s %.2f times as slow from %.0f s for %.0f s\n", what, f.Times, f.FromS, f.ForS)
+			fmt.Fprintf(&b, "  %s %.2f times as slow from %.0f s for %.0f s\n",
+				what, f.Times, f.FromS, f.ForS)
 		}
 	}
 	return b.String()

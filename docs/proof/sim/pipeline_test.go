@@ -23,8 +23,14 @@ type pipeline struct {
 func newPipeline(j *Job, replica int, pace float64, out *played) *pipeline {
 	n, m := j.Layout.PP, int(j.Split[replica])
 	p := &pipeline{
-		job: j, replica: replica, out: out, micro: m,
-		unitMs: make([]float64, n), pace: make([]float64, n), free: make([]float64, n), done: make([]int, n),
+		job:     j,
+		replica: replica,
+		out:     out,
+		micro:   m,
+		unitMs:  make([]float64, n),
+		pace:    make([]float64, n),
+		free:    make([]float64, n),
+		done:    make([]int, n),
 	}
 	for s := range n {
 		p.pace[s] = j.noisy(j.StageMs*pace, j.RankCoV)
@@ -154,7 +160,12 @@ func (p *pipeline) record(s int, op falcon.Op, peer int, start, end float64) {
 	for t := range p.job.Layout.TP {
 		r := p.rank(s, t)
 		p.out.sent[r] = append(p.out.sent[r], sent{
-			comm: p.job.comm(falcon.DimPP, r), op: op, peer: peer, bytes: int64(p.job.ActivationMB * 1e6), start: start, end: end,
+			comm:  p.job.comm(falcon.DimPP, r),
+			op:    op,
+			peer:  peer,
+			bytes: int64(p.job.ActivationMB * 1e6),
+			start: start,
+			end:   end,
 		})
 	}
 }

@@ -46,9 +46,28 @@ func (p *probes) node(j *Job, n falcon.Node, now time.Time, passed time.Duration
 		if clock < fullClockMHz {
 			p.thermal[d] += uint64(passed)
 		}
-		in.GPUs = append(in.GPUs, falcon.GPUReading{Device: d, AtNs: ns, SMClockMHz: clock, MaxSMClockMHz: fullClockMHz, ThermalNs: p.thermal[d], ProbeUs: 150})
+		in.GPUs = append(in.GPUs, falcon.GPUReading{
+			Device:        d,
+			AtNs:          ns,
+			SMClockMHz:    clock,
+			MaxSMClockMHz: fullClockMHz,
+			ThermalNs:     p.thermal[d],
+			ProbeUs:       150,
+		})
 	}
 	p.marks[n] += uint64(calmMarks * passed.Seconds())
-	in.Hosts = append(in.Hosts, falcon.HostReading{Node: n, AtNs: ns, StealShare: 0.01, Emulated: true})
-	in.NICs = append(in.NICs, falcon.NICReading{NIC: falcon.NIC(string(n) + ".nic0"), AtNs: ns, RateMbps: 400_000, Active: true, CNPHandled: p.marks[n], Emulated: true})
+	in.Hosts = append(in.Hosts, falcon.HostReading{
+		Node:       n,
+		AtNs:       ns,
+		StealShare: 0.01,
+		Emulated:   true,
+	})
+	in.NICs = append(in.NICs, falcon.NICReading{
+		NIC:        falcon.NIC(string(n) + ".nic0"),
+		AtNs:       ns,
+		RateMbps:   400_000,
+		Active:     true,
+		CNPHandled: p.marks[n],
+		Emulated:   true,
+	})
 }

@@ -26,14 +26,28 @@ const (
 func Figure20(m Mix) Scenario {
 	const params = 13e9
 	s := Shape{
-		Name: "FALCON fig. 20, 64 GPUs, 16DP x 4PP, " + m.Name, Layout: falcon.Layout{TP: 1, DP: 16, PP: 4}, GPUsPerNode: 8, Micro: 32,
-		EndsExtra: 0.04, GradientMB: 2 * params / 4 / 1e6, ActivationMB: 2 * 2048 * 5120 / 1e6,
-		NICMBs: 45_000, NVLinkMBs: 150_000, LatencyMs: 0.02, StepMs: 60,
-		OpCoV: 0.02, RankCoV: 0.01, JobCoV: 0.01,
+		Name:         "FALCON fig. 20, 64 GPUs, 16DP x 4PP, " + m.Name,
+		Layout:       falcon.Layout{TP: 1, DP: 16, PP: 4},
+		GPUsPerNode:  8,
+		Micro:        32,
+		EndsExtra:    0.04,
+		GradientMB:   2 * params / 4 / 1e6,
+		ActivationMB: 2 * 2048 * 5120 / 1e6,
+		NICMBs:       45_000,
+		NVLinkMBs:    150_000,
+		LatencyMs:    0.02,
+		StepMs:       60,
+		OpCoV:        0.02,
+		RankCoV:      0.01,
+		JobCoV:       0.01,
 	}
 	return Scenario{
-		Shape: s.ScaledTo(60_000 / paperHealthy), Mix: m, Costs: costs(params / 4),
-		Healthy: paperHealthy, Slow: paperSlow, Mitigated: paperMitigated,
+		Shape:     s.ScaledTo(60_000 / paperHealthy),
+		Mix:       m,
+		Costs:     costs(params / 4),
+		Healthy:   paperHealthy,
+		Slow:      paperSlow,
+		Mitigated: paperMitigated,
 	}
 }
 
@@ -42,7 +56,12 @@ func Figure20(m Mix) Scenario {
 // carries all that their ports do.
 func Figure20Flows(m Mix) Scenario {
 	sc := Figure20(m)
-	sc.Shape.Flows = &flows{Buckets: 8, Channels: 2, LeafNodes: 4, Oversub: 1}
+	sc.Shape.Flows = &flows{
+		Buckets:   8,
+		Channels:  2,
+		LeafNodes: 4,
+		Oversub:   1,
+	}
 	sc.Shape = sc.Shape.ScaledTo(60_000 / paperHealthy)
 	return sc
 }
@@ -53,12 +72,26 @@ func Figure20Flows(m Mix) Scenario {
 func Greyhound256(m Mix) Scenario {
 	const params = 40e9
 	s := Shape{
-		Name: "Greyhound, 256 GPUs, 8TP x 16DP x 2PP, " + m.Name, Layout: falcon.Layout{TP: 8, DP: 16, PP: 2}, GPUsPerNode: 8, Micro: 32,
-		EndsExtra: 0.04, GradientMB: 2 * params / 16 / 1e6, ActivationMB: 2 * 2048 * 8192 / 8 / 1e6,
-		NICMBs: 45_000, NVLinkMBs: 150_000, LatencyMs: 0.02, StepMs: 60,
-		OpCoV: 0.02, RankCoV: 0.01, JobCoV: 0.01,
+		Name:         "Greyhound, 256 GPUs, 8TP x 16DP x 2PP, " + m.Name,
+		Layout:       falcon.Layout{TP: 8, DP: 16, PP: 2},
+		GPUsPerNode:  8,
+		Micro:        32,
+		EndsExtra:    0.04,
+		GradientMB:   2 * params / 16 / 1e6,
+		ActivationMB: 2 * 2048 * 8192 / 8 / 1e6,
+		NICMBs:       45_000,
+		NVLinkMBs:    150_000,
+		LatencyMs:    0.02,
+		StepMs:       60,
+		OpCoV:        0.02,
+		RankCoV:      0.01,
+		JobCoV:       0.01,
 	}
-	return Scenario{Shape: s.ScaledTo(60_000 / paperHealthy), Mix: m, Costs: costs(params / 16)}
+	return Scenario{
+		Shape: s.ScaledTo(60_000 / paperHealthy),
+		Mix:   m,
+		Costs: costs(params / 16),
+	}
 }
 
 // Lasting is two slow links and eight slow GPUs in four hours, which last as
@@ -66,9 +99,15 @@ func Greyhound256(m Mix) Scenario {
 // communication on average (FALCON §3.2, §3.3).
 func Lasting() Mix {
 	return Mix{
-		Name: "faults of 5 to 40 minutes in 4 h", RunS: 14_400, Links: []float64{2400, 8400}, LinksApartS: 240,
-		LinkForS: [2]float64{900, 2400}, LinkTimes: [2]float64{4, 12},
-		Devices: 8, DeviceForS: [2]float64{300, 1200}, DeviceTimes: [2]float64{1.3, 2.2},
+		Name:          "faults of 5 to 40 minutes in 4 h",
+		RunS:          14_400,
+		Links:         []float64{2400, 8400},
+		LinksApartS:   240,
+		LinkForS:      [2]float64{900, 2400},
+		LinkTimes:     [2]float64{4, 12},
+		Devices:       8,
+		DeviceForS:    [2]float64{300, 1200},
+		DeviceTimes:   [2]float64{1.3, 2.2},
 		ThroughputNow: paperSlow / paperHealthy,
 	}
 }
@@ -76,9 +115,15 @@ func Lasting() Mix {
 // Brief is as many in one hour, the slow links about when fig. 20 shows them.
 func Brief() Mix {
 	return Mix{
-		Name: "faults of 2 to 10 minutes in 1 h", RunS: 3600, Links: []float64{600, 2100}, LinksApartS: 60,
-		LinkForS: [2]float64{300, 600}, LinkTimes: [2]float64{4, 12},
-		Devices: 8, DeviceForS: [2]float64{120, 420}, DeviceTimes: [2]float64{1.3, 2.2},
+		Name:          "faults of 2 to 10 minutes in 1 h",
+		RunS:          3600,
+		Links:         []float64{600, 2100},
+		LinksApartS:   60,
+		LinkForS:      [2]float64{300, 600},
+		LinkTimes:     [2]float64{4, 12},
+		Devices:       8,
+		DeviceForS:    [2]float64{120, 420},
+		DeviceTimes:   [2]float64{1.3, 2.2},
 		ThroughputNow: paperSlow / paperHealthy,
 	}
 }
@@ -86,5 +131,12 @@ func Brief() Mix {
 // costs of a job with so many parameters on one GPU: 14 bytes of each move
 // (bf16 weights, fp32 master copy and two Adam moments).
 func costs(params float64) Costs {
-	return Costs{CommitAfter: 2, SplitMs: 200, HoldMs: 1500, ControlMs: 1000, StateMB: 14 * params / 1e6, CopyMBs: 20_000}
+	return Costs{
+		CommitAfter: 2,
+		SplitMs:     200,
+		HoldMs:      1500,
+		ControlMs:   1000,
+		StateMB:     14 * params / 1e6,
+		CopyMBs:     20_000,
+	}
 }

@@ -72,8 +72,11 @@ func write(t *testing.T, path, tables string, took time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("## Mixed runs at scale (an emulation)\n\n`go -C docs/proof test ./sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go -C docs/proof doc ./sim` says what is what. %s\n\n%s",
-		*seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(), runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables)
+	text := fmt.Sprintf(
+		"## Mixed runs at scale (an emulation)\n\n`go -C docs/proof test ./sim -run TestTable7 -sim-seeds %d` (`make table7`), seeds 1 to %d, %.0f s on %d cores of %s, %s, %s. Jobs, faults and hardware are emulated; detector and planner are those of production; `go -C docs/proof doc ./sim` says what is what. %s\n\n%s",
+		*seedsFlag, *seedsFlag, took.Seconds(), runtime.GOMAXPROCS(0), tabletest.Processor(),
+		runtime.Version(), time.Now().UTC().Format(time.DateOnly), stamp, tables,
+	)
 	if err := tabletest.WritePart(path, "table7", "make table7", text); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,9 @@ type Fault struct {
 	Times       float64 // > 1
 }
 
-func (f Fault) active(atS float64) bool { return f.FromS <= atS && atS < f.FromS+f.ForS }
+func (f Fault) active(atS float64) bool {
+	return f.FromS <= atS && atS < f.FromS+f.ForS
+}
 
 // Trace is the faults of one run, by their beginnings.
 type Trace []Fault
@@ -60,19 +62,33 @@ func (m Mix) Draw(s Shape, seed uint64) Trace {
 	rng := rand.New(rand.NewPCG(seed, 20))
 	var t Trace
 	links := ringLinks(s)
-	rng.Shuffle(len(links), func(i, k int) { links[i], links[k] = links[k], links[i] })
+	rng.Shuffle(len(links), func(i, k int) {
+		links[i], links[k] = links[k], links[i]
+	})
 	for i, at := range m.Links {
 		at += m.LinksApartS * max(-1.5, min(1.5, rng.NormFloat64()))
-		t = append(t, Fault{Link: links[i%len(links)], FromS: max(0, at), ForS: between(rng, m.LinkForS), Times: between(rng, m.LinkTimes)})
+		t = append(t, Fault{
+			Link:  links[i%len(links)],
+			FromS: max(0, at),
+			ForS:  between(rng, m.LinkForS),
+			Times: between(rng, m.LinkTimes),
+		})
 	}
 	home := s.home()
 	order := rng.Perm(len(home))
 	for i := range m.Devices {
 		last := between(rng, m.DeviceForS)
 		from := leadS + rng.Float64()*max(0, m.RunS-leadS-last)
-		t = append(t, Fault{Device: home[order[i]], FromS: from, ForS: last, Times: between(rng, m.DeviceTimes)})
+		t = append(t, Fault{
+			Device: home[order[i]],
+			FromS:  from,
+			ForS:   last,
+			Times:  between(rng, m.DeviceTimes),
+		})
 	}
-	slices.SortFunc(t, func(a, b Fault) int { return cmp.Compare(a.FromS, b.FromS) })
+	slices.SortFunc(t, func(a, b Fault) int {
+		return cmp.Compare(a.FromS, b.FromS)
+	})
 	return t.scaled(s, m)
 }
 

@@ -96,7 +96,13 @@ func (g *groups) add(file string, source []byte, product bool) {
 
 // productFolders are the folders of the packages that the programs are built from.
 func productFolders(root string) (map[string]bool, error) {
-	list := exec.Command("go", "list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}", "./cmd/...")
+	list := exec.Command(
+		"go",
+		"list",
+		"-deps",
+		"-f", "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}",
+		"./cmd/...",
+	)
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
@@ -134,7 +140,8 @@ func (g *groups) total() size {
 func (g *groups) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	row := func(name string, s size) {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.2f\t\n", name, s.files, s.lines, s.tokens, s.perLine())
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.2f\t\n",
+			name, s.files, s.lines, s.tokens, s.perLine())
 	}
 	fmt.Fprintln(t, "\tfiles\tcode lines\ttokens\ttokens/line\t")
 	for _, top := range slices.Sorted(maps.Keys(g.product)) {

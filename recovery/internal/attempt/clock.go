@@ -22,21 +22,30 @@ type Clock struct {
 const extensionsMost = 16
 
 // NewClock begins a state that was entered at a time, possibly by an engine before.
-func NewClock(entered, now time.Time) Clock { return Clock{entered: entered, moved: now} }
+func NewClock(entered, now time.Time) Clock {
+	return Clock{entered: entered, moved: now}
+}
 
 // Enter begins a state.
-func (c *Clock) Enter(now time.Time) { c.entered, c.moved, c.extended = now, now, 0 }
+func (c *Clock) Enter(now time.Time) {
+	c.entered = now
+	c.moved = now
+	c.extended = 0
+}
 
 // Set gives the state a limit from now on, 0 = none.
 func (c *Clock) Set(now time.Time, limit time.Duration) {
-	c.deadline, c.limit = time.Time{}, limit
+	c.deadline = time.Time{}
+	c.limit = limit
 	if limit > 0 {
 		c.deadline = now.Add(limit)
 	}
 }
 
 // Restore takes up a deadline that an engine before has set.
-func (c *Clock) Restore(deadline time.Time) { c.deadline = deadline }
+func (c *Clock) Restore(deadline time.Time) {
+	c.deadline = deadline
+}
 
 // Extend gives the state at least so much time from now; it reports whether the deadline moved.
 func (c *Clock) Extend(now time.Time, limit time.Duration) bool {
@@ -54,10 +63,14 @@ func (c *Clock) Extend(now time.Time, limit time.Duration) bool {
 }
 
 // Postpone moves the deadline.
-func (c *Clock) Postpone(by time.Duration) { c.deadline = c.deadline.Add(by) }
+func (c *Clock) Postpone(by time.Duration) {
+	c.deadline = c.deadline.Add(by)
+}
 
 // Advance marks an answer that brought the state forward.
-func (c *Clock) Advance(now time.Time) { c.moved = now }
+func (c *Clock) Advance(now time.Time) {
+	c.moved = now
+}
 
 // Skip takes a pause of the console itself out of the time without an answer.
 func (c *Clock) Skip(gap time.Duration, now time.Time) {
@@ -87,7 +100,11 @@ func (c *Clock) DeadlineNs() int64 {
 func (c *Clock) Entered() time.Time { return c.entered }
 
 // Spent is the time in the state so far.
-func (c *Clock) Spent(now time.Time) time.Duration { return now.Sub(c.entered) }
+func (c *Clock) Spent(now time.Time) time.Duration {
+	return now.Sub(c.entered)
+}
 
 // Idle is the time since the newest answer.
-func (c *Clock) Idle(now time.Time) time.Duration { return now.Sub(c.moved) }
+func (c *Clock) Idle(now time.Time) time.Duration {
+	return now.Sub(c.moved)
+}

@@ -22,7 +22,9 @@ type Times struct{ GroupsMs, RestoreMs float64 }
 
 // Suspend begins to wait for the nodes that were ordered to suspend.
 func (r *Replies) Suspend(nodes []falcon.Node) {
-	r.ordered, r.suspended, r.stopping = nodes, map[falcon.Node]bool{}, map[falcon.Rank]bool{}
+	r.ordered = nodes
+	r.suspended = map[falcon.Node]bool{}
+	r.stopping = map[falcon.Rank]bool{}
 }
 
 // Acknowledge enters a node's suspension; it reports whether that is new.
@@ -40,7 +42,9 @@ func (r *Replies) AllSuspended(fenced []falcon.Node) bool {
 	if len(r.suspended) < len(r.ordered)-len(fenced) {
 		return false // asked with every report of every process
 	}
-	return !slices.ContainsFunc(r.ordered, func(n falcon.Node) bool { return !r.suspended[n] && !slices.Contains(fenced, n) })
+	return !slices.ContainsFunc(r.ordered, func(n falcon.Node) bool {
+		return !r.suspended[n] && !slices.Contains(fenced, n)
+	})
 }
 
 // Stop enters that a rank was ordered to end; it reports whether that is new.
@@ -51,10 +55,14 @@ func (r *Replies) Stop(rank falcon.Rank) bool {
 }
 
 // Stopping reports whether a rank was ordered to end.
-func (r *Replies) Stopping(rank falcon.Rank) bool { return r.stopping[rank] }
+func (r *Replies) Stopping(rank falcon.Rank) bool {
+	return r.stopping[rank]
+}
 
 // Replaced forgets that a rank was ordered to end: its next process was not.
-func (r *Replies) Replaced(rank falcon.Rank) { delete(r.stopping, rank) }
+func (r *Replies) Replaced(rank falcon.Rank) {
+	delete(r.stopping, rank)
+}
 
 // Await begins to wait for launched ranks.
 func (r *Replies) Await(ranks []falcon.Rank) {
@@ -78,16 +86,22 @@ func (r *Replies) Awaited() []falcon.Rank {
 }
 
 // Arrived takes a rank off those awaited.
-func (r *Replies) Arrived(rank falcon.Rank) { delete(r.awaited, rank) }
+func (r *Replies) Arrived(rank falcon.Rank) {
+	delete(r.awaited, rank)
+}
 
 // Next forgets all answers but who is awaited: launched ranks keep starting in the next attempt.
 func (r *Replies) Next() Replies { return Replies{awaited: r.awaited} }
 
 // Table begins to wait for the nodes to have the rank table.
-func (r *Replies) Table() { r.tabled = map[falcon.Node]bool{} }
+func (r *Replies) Table() {
+	r.tabled = map[falcon.Node]bool{}
+}
 
 // AddTabled enters that a node has the rank table.
-func (r *Replies) AddTabled(n falcon.Node) { r.tabled[n] = true }
+func (r *Replies) AddTabled(n falcon.Node) {
+	r.tabled[n] = true
+}
 
 // Tabled reports whether a node has the rank table.
 func (r *Replies) Tabled(n falcon.Node) bool { return r.tabled[n] }
@@ -96,13 +110,20 @@ func (r *Replies) Tabled(n falcon.Node) bool { return r.tabled[n] }
 func (r *Replies) TabledCount() int { return len(r.tabled) }
 
 // Rejoin begins to wait for the ranks to train again.
-func (r *Replies) Rejoin() { r.rejoined = map[falcon.Rank]Times{} }
+func (r *Replies) Rejoin() {
+	r.rejoined = map[falcon.Rank]Times{}
+}
 
 // AddRejoined enters that a rank trains again.
-func (r *Replies) AddRejoined(rank falcon.Rank, t Times) { r.rejoined[rank] = t }
+func (r *Replies) AddRejoined(rank falcon.Rank, t Times) {
+	r.rejoined[rank] = t
+}
 
 // Rejoined reports whether a rank trains again.
-func (r *Replies) Rejoined(rank falcon.Rank) bool { _, ok := r.rejoined[rank]; return ok }
+func (r *Replies) Rejoined(rank falcon.Rank) bool {
+	_, ok := r.rejoined[rank]
+	return ok
+}
 
 // RejoinedCount is how many ranks train again.
 func (r *Replies) RejoinedCount() int { return len(r.rejoined) }
@@ -111,7 +132,8 @@ func (r *Replies) RejoinedCount() int { return len(r.rejoined) }
 func (r *Replies) Slowest() Times {
 	var out Times
 	for _, t := range r.rejoined {
-		out.GroupsMs, out.RestoreMs = max(out.GroupsMs, t.GroupsMs), max(out.RestoreMs, t.RestoreMs)
+		out.GroupsMs = max(out.GroupsMs, t.GroupsMs)
+		out.RestoreMs = max(out.RestoreMs, t.RestoreMs)
 	}
 	return out
 }

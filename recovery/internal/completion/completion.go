@@ -62,7 +62,9 @@ func (t *Tracker) Count() int { return len(t.over) }
 func (t *Tracker) Has(r falcon.Rank) bool { return t.over[r] }
 
 // Most reports whether most ranks have ended with success.
-func (t *Tracker) Most(world int) bool { return 2*len(t.over) > world }
+func (t *Tracker) Most(world int) bool {
+	return 2*len(t.over) > world
+}
 
 // Finished reports whether the job epoch is finished.
 func (t *Tracker) Finished() bool { return t.finished }
@@ -121,13 +123,20 @@ func (t *Tracker) Await(r falcon.Rank, now time.Time, watched bool) {
 }
 
 // Explain closes the open end of a rank.
-func (t *Tracker) Explain(r falcon.Rank) { delete(t.open, r) }
+func (t *Tracker) Explain(r falcon.Rank) {
+	delete(t.open, r)
+}
 
 // Open reports whether the end of rank r is not explained yet.
-func (t *Tracker) Open(r falcon.Rank) bool { _, open := t.open[r]; return open }
+func (t *Tracker) Open(r falcon.Rank) bool {
+	_, open := t.open[r]
+	return open
+}
 
 // Doubt enters an end that was not watched, and that is in doubt already.
-func (t *Tracker) Doubt(r falcon.Rank) { t.open[r] = openEnd{overdue: true} }
+func (t *Tracker) Doubt(r falcon.Rank) {
+	t.open[r] = openEnd{overdue: true}
+}
 
 // Doubtful reports whether the end of rank r is overdue and was not watched.
 func (t *Tracker) Doubtful(r falcon.Rank) bool { return t.open[r].overdue }
@@ -136,7 +145,9 @@ func (t *Tracker) Doubtful(r falcon.Rank) bool { return t.open[r].overdue }
 func (t *Tracker) AnyOpen() bool { return len(t.open) > 0 }
 
 // ForgetOpen closes all open ends.
-func (t *Tracker) ForgetOpen() { clear(t.open) }
+func (t *Tracker) ForgetOpen() {
+	clear(t.open)
+}
 
 // Restart gives open ends their whole time again.
 func (t *Tracker) Restart(now time.Time) {

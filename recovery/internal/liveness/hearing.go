@@ -2,9 +2,9 @@ package liveness
 
 import "time"
 
-// Hearing is how well the console itself hears. While it is blind (half of the nodes or more unheard at once, or
-// none heard at all) or late (its reports are old) no node is judged by silence: a hold begins, and
-// when it ends all clocks start again.
+// Hearing is how well the console itself hears. While it is blind (half of the nodes or more
+// unheard at once, or none heard at all) or late (its reports are old) no node is judged by
+// silence: a hold begins, and when it ends all clocks start again.
 type Hearing struct {
 	blind bool      // half of the nodes or more are not heard now
 	began time.Time // of the hold; zero = there is none
@@ -51,7 +51,9 @@ func (h *Hearing) beginHold(now time.Time) {
 }
 
 // Restart marks that all clocks begin again.
-func (h *Hearing) Restart(now time.Time) { h.since = now }
+func (h *Hearing) Restart(now time.Time) {
+	h.since = now
+}
 
 // Late marks the console as late; true = it is worth a line.
 func (h *Hearing) Late(now time.Time, beat time.Duration) bool {
@@ -86,6 +88,7 @@ func (h *Hearing) Assess(now time.Time, c Count, grace time.Duration) (held time
 	if !h.Holds() || h.blind || now.Before(h.grace) || now.Before(h.late) {
 		return 0, false
 	}
-	held, h.began = now.Sub(h.began), time.Time{}
+	held = now.Sub(h.began)
+	h.began = time.Time{}
 	return held, true
 }

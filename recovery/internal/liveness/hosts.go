@@ -96,7 +96,11 @@ func (t *Hosts) Hear(n falcon.Node, now time.Time) (suspected, gone bool) {
 	if gone || !h.met {
 		h.returned = now
 	}
-	h.heard, h.spoke, h.met, h.gone, h.suspected = now, now, true, false, false
+	h.heard = now
+	h.spoke = now
+	h.met = true
+	h.gone = false
+	h.suspected = false
 	return suspected, gone
 }
 
@@ -111,8 +115,15 @@ func (t *Hosts) Excuse(now time.Time) []falcon.Node {
 	slices.SortFunc(t.back, time.Time.Compare)
 	var excused []falcon.Node
 	for n, h := range t.hosts {
-		i, _ := slices.BinarySearchFunc(t.back, h.spoke.Add(-t.limits.Beat), time.Time.Compare)
-		if h.met && h.Unheard(now) && i < len(t.back) && t.back[i].Sub(h.spoke) <= t.limits.Beat {
+		i, _ := slices.BinarySearchFunc(
+			t.back,
+			h.spoke.Add(-t.limits.Beat),
+			time.Time.Compare,
+		)
+		if h.met &&
+			h.Unheard(now) &&
+			i < len(t.back) &&
+			t.back[i].Sub(h.spoke) <= t.limits.Beat {
 			h.excused = now
 			excused = append(excused, n)
 		}
@@ -140,12 +151,16 @@ type Host struct {
 
 // Disconnect takes the end of the node's stream.
 func (h *Host) Disconnect(now time.Time, how How) {
-	h.gone, h.how, h.goneAt = true, how, now
+	h.gone = true
+	h.how = how
+	h.goneAt = now
 	h.heard = earlier(h.heard, now)
 }
 
 // Report takes a device's fatal report.
-func (h *Host) Report(r Report, at time.Time) { h.fatal, h.fatalAt = r, at }
+func (h *Host) Report(r Report, at time.Time) {
+	h.fatal, h.fatalAt = r, at
+}
 
 // Met reports whether the node was ever heard.
 func (h *Host) Met() bool { return h.met }
@@ -158,7 +173,9 @@ func (h *Host) WasReset() bool { return h.gone && h.how == Reset }
 
 // AwaySince reports whether the node's stream had ended, or the node was not heard at all, at some
 // time since t.
-func (h *Host) AwaySince(t time.Time) bool { return h.gone || !h.met || h.returned.After(t) }
+func (h *Host) AwaySince(t time.Time) bool {
+	return h.gone || !h.met || h.returned.After(t)
+}
 
 // LastHeard is when the node was last heard; if never, when its time for that ends.
 func (h *Host) LastHeard() time.Time { return h.heard }
@@ -167,7 +184,9 @@ func (h *Host) LastHeard() time.Time { return h.heard }
 func (h *Host) Suspected() bool { return h.suspected }
 
 // MissedBeats is how many signs of life are missing.
-func (h *Host) MissedBeats(now time.Time) int { return int(now.Sub(h.heard) / h.limits.Beat) }
+func (h *Host) MissedBeats(now time.Time) int {
+	return int(now.Sub(h.heard) / h.limits.Beat)
+}
 
 // HeardWithin reports whether the node was truly heard so lately, whatever has restarted its silence.
 func (h *Host) HeardWithin(now time.Time, limit time.Duration) bool {
@@ -176,7 +195,8 @@ func (h *Host) HeardWithin(now time.Time, limit time.Duration) bool {
 
 // SilentFor reports whether so many signs of life are missing, all of them since it was excused.
 func (h *Host) SilentFor(now time.Time, beats int) bool {
-	return h.MissedBeats(now) >= beats && now.Sub(h.excused) >= time.Duration(beats)*h.limits.Beat
+	return h.MissedBeats(now) >= beats &&
+		now.Sub(h.excused) >= time.Duration(beats)*h.limits.Beat
 }
 
 // Unheard reports whether nothing is known of the node now.
@@ -221,7 +241,9 @@ func (r Report) Node() falcon.Node {
 
 // Concerns reports whether the report concerns the process on a device: it is of that
 // device, or of a port that all of the node share.
-func (r Report) Concerns(on falcon.Device) bool { return r.Device == on || r.Device.Index() < 0 }
+func (r Report) Concerns(on falcon.Device) bool {
+	return r.Device == on || r.Device.Index() < 0
+}
 
 func (r Report) String() string {
 	if r.Code != 0 {

@@ -40,7 +40,12 @@ type Beat struct {
 
 // NewEpoch forgets the iterations, not the iteration time of the detector.
 func (t *Tracker) NewEpoch(now time.Time) {
-	*t = Tracker{reported: t.reported, newest: falcon.NoIteration, inBeats: falcon.NoIteration, moved: now}
+	*t = Tracker{
+		reported: t.reported,
+		newest:   falcon.NoIteration,
+		inBeats:  falcon.NoIteration,
+		moved:    now,
+	}
 }
 
 // Report takes what the detector knows: the newest iteration and its usual time in ms, 0
@@ -54,7 +59,9 @@ func (t *Tracker) Report(now time.Time, iteration int64, ms float64, held, late 
 }
 
 // Restart has the time without progress begin now.
-func (t *Tracker) Restart(now time.Time) { t.moved = now }
+func (t *Tracker) Restart(now time.Time) {
+	t.moved = now
+}
 
 // Skip takes a pause of the console itself out of the time without progress.
 func (t *Tracker) Skip(gap time.Duration, now time.Time) {
@@ -65,7 +72,8 @@ func (t *Tracker) Skip(gap time.Duration, now time.Time) {
 
 // Rewind takes the job back to before the iteration that it resumes at.
 func (t *Tracker) Rewind(resume int64) {
-	t.newest, t.inBeats = min(t.newest, resume-1), min(t.inBeats, resume-1)
+	t.newest = min(t.newest, resume-1)
+	t.inBeats = min(t.inBeats, resume-1)
 }
 
 // Newest is the newest iteration that any rank has begun; negative = none.
@@ -84,7 +92,9 @@ func (t *Tracker) Held() bool { return t.held }
 func (t *Tracker) Hung() bool { return t.hung }
 
 // MarkHung has a hang reported once.
-func (t *Tracker) MarkHung() { t.hung = true }
+func (t *Tracker) MarkHung() {
+	t.hung = true
+}
 
 // Usual is the iteration time, false where it is unknown.
 func (t *Tracker) Usual() (time.Duration, bool) {
@@ -122,7 +132,8 @@ func (t *Tracker) See(now time.Time, iteration int64, late bool) {
 	if iteration <= t.newest {
 		return
 	}
-	if !t.moved.Equal(t.seen) { // the time in between was no iteration: a recovery, a hold, a console that slept
+	// the time in between was no iteration: a recovery, a hold, a console that slept
+	if !t.moved.Equal(t.seen) {
 		t.from, t.since = t.newest, t.moved
 	}
 	switch {
@@ -132,7 +143,10 @@ func (t *Tracker) See(now time.Time, iteration int64, late bool) {
 		t.addMeasure(float64(now.Sub(t.since).Milliseconds()) / float64(iteration-t.from))
 		t.from, t.since = iteration, now
 	}
-	t.newest, t.moved, t.seen, t.hung = iteration, now, now, false
+	t.newest = iteration
+	t.moved = now
+	t.seen = now
+	t.hung = false
 }
 
 // measuresKept is how many measures are kept.
@@ -152,11 +166,15 @@ func (t *Tracker) Confirm(before, b Beat, beat time.Duration, least int64) {
 	if same && b.Calls > before.Calls {
 		t.called = b.At
 	}
-	if same && b.At.Sub(before.At) >= beat/2 && b.Iteration > max(before.Iteration, least) {
+	if same &&
+		b.At.Sub(before.At) >= beat/2 &&
+		b.Iteration > max(before.Iteration, least) {
 		t.confirmed = before.At
 	}
 	t.inBeats = max(t.inBeats, b.Iteration)
 }
 
 // ConfirmedAfter reports whether an iteration is certain to have begun after a time.
-func (t *Tracker) ConfirmedAfter(at time.Time) bool { return t.confirmed.After(at) }
+func (t *Tracker) ConfirmedAfter(at time.Time) bool {
+	return t.confirmed.After(at)
+}

@@ -45,10 +45,14 @@ func Decode(b []byte) (falcon.Placement, map[falcon.Node]string, error) {
 	if err := strictly(b, &t); err != nil {
 		return nil, nil, err
 	}
-	if t.Status != "completed" || t.Version != "1.0" || t.Count != strconv.Itoa(len(t.Servers)) {
-		return nil, nil, fmt.Errorf("%w: status %q, version %q, %s servers announced, %d there", ErrRead, t.Status, t.Version, t.Count, len(t.Servers))
+	if t.Status != "completed" ||
+		t.Version != "1.0" ||
+		t.Count != strconv.Itoa(len(t.Servers)) {
+		return nil, nil, fmt.Errorf("%w: status %q, version %q, %s servers announced, %d there",
+			ErrRead, t.Status, t.Version, t.Count, len(t.Servers))
 	}
-	world, hosts := 0, map[falcon.Node]string{}
+	world := 0
+	hosts := map[falcon.Node]string{}
 	for _, s := range t.Servers {
 		if _, twice := hosts[falcon.Node(s.ID)]; twice {
 			return nil, nil, fmt.Errorf("%w: server %q is there twice", ErrRead, s.ID)
@@ -61,8 +65,14 @@ func Decode(b []byte) (falcon.Placement, map[falcon.Node]string, error) {
 		for _, d := range s.Devices {
 			rank, err := strconv.Atoi(d.Rank)
 			index, e := strconv.Atoi(d.ID)
-			if err != nil || e != nil || rank < 0 || rank >= world || p[rank] != "" || d.IP != s.HostIP {
-				return nil, nil, fmt.Errorf("%w: rank %q on device %q of %q at %q", ErrRead, d.Rank, d.ID, s.ID, d.IP)
+			if err != nil ||
+				e != nil ||
+				rank < 0 ||
+				rank >= world ||
+				p[rank] != "" ||
+				d.IP != s.HostIP {
+				return nil, nil, fmt.Errorf("%w: rank %q on device %q of %q at %q",
+					ErrRead, d.Rank, d.ID, s.ID, d.IP)
 			}
 			p[rank] = falcon.NewDevice(falcon.Node(s.ID), index)
 		}
@@ -79,7 +89,8 @@ func Apply(base, encoded []byte) ([]byte, error) {
 	if ranktable.Describe(base, d.Base.Generation) != d.Base {
 		return nil, fmt.Errorf("%w: the delta is for another table", ErrRead)
 	}
-	out, at := make([]byte, 0, d.Result.Bytes), 0
+	out := make([]byte, 0, d.Result.Bytes)
+	at := 0
 	for _, e := range d.Edits {
 		if e.At < at || e.Cut < 0 || e.Cut > len(base)-e.At {
 			return nil, fmt.Errorf("%w: the edit at byte %d overlaps another or lies outside", ErrRead, e.At)

@@ -106,7 +106,9 @@ type Engine struct {
 // New makes an engine at iteration 0.
 func New(o Options) *Engine {
 	if o.TP == 0 {
-		o.TP, o.DP, o.PP = 1, 4, 2
+		o.TP = 1
+		o.DP = 4
+		o.PP = 2
 	}
 	if o.Role == "" {
 		o.Role = "approver"
@@ -114,15 +116,26 @@ func New(o Options) *Engine {
 	if o.Start.IsZero() {
 		o.Start = time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 	}
-	e := &Engine{opts: o, approved: never, watchers: map[chan *falconv1.Event]bool{}}
+	e := &Engine{
+		opts:     o,
+		approved: never,
+		watchers: map[chan *falconv1.Event]bool{},
+	}
 	e.shift.engine = e
 	e.outputs.engine = e
 	e.policy = &falconv1.Policy{Mode: "approve", Cap: "S2", Version: 1}
 	if o.Auto {
-		e.policy = &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1, Rungs: map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}}}
+		e.policy = &falconv1.Policy{
+			Mode:    "auto",
+			Cap:     "S2",
+			Version: 1,
+			Rungs:   map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}},
+		}
 	}
 	if o.Undo > 0 || o.Two {
-		e.policy.Rungs = map[string]*falconv1.RungPolicy{e.opts.proposes(): {UndoS: float64(o.Undo), Second: o.Two}}
+		e.policy.Rungs = map[string]*falconv1.RungPolicy{
+			e.opts.proposes(): {UndoS: float64(o.Undo), Second: o.Two},
+		}
 	}
 	e.log(0, "agent", "agent of node n0 to n3 attached", 0)
 	return e
@@ -142,7 +155,9 @@ func (e *Engine) Advance(n int) {
 }
 
 // AdvanceTo moves the job on to an iteration.
-func (e *Engine) AdvanceTo(iter int64) { e.Advance(int(iter - e.Iteration())) }
+func (e *Engine) AdvanceTo(iter int64) {
+	e.Advance(int(iter - e.Iteration()))
+}
 
 // Iteration is where the job is.
 func (e *Engine) Iteration() int64 {
@@ -176,7 +191,8 @@ func (e *Engine) Refuse(reason string) {
 func (e *Engine) Hostile(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.hostile, e.drawn = text, drawn{}
+	e.hostile = text
+	e.drawn = drawn{}
 }
 
 // tell logs what happens at the present iteration; the caller holds mu.
@@ -189,7 +205,10 @@ func (e *Engine) tell() {
 		e.log(e.iter, "verdict", "INC-0001: GPU degradation on n1.g0 (rank 2), confidence 97%", 3)
 	case e.iter == Proposed:
 		e.log(e.iter, "proposal", "S2 proposed: micro-batches 8,8,8,8 to 9,9,5,9, 400 to 262 ms", 2)
-		if e.policy.Mode == "auto" && !e.opts.Auto && !e.policy.Frozen && e.policy.Cap >= "S2" {
+		if e.policy.Mode == "auto" &&
+			!e.opts.Auto &&
+			!e.policy.Frozen &&
+			e.policy.Cap >= "S2" {
 			e.decide(true, "policy", "")
 		}
 	case e.opts.Second && e.iter == SecondFrom:
@@ -206,12 +225,25 @@ func (e *Engine) tell() {
 }
 
 func (e *Engine) log(iter int64, kind, text string, severity int32) {
-	e.write(&falconv1.EventLine{Iteration: iter, Kind: kind, Text: text + e.hostile, Severity: severity})
+	e.write(&falconv1.EventLine{
+		Iteration: iter,
+		Kind:      kind,
+		Text:      text + e.hostile,
+		Severity:  severity,
+	})
 }
 
 // audit logs an act as the engine does.
 func (e *Engine) audit(by, verb, about, hash, reason string) {
-	a := &falconv1.Audit{Actor: by, Role: e.opts.Role, From: "unix user 1000" + e.hostile, Verb: verb, About: about, PlanHash: hash, Reason: reason}
+	a := &falconv1.Audit{
+		Actor:    by,
+		Role:     e.opts.Role,
+		From:     "unix user 1000" + e.hostile,
+		Verb:     verb,
+		About:    about,
+		PlanHash: hash,
+		Reason:   reason,
+	}
 	if by == "policy" {
 		a.Role, a.From = "engine", "policy file"
 	}
@@ -222,7 +254,12 @@ func (e *Engine) audit(by, verb, about, hash, reason string) {
 	if reason != "" {
 		text += ": " + reason
 	}
-	e.write(&falconv1.EventLine{Iteration: e.iter, Kind: "audit", Text: text, Audit: a})
+	e.write(&falconv1.EventLine{
+		Iteration: e.iter,
+		Kind:      "audit",
+		Text:      text,
+		Audit:     a,
+	})
 }
 
 func (e *Engine) write(line *falconv1.EventLine) {
@@ -243,9 +280,19 @@ func (o *Options) at(iter int64) time.Time {
 func (e *Engine) decide(approve bool, by, reason string) {
 	a := e.action()
 	if approve {
-		e.approvals = append(e.approvals, &falconv1.Approval{By: by, From: "unix user 1000", UnixNs: e.opts.at(e.iter).UnixNano(), Reason: reason})
+		e.approvals = append(e.approvals, &falconv1.Approval{
+			By:     by,
+			From:   "unix user 1000",
+			UnixNs: e.opts.at(e.iter).UnixNano(),
+			Reason: reason,
+		})
 		if e.opts.Two && len(e.approvals) < 2 {
-			e.log(e.iter, "decision", fmt.Sprintf("%s approved by %s, waits for a second approver", a.Id, by), 1)
+			e.log(
+				e.iter,
+				"decision",
+				fmt.Sprintf("%s approved by %s, waits for a second approver", a.Id, by),
+				1,
+			)
 			e.audit(by, "approve (1 of 2)", a.Id, a.PlanHash, reason)
 			return
 		}
@@ -277,7 +324,13 @@ func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falc
 		return &falconv1.SnapshotReply{Version: version, Unchanged: true, Operators: e.operators}, nil
 	}
 	if r.Own {
-		return &falconv1.SnapshotReply{Version: version, EngineId: engineID, Role: e.opts.Role, Actor: "maria", Series: e.series(r)}, nil
+		return &falconv1.SnapshotReply{
+			Version:  version,
+			EngineId: engineID,
+			Role:     e.opts.Role,
+			Actor:    "maria",
+			Series:   e.series(r),
+		}, nil
 	}
 	s := e.snapshot(version, r)
 	if r.Brief && !e.opts.Old {
@@ -334,16 +387,20 @@ func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1
 	}
 	switch {
 	case r.Undo && e.refuse == "" && a.GetId() == r.Action:
-		e.undone, e.drawn = e.iter, drawn{}
+		e.undone = e.iter
+		e.drawn = drawn{}
 		return &falconv1.DecideReply{Action: e.action()}, nil
 	case e.opts.Role == "viewer":
 		return nil, status.Error(codes.PermissionDenied, "the role viewer may not decide")
 	case e.refuse != "":
 		return nil, status.Error(codes.FailedPrecondition, e.refuse)
-	case a == nil || a.State != "proposed" && (r.Approve || a.State != "approved") || a.Id != r.Action:
+	case a == nil ||
+		a.State != "proposed" && (r.Approve || a.State != "approved") ||
+		a.Id != r.Action:
 		return nil, status.Error(codes.FailedPrecondition, "no such proposal is open")
 	case r.Approve && len(e.approvals) > 0 && e.approvals[0].By == "maria":
-		return nil, status.Error(codes.FailedPrecondition, "maria has approved it already; somebody else has to approve it, too")
+		return nil, status.Error(codes.FailedPrecondition,
+			"maria has approved it already; somebody else has to approve it, too")
 	case a.PlanHash != r.PlanHash:
 		return nil, status.Error(codes.FailedPrecondition, "the plan has changed since you saw it")
 	case r.JobEpoch != 0 && r.JobEpoch != 1:
@@ -358,7 +415,10 @@ func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1
 }
 
 // SetPolicy checks the version as the engine does.
-func (e *Engine) SetPolicy(_ context.Context, r *falconv1.SetPolicyRequest) (*falconv1.SetPolicyReply, error) {
+func (e *Engine) SetPolicy(
+	_ context.Context,
+	r *falconv1.SetPolicyRequest,
+) (*falconv1.SetPolicyReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.opts.Role == "viewer" {
@@ -367,15 +427,36 @@ func (e *Engine) SetPolicy(_ context.Context, r *falconv1.SetPolicyRequest) (*fa
 	if r.Policy.Version != e.policy.Version {
 		return nil, status.Error(codes.FailedPrecondition, "the policy has changed since you read it")
 	}
-	p := &falconv1.Policy{Mode: r.Policy.Mode, Cap: r.Policy.Cap, Frozen: r.Policy.Frozen, Owner: "maria", Version: e.policy.Version + 1, Rungs: r.Policy.Rungs}
+	p := &falconv1.Policy{
+		Mode:    r.Policy.Mode,
+		Cap:     r.Policy.Cap,
+		Frozen:  r.Policy.Frozen,
+		Owner:   "maria",
+		Version: e.policy.Version + 1,
+		Rungs:   r.Policy.Rungs,
+	}
 	e.policy = p
-	e.log(e.iter, "policy", fmt.Sprintf("mode %s, cap %s, frozen %v, set by maria", p.Mode, p.Cap, p.Frozen), 1)
-	e.audit("maria", "set policy", fmt.Sprintf("mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen), "", "")
+	e.log(
+		e.iter,
+		"policy",
+		fmt.Sprintf("mode %s, cap %s, frozen %v, set by maria", p.Mode, p.Cap, p.Frozen),
+		1,
+	)
+	e.audit(
+		"maria",
+		"set policy",
+		fmt.Sprintf("mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen),
+		"",
+		"",
+	)
 	return &falconv1.SetPolicyReply{Policy: p}, nil
 }
 
 // Incidents lists the one incident, or the validations alone.
-func (e *Engine) Incidents(_ context.Context, r *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+func (e *Engine) Incidents(
+	_ context.Context,
+	r *falconv1.IncidentsRequest,
+) (*falconv1.IncidentsReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if r.GetOnlyValidations() {
@@ -386,7 +467,13 @@ func (e *Engine) Incidents(_ context.Context, r *falconv1.IncidentsRequest) (*fa
 		return &falconv1.IncidentsReply{}, nil
 	}
 	if r.GetId() == SecondID && e.linkIncident() != nil {
-		return &falconv1.IncidentsReply{Incidents: []*falconv1.Incident{e.linkIncident()}, Ladders: []*falconv1.Ladder{e.linkLadder()}}, nil
+		return &falconv1.IncidentsReply{
+			Incidents: []*falconv1.Incident{e.linkIncident()},
+			Ladders:   []*falconv1.Ladder{e.linkLadder()},
+		}, nil
 	}
-	return &falconv1.IncidentsReply{Incidents: []*falconv1.Incident{inc}, Ladders: []*falconv1.Ladder{e.ladder()}}, nil
+	return &falconv1.IncidentsReply{
+		Incidents: []*falconv1.Incident{inc},
+		Ladders:   []*falconv1.Ladder{e.ladder()},
+	}, nil
 }

@@ -16,7 +16,12 @@ func (e *Engine) recent(n int32) *falconv1.Recent {
 	if n <= 0 || world >= 64 {
 		return nil
 	}
-	out := &falconv1.Recent{LastIteration: e.iter, Columns: n, Ms: make([]float32, world*int(n)), Pids: make([]int32, world)}
+	out := &falconv1.Recent{
+		LastIteration: e.iter,
+		Columns:       n,
+		Ms:            make([]float32, world*int(n)),
+		Pids:          make([]int32, world),
+	}
 	for r := range world {
 		out.Pids[r] = firstPid + int32(r)
 		for c := range int(n) {

@@ -36,7 +36,8 @@ func (e *Engine) Lose(state falcon.RecoveryState) {
 	case falcon.RecoveryProposed:
 		l.reason, l.by = "policy asks for a person", ""
 	case falcon.RecoveryRejoin, falcon.RecoveryResumed:
-		l.reason = fmt.Sprintf("every shard has a survivor that holds step %d; ranks that restore it: 1", e.iter)
+		l.reason = fmt.Sprintf("every shard has a survivor that holds step %d; ranks that restore it: 1",
+			e.iter)
 	case falcon.RecoveryFailed:
 		l.reason = "no replica holds the shard of rank 2 and no checkpoint is known; start the job again"
 	}
@@ -48,7 +49,12 @@ func (e *Engine) Lose(state falcon.RecoveryState) {
 func (e *Engine) AwaitProof() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.lost = &lost{state: falcon.RecoverySuspend, by: "policy", proof: true, reason: "nothing proves that the job's processes have stopped training, as all of its nodes are given up (nodes n0, n1); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended REC-0001"}
+	e.lost = &lost{
+		state:  falcon.RecoverySuspend,
+		by:     "policy",
+		proof:  true,
+		reason: "nothing proves that the job's processes have stopped training, as all of its nodes are given up (nodes n0, n1); bring one of their agents back, or see yourself that all processes of the job have ended, and state that: falcon recovery ended REC-0001",
+	}
 	e.turns++
 }
 
@@ -71,17 +77,27 @@ func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falcon
 	e.turns++
 	switch r.Verb {
 	case "approve":
-		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoverySuspend, "maria", ""
+		e.lost.state = falcon.RecoverySuspend
+		e.lost.by = "maria"
+		e.lost.reason = ""
 	case "deny":
 		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryDenied, "maria", "denied by maria: "+r.Reason
 	case "abort":
-		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryCancelled, "maria", "aborted by maria: "+r.Reason+"; the job stands"
+		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryCancelled,
+			"maria",
+			"aborted by maria: "+r.Reason+"; the job stands"
 	case "ended":
-		e.lost.state, e.lost.proof, e.lost.reason = falcon.RecoveryReplace, false, ""
+		e.lost.state = falcon.RecoveryReplace
+		e.lost.proof = false
+		e.lost.reason = ""
 	case "lift":
 		return &falconv1.RecoverReply{}, nil
 	default:
-		e.lost = &lost{state: falcon.RecoverySuspend, by: "maria", asked: "maria asks for " + r.Verb + " of " + strings.TrimSpace(r.Node) + ": " + r.Reason}
+		e.lost = &lost{
+			state: falcon.RecoverySuspend,
+			by:    "maria",
+			asked: "maria asks for " + r.Verb + " of " + strings.TrimSpace(r.Node) + ": " + r.Reason,
+		}
 	}
 	return &falconv1.RecoverReply{Recovery: e.recovery()}, nil
 }
@@ -89,7 +105,10 @@ func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falcon
 // wrong says why a decision can't be taken, nil = it can.
 func (e *Engine) wrong(r *falconv1.RecoverRequest) error {
 	now := e.recovery()
-	word := r.Verb == "approve" || r.Verb == "deny" || r.Verb == "abort" || r.Verb == "ended"
+	word := r.Verb == "approve" ||
+		r.Verb == "deny" ||
+		r.Verb == "abort" ||
+		r.Verb == "ended"
 	switch {
 	case e.opts.Role != "approver" && e.opts.Role != "admin":
 		return status.Errorf(codes.PermissionDenied, "the role %s may not decide on recoveries", e.opts.Role)
@@ -116,7 +135,10 @@ func (e *Engine) wrong(r *falconv1.RecoverRequest) error {
 }
 
 // Recoveries lists the scripted one, and what could be lost.
-func (e *Engine) Recoveries(_ context.Context, r *falconv1.RecoveriesRequest) (*falconv1.RecoveriesReply, error) {
+func (e *Engine) Recoveries(
+	_ context.Context,
+	r *falconv1.RecoveriesRequest,
+) (*falconv1.RecoveriesReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := &falconv1.RecoveriesReply{}
@@ -135,13 +157,22 @@ func (e *Engine) exposures() []*falconv1.Exposure {
 	const most = 64 // parts of a large job shown here
 	var racks, nodes []*falconv1.Exposure
 	for n := 0; 2*n < e.opts.world() && n < most; n += 2 {
-		pair := []string{fmt.Sprintf("n%d%s", n, e.hostile), fmt.Sprintf("n%d%s", n+1, e.hostile)}
+		pair := []string{fmt.Sprintf("n%d%s", n, e.hostile), fmt.Sprintf("n%d%s",
+			n+1, e.hostile)}
 		racks = append(racks, &falconv1.Exposure{
-			Domain: fmt.Sprintf("rack r%d", n/2), Nodes: pair, Ranks: []int32{int32(2 * n), int32(2*n + 1), int32(2*n + 2), int32(2*n + 3)},
-			Why: "both instances of the optimizer's state are in this rack", CheckpointIteration: e.iter / 25 * 25,
+			Domain:              fmt.Sprintf("rack r%d", n/2),
+			Nodes:               pair,
+			Ranks:               []int32{int32(2 * n), int32(2*n + 1), int32(2*n + 2), int32(2*n + 3)},
+			Why:                 "both instances of the optimizer's state are in this rack",
+			CheckpointIteration: e.iter / 25 * 25,
 		})
 		for _, name := range pair {
-			nodes = append(nodes, &falconv1.Exposure{Domain: name, Nodes: []string{name}, CheckpointIteration: e.iter / 25 * 25, Spare: true})
+			nodes = append(nodes, &falconv1.Exposure{
+				Domain:              name,
+				Nodes:               []string{name},
+				CheckpointIteration: e.iter / 25 * 25,
+				Spare:               true,
+			})
 		}
 	}
 	return append(racks, nodes...)
@@ -157,12 +188,24 @@ var done = []struct {
 	{falcon.RecoveryTable, map[string]float64{falcon.PhaseReplace: 2410}},
 	{falcon.RecoveryCollect, map[string]float64{falcon.PhaseTable: 12}},
 	{falcon.RecoveryRejoin, map[string]float64{falcon.PhaseCollect: 3.1}},
-	{falcon.RecoveryResumed, map[string]float64{falcon.PhaseGroups: 288, falcon.PhaseRestore: 94, falcon.PhaseResume: 51}},
+	{
+		falcon.RecoveryResumed,
+		map[string]float64{
+			falcon.PhaseGroups:  288,
+			falcon.PhaseRestore: 94,
+			falcon.PhaseResume:  51,
+		},
+	},
 }
 
 // behind reports whether a state of the script is reached by another.
 func behind(state, now falcon.RecoveryState) bool {
-	order := map[falcon.RecoveryState]int{falcon.RecoveryProposed: -1, falcon.RecoveryFailed: 4, falcon.RecoveryCancelled: 1, falcon.RecoveryDenied: -1}
+	order := map[falcon.RecoveryState]int{
+		falcon.RecoveryProposed:  -1,
+		falcon.RecoveryFailed:    4,
+		falcon.RecoveryCancelled: 1,
+		falcon.RecoveryDenied:    -1,
+	}
 	for i, d := range done {
 		order[d.state] = i
 	}
@@ -177,13 +220,34 @@ func (e *Engine) recovery() *falconv1.Recovery {
 	now, rank, state := e.opts.at(e.iter), e.opts.culprit(), e.lost.state
 	device := fmt.Sprintf("n%d.g%d%s", rank/2, rank%2, e.hostile)
 	v := &falconv1.Recovery{
-		Id: "REC-0001", State: string(state), PlanHash: RecoveryHash, DecidedBy: e.lost.by, Reason: e.lost.reason + e.hostile,
-		AwaitsProof: e.lost.proof, ResumeIteration: never, BeforeIteration: e.iter, StartedUnixNs: now.Add(-3200 * time.Millisecond).UnixNano(), PhasesMs: map[string]float64{},
-		PredictedMs: map[string]float64{falcon.PhaseSuspend: 500, falcon.PhaseReplace: 2500, falcon.PhaseTable: 500, falcon.PhaseCollect: 10, falcon.PhaseGroups: 300, falcon.PhaseRestore: 100, falcon.PhaseResume: 50},
+		Id:              "REC-0001",
+		State:           string(state),
+		PlanHash:        RecoveryHash,
+		DecidedBy:       e.lost.by,
+		Reason:          e.lost.reason + e.hostile,
+		AwaitsProof:     e.lost.proof,
+		ResumeIteration: never,
+		BeforeIteration: e.iter,
+		StartedUnixNs:   now.Add(-3200 * time.Millisecond).UnixNano(),
+		PhasesMs:        map[string]float64{},
+		PredictedMs: map[string]float64{
+			falcon.PhaseSuspend: 500,
+			falcon.PhaseReplace: 2500,
+			falcon.PhaseTable:   500,
+			falcon.PhaseCollect: 10,
+			falcon.PhaseGroups:  300,
+			falcon.PhaseRestore: 100,
+			falcon.PhaseResume:  50,
+		},
 		Faults: []*falconv1.Fault{{
-			Kind: string(falcon.FaultExit), Node: fmt.Sprintf("n%d", rank/2), Device: device, Ranks: []int32{rank},
-			Evidence:    []string{fmt.Sprintf("rank %d (process 4713 on %s) ended: signal 9", rank, device)},
-			FirstUnixNs: now.Add(-3200 * time.Millisecond).UnixNano(), DetectedUnixNs: now.Add(-3159 * time.Millisecond).UnixNano(),
+			Kind:   string(falcon.FaultExit),
+			Node:   fmt.Sprintf("n%d", rank/2),
+			Device: device,
+			Ranks:  []int32{rank},
+			Evidence: []string{fmt.Sprintf("rank %d (process 4713 on %s) ended: signal 9",
+				rank, device)},
+			FirstUnixNs:    now.Add(-3200 * time.Millisecond).UnixNano(),
+			DetectedUnixNs: now.Add(-3159 * time.Millisecond).UnixNano(),
 		}},
 	}
 	if e.lost.asked != "" {
@@ -214,10 +278,15 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 	}
 	if behind(falcon.RecoveryRejoin, state) && state != falcon.RecoveryFailed {
 		v.NoReturn, v.ResumeIteration = true, e.iter
-		v.Moves = []*falconv1.ShardMove{{Rank: rank, From: 0, Why: "it held nothing; source in another failure domain"}}
+		v.Moves = []*falconv1.ShardMove{{
+			Rank: rank,
+			From: 0,
+			Why:  "it held nothing; source in another failure domain",
+		}}
 	}
 	if state.Over() {
-		v.EndedUnixNs, v.DeadlineUnixNs = now.UnixNano(), 0
+		v.EndedUnixNs = now.UnixNano()
+		v.DeadlineUnixNs = 0
 		return
 	}
 	for r := range int32(e.opts.world()) {
@@ -228,15 +297,24 @@ func (e *Engine) attempt(v *falconv1.Recovery, rank int32, device string, now ti
 // stands is a rank's progress; one rank in eight is ahead, so that not
 // all look alike.
 func (l *lost) stands(r, lost int32, hostile string, iter int64) *falconv1.RankRecovery {
-	x := &falconv1.RankRecovery{Rank: r, Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, hostile), Stage: "running", Pid: 4711 + r, Tag: never}
+	x := &falconv1.RankRecovery{
+		Rank:   r,
+		Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, hostile),
+		Stage:  "running",
+		Pid:    4711 + r,
+		Tag:    never,
+	}
 	ahead := r%8 == 0
 	switch l.state {
 	case falcon.RecoverySuspend:
 		if ahead {
-			x.Stage, x.Steps = "parked", []int64{iter - 1, iter}
+			x.Stage = "parked"
+			x.Steps = []int64{iter - 1, iter}
 		}
 	case falcon.RecoveryReplace, falcon.RecoveryTable, falcon.RecoveryCollect:
-		x.Stage, x.Tag, x.Steps = "parked", iter, []int64{iter - 1, iter}
+		x.Stage = "parked"
+		x.Tag = iter
+		x.Steps = []int64{iter - 1, iter}
 	case falcon.RecoveryRejoin:
 		x.Stage = "restoring"
 		if ahead {

@@ -30,7 +30,9 @@ func (e *Engine) Elsewhere(approve bool, by, reason string) {
 }
 
 // undo is how many iterations an approval waits before it goes out.
-func (o *Options) undo() int64 { return int64(time.Duration(o.Undo) * time.Second / iteration) }
+func (o *Options) undo() int64 {
+	return int64(time.Duration(o.Undo) * time.Second / iteration)
+}
 
 // proposes is the rung that the story proposes.
 func (o *Options) proposes() string {
@@ -44,10 +46,19 @@ func (o *Options) proposes() string {
 func (o *Options) preview() *falconv1.Preview {
 	slow, other := o.culprit()/2, int32(o.world()/2-1)
 	return &falconv1.Preview{
-		Swaps:   []*falconv1.NodeSwap{{A: fmt.Sprintf("n%d", slow), B: fmt.Sprintf("n%d", other)}},
-		Left:    []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n1"}}, {Dimension: "pp", Links: []string{"n1-n3"}}},
-		Joined:  []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n3"}}},
-		MovedMb: 1240, CopyMs: 820, Stages: []int32{1}, Replicas: []int32{2, 3},
+		Swaps: []*falconv1.NodeSwap{{
+			A: fmt.Sprintf("n%d", slow),
+			B: fmt.Sprintf("n%d", other),
+		}},
+		Left: []*falconv1.LinksOf{
+			{Dimension: "dp", Links: []string{"n0-n1"}},
+			{Dimension: "pp", Links: []string{"n1-n3"}},
+		},
+		Joined:    []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n3"}}},
+		MovedMb:   1240,
+		CopyMs:    820,
+		Stages:    []int32{1},
+		Replicas:  []int32{2, 3},
 		TrafficMb: map[string]float64{"dp": 960, "pp": 48},
 	}
 }
@@ -56,7 +67,11 @@ func (o *Options) preview() *falconv1.Preview {
 func (o *Options) climb(rungs []*falconv1.RungView) {
 	for _, g := range rungs {
 		if g.Rung == "S3" && o.proposes() == "S3" {
-			g.Applicable, g.Reason, g.OverheadMs, g.GainMs, g.PredictedMs = true, "exchanges n1 with n3", 900, 120, 280
+			g.Applicable = true
+			g.Reason = "exchanges n1 with n3"
+			g.OverheadMs = 900
+			g.GainMs = 120
+			g.PredictedMs = 280
 			g.BreakEven, g.PlanHash, g.Approval, g.Preview = 5, "77e1b0c3", "person", o.preview()
 			g.IfWrong = "a failure before the ranks' second vote leaves the job as it was"
 		}
@@ -71,9 +86,19 @@ func (o *Options) other(a *falconv1.Action) {
 	a.Id = fmt.Sprintf("INC-0001/%s/1", o.proposes())
 	switch a.Rung = o.proposes(); a.Rung {
 	case "S3":
-		a.PlanHash, a.MicroBatches, a.Previous, a.Preview, a.PredictedMs, a.OverheadMs = "77e1b0c3", nil, nil, o.preview(), 280, 900
+		a.PlanHash, a.MicroBatches, a.Previous, a.Preview, a.PredictedMs, a.OverheadMs = "77e1b0c3",
+			nil,
+			nil,
+			o.preview(),
+			280,
+			900
 	case "S4":
-		a.PlanHash, a.MicroBatches, a.Previous, a.Variant, a.PredictedMs, a.OverheadMs = "51d7aa02", nil, nil, "restart", HealthyMs, 90_000
+		a.PlanHash = "51d7aa02"
+		a.MicroBatches = nil
+		a.Previous = nil
+		a.Variant = "restart"
+		a.PredictedMs = HealthyMs
+		a.OverheadMs = 90_000
 		a.Placement = slices.Repeat([]string{"n5.g0"}, o.world())
 	}
 	if o.Auto && a.State == "proposed" {

@@ -40,7 +40,9 @@ func (e *Engine) ServeInMemory() *Server {
 // Dial connects to a server inside the process.
 func (s *Server) Dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///fake",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return s.lis.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return s.lis.DialContext(ctx)
+		}),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 

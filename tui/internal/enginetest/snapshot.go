@@ -14,7 +14,9 @@ import (
 )
 
 // culprit is the slow rank: replica 2, stage 0, tp 0.
-func (o *Options) culprit() int32 { return int32(o.TP * min(2, o.DP-1)) }
+func (o *Options) culprit() int32 {
+	return int32(o.TP * min(2, o.DP-1))
+}
 
 // story is the iteration as far as the story goes.
 func (e *Engine) story() int64 {
@@ -24,7 +26,9 @@ func (e *Engine) story() int64 {
 	return e.iter
 }
 
-func (o *Options) world() int { return o.TP * o.DP * o.PP }
+func (o *Options) world() int {
+	return o.TP * o.DP * o.PP
+}
 
 func inForce(i, approved int64) bool {
 	return approved != never && i >= approved+2 && i < Reverted
@@ -48,15 +52,25 @@ func (e *Engine) ms(i int64) float64 {
 
 func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1.SnapshotReply {
 	s := &falconv1.SnapshotReply{
-		Version: version, Job: e.job(), Policy: e.policy, Role: e.opts.Role, Actor: "maria",
-		Series: e.series(r), Ladder: e.ladder(),
-		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.opts.at(e.iter).UnixNano(),
+		Version:  version,
+		Job:      e.job(),
+		Policy:   e.policy,
+		Role:     e.opts.Role,
+		Actor:    "maria",
+		Series:   e.series(r),
+		Ladder:   e.ladder(),
+		Events:   e.events[max(0, len(e.events)-64):],
+		EngineId: engineID,
+		AtUnixNs: e.opts.at(e.iter).UnixNano(),
 	}
 	if !r.Brief || e.opts.Old {
 		s.Ranks = e.ranks(version)
 	}
-	s.Validation, s.Recovery, s.Hang = e.validation(), e.recovery(), e.still.verdict(e.opts.at(e.iter), e.hostile)
-	s.Operators, s.Listening = e.operators, "10.0.0.5:7440"
+	s.Validation, s.Recovery, s.Hang = e.validation(),
+		e.recovery(),
+		e.still.verdict(e.opts.at(e.iter), e.hostile)
+	s.Operators = e.operators
+	s.Listening = "10.0.0.5:7440"
 	s.Recent = e.recent(r.Recent)
 	if e.looked != nil {
 		s.Triage = []*falconv1.Triage{proto.CloneOf(e.looked)}
@@ -71,8 +85,11 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	if e.opts.Past {
 		s.Culprits = pastCulprits(e.opts.at(e.iter), e.hostile)
 		s.Bars = []*falconv1.Bar{{
-			Name: "n1" + e.hostile, By: "dana" + e.hostile, Reason: "fan is loud" + e.hostile,
-			SinceUnixNs: e.opts.at(e.iter).Add(-20 * time.Minute).UnixNano(), UntilUnixNs: e.opts.at(e.iter).Add(100 * time.Minute).UnixNano(),
+			Name:        "n1" + e.hostile,
+			By:          "dana" + e.hostile,
+			Reason:      "fan is loud" + e.hostile,
+			SinceUnixNs: e.opts.at(e.iter).Add(-20 * time.Minute).UnixNano(),
+			UntilUnixNs: e.opts.at(e.iter).Add(100 * time.Minute).UnixNano(),
 		}}
 		e.reply.Store(historyAt(e.opts.at(e.iter), e.hostile))
 	}
@@ -84,7 +101,12 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		s.Ladder, s.Others = e.linkLadder(), []*falconv1.Ladder{s.Ladder}
 	}
 	for n := range 4 {
-		s.Nodes = append(s.Nodes, &falconv1.NodeView{Node: fmt.Sprintf("n%d", n) + e.hostile, Connected: true, AgeMs: 40, Version: "0.1.0"})
+		s.Nodes = append(s.Nodes, &falconv1.NodeView{
+			Node:      fmt.Sprintf("n%d", n) + e.hostile,
+			Connected: true,
+			AgeMs:     40,
+			Version:   "0.1.0",
+		})
 	}
 	return s
 }
@@ -92,9 +114,21 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 func (e *Engine) job() *falconv1.Job {
 	ms := e.ms(e.iter)
 	j := &falconv1.Job{
-		Name: cmp.Or(e.opts.Job, "gpt-lab") + e.hostile, Tp: int32(e.opts.TP), Dp: int32(e.opts.DP), Pp: int32(e.opts.PP), World: int32(e.opts.world()),
-		Iteration: e.iter, IterationMs: ms, BaselineMs: HealthyMs, Slowdown: ms/HealthyMs - 1, DataAgeMs: 120,
-		Epoch: 1, State: "steady", Emulated: true, Exact: true, MicroBatches: e.opts.even(),
+		Name:         cmp.Or(e.opts.Job, "gpt-lab") + e.hostile,
+		Tp:           int32(e.opts.TP),
+		Dp:           int32(e.opts.DP),
+		Pp:           int32(e.opts.PP),
+		World:        int32(e.opts.world()),
+		Iteration:    e.iter,
+		IterationMs:  ms,
+		BaselineMs:   HealthyMs,
+		Slowdown:     ms/HealthyMs - 1,
+		DataAgeMs:    120,
+		Epoch:        1,
+		State:        "steady",
+		Emulated:     true,
+		Exact:        true,
+		MicroBatches: e.opts.even(),
 	}
 	switch {
 	case e.story() < 20:
@@ -189,9 +223,17 @@ func say(ranks []*falconv1.RankView) {
 		return int32(2 + r.Level(x))
 	}
 	for _, v := range ranks {
-		v.WaitStep = step(&falcon.WaitRamp, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.SelfRatio > 0)
+		v.WaitStep = step(
+			&falcon.WaitRamp,
+			100*v.WaitMs/v.Ms,
+			v.Ms > 0 && v.SelfRatio > 0,
+		)
 		v.TemperatureStep = step(&falcon.TemperatureRamp, float64(v.TemperatureC), v.TemperatureC > 0)
-		v.ClockStep = step(&falcon.ClockRamp, 100*float64(v.SmClockMhz)/fast, v.SmClockMhz > 0)
+		v.ClockStep = step(
+			&falcon.ClockRamp,
+			100*float64(v.SmClockMhz)/fast,
+			v.SmClockMhz > 0,
+		)
 		v.CnpStep = step(&falcon.CNPRamp, v.CnpPerS, v.CnpPerS >= 0)
 	}
 }
@@ -214,17 +256,25 @@ func (e *Engine) rank(v *falconv1.RankView, r int32, ms float64, slow bool) {
 	v.Rank, v.Device, v.Ms, v.Slowdown, v.Iteration = r, e.drawn.devices[r], ms, ms/HealthyMs-1, e.iter
 	v.Health = falconv1.RankHealth_RANK_HEALTH_OK
 	v.Level = int32(min(6, max(0, (ms/HealthyMs-1)*7)))
-	v.SmClockMhz, v.TemperatureC = 1980, uint32(58+r%5)
+	v.SmClockMhz = 1980
+	v.TemperatureC = uint32(58 + r%5)
 	if e.story() >= Located {
-		v.SelfMs, v.SelfRatio, v.WaitMs = 10+0.02*float64(r%3), 1+0.004*float64(r%4), 42
+		v.SelfMs = 10 + 0.02*float64(r%3)
+		v.SelfRatio = 1 + 0.004*float64(r%4)
+		v.WaitMs = 42
 	}
 	if r != e.opts.culprit() || !slow {
 		return
 	}
-	v.SmClockMhz, v.TemperatureC, v.Probability = 990, 87, 0.98
+	v.SmClockMhz = 990
+	v.TemperatureC = 87
+	v.Probability = 0.98
 	v.Health = falconv1.RankHealth_RANK_HEALTH_SLOW
 	if e.story() >= Located {
-		v.Health, v.SelfMs, v.SelfRatio, v.WaitMs = falconv1.RankHealth_RANK_HEALTH_CULPRIT, 20.1, 2.01, 0.4
+		v.Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
+		v.SelfMs = 20.1
+		v.SelfRatio = 2.01
+		v.WaitMs = 0.4
 	}
 }
 
@@ -234,14 +284,25 @@ func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {
 		rank = e.opts.culprit()
 	}
 	n := min(int64(r.Columns), e.iter+1)
-	s := &falconv1.Series{Rank: rank, FirstIteration: e.iter + 1 - n, RunLengths: r.RunLengths, Threshold: 0.9, Window: 5, BaselineMs: HealthyMs}
+	s := &falconv1.Series{
+		Rank:           rank,
+		FirstIteration: e.iter + 1 - n,
+		RunLengths:     r.RunLengths,
+		Threshold:      0.9,
+		Window:         5,
+		BaselineMs:     HealthyMs,
+	}
 	for i := s.FirstIteration; i <= e.iter; i++ {
 		p := e.posterior(i, max(r.RunLengths, 16))
 		s.Ms = append(s.Ms, float32(e.ms(i)))
 		if (i-s.FirstIteration)%32 == 0 {
-			s.Moments = append(s.Moments, &falconv1.Moment{Iteration: i, UnixNs: e.opts.at(i).UnixNano()})
+			s.Moments = append(s.Moments, &falconv1.Moment{
+				Iteration: i,
+				UnixNs:    e.opts.at(i).UnixNano(),
+			})
 		}
-		recent, best := float32(0), 0
+		recent := float32(0)
+		best := 0
 		for l, v := range p {
 			if l <= 5 {
 				recent += v
@@ -262,13 +323,16 @@ func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {
 // a picture for tests, not an inference.
 func (e *Engine) posterior(i int64, rows int32) []float32 {
 	p := make([]float32, rows)
-	old, last := int64(0), int64(0)
+	old := int64(0)
+	last := int64(0)
 	for _, c := range e.changes() {
 		if c <= i {
 			old, last = last, c
 		}
 	}
-	put := func(l int64, v float64) { p[min(l, int64(rows)-1)] += float32(v) }
+	put := func(l int64, v float64) {
+		p[min(l, int64(rows)-1)] += float32(v)
+	}
 	age := i - last
 	w := 1 - math.Exp(-1.2*float64(age+1))
 	put(age, w*0.98)
@@ -311,8 +375,14 @@ func (e *Engine) incident() *falconv1.Incident {
 		return nil
 	}
 	inc := &falconv1.Incident{
-		Id: "INC-0001", State: "verified", OnsetIteration: Onset, DetectedIteration: Detected, RelievedIteration: never,
-		HealthyMs: HealthyMs, SlowMs: SlowMs, Probability: 0.98,
+		Id:                "INC-0001",
+		State:             "verified",
+		OnsetIteration:    Onset,
+		DetectedIteration: Detected,
+		RelievedIteration: never,
+		HealthyMs:         HealthyMs,
+		SlowMs:            SlowMs,
+		Probability:       0.98,
 	}
 	if e.story() >= Located {
 		inc.State, inc.Verdict = "located", e.verdict()
@@ -329,10 +399,23 @@ func (e *Engine) incident() *falconv1.Incident {
 
 func (e *Engine) verdict() *falconv1.Verdict {
 	return &falconv1.Verdict{
-		Cause: "gpu_degradation", Devices: []string{"n1.g0" + e.hostile}, Ranks: []int32{e.opts.culprit()}, Severity: 3, Confidence: 0.97,
+		Cause:      "gpu_degradation",
+		Devices:    []string{"n1.g0" + e.hostile},
+		Ranks:      []int32{e.opts.culprit()},
+		Severity:   3,
+		Confidence: 0.97,
 		Evidence: []*falconv1.Evidence{
-			{Kind: "timing", Text: fmt.Sprintf("rank %d: self time 20.1 ms a micro-batch, 2.01 times the median of its peers%s", e.opts.culprit(), e.hostile)},
-			{Kind: "timing", Text: "the data-parallel group of stage 0 waits for replica 2 in every iteration"},
+			{
+				Kind: "timing",
+				Text: fmt.Sprintf(
+					"rank %d: self time 20.1 ms a micro-batch, 2.01 times the median of its peers%s",
+					e.opts.culprit(), e.hostile,
+				),
+			},
+			{
+				Kind: "timing",
+				Text: "the data-parallel group of stage 0 waits for replica 2 in every iteration",
+			},
 			{Kind: "counter", Text: "n1.g0: SM clock 990 of 1980 MHz, hardware thermal slowdown, 87 °C"},
 			{Kind: "counter", Text: "n1: CPU steal share 0.00, no host pressure", Against: false},
 		},
@@ -349,12 +432,55 @@ func (e *Engine) ladder() *falconv1.Ladder {
 		impact += e.ms(i) - HealthyMs
 	}
 	l := &falconv1.Ladder{
-		Incident: "INC-0001", ImpactMs: impact, LostGpuHours: impact * float64(e.opts.world()) / 3.6e6,
+		Incident:     "INC-0001",
+		ImpactMs:     impact,
+		LostGpuHours: impact * float64(e.opts.world()) / 3.6e6,
 		Rungs: []*falconv1.RungView{
-			{Rung: "S1", Applicable: true, Reason: "ignore: cheapest while the loss is below the price of acting", PredictedMs: SlowMs, ImpactMs: impact, Current: e.approved == never},
-			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: inForce(e.iter, e.approved), PlanHash: "9f2c41d0", Approval: "person", MicroBatches: e.opts.plan(), IfWrong: "reverted after 10 iterations without a gain"},
-			{Rung: "S3", Reason: "one node holds one slow GPU of one stage: no swap shortens the longest stage", BreakEven: never},
-			{Rung: "S4", Variant: "restart", Applicable: true, Reason: "checkpoint, and all ranks again on healthy nodes", OverheadMs: 90_000, GainMs: SlowMs - HealthyMs, BreakEven: 474, ImpactMs: impact, PredictedMs: HealthyMs, PlanHash: "51d7aa02", ClockMs: max(0, 90_000-impact), DueInMs: max(0, 90_000-impact) / (SlowMs - HealthyMs) * SlowMs, Approval: "person", Next: true, IfWrong: "the job runs on where it is; nothing is reverted"},
+			{
+				Rung:        "S1",
+				Applicable:  true,
+				Reason:      "ignore: cheapest while the loss is below the price of acting",
+				PredictedMs: SlowMs,
+				ImpactMs:    impact,
+				Current:     e.approved == never,
+			},
+			{
+				Rung:         "S2",
+				Applicable:   true,
+				Reason:       "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile,
+				OverheadMs:   31,
+				GainMs:       SlowMs - MitigatedMs,
+				BreakEven:    1,
+				ImpactMs:     impact,
+				PredictedMs:  MitigatedMs,
+				Current:      inForce(e.iter, e.approved),
+				PlanHash:     "9f2c41d0",
+				Approval:     "person",
+				MicroBatches: e.opts.plan(),
+				IfWrong:      "reverted after 10 iterations without a gain",
+			},
+			{
+				Rung:      "S3",
+				Reason:    "one node holds one slow GPU of one stage: no swap shortens the longest stage",
+				BreakEven: never,
+			},
+			{
+				Rung:        "S4",
+				Variant:     "restart",
+				Applicable:  true,
+				Reason:      "checkpoint, and all ranks again on healthy nodes",
+				OverheadMs:  90_000,
+				GainMs:      SlowMs - HealthyMs,
+				BreakEven:   474,
+				ImpactMs:    impact,
+				PredictedMs: HealthyMs,
+				PlanHash:    "51d7aa02",
+				ClockMs:     max(0, 90_000-impact),
+				DueInMs:     max(0, 90_000-impact) / (SlowMs - HealthyMs) * SlowMs,
+				Approval:    "person",
+				Next:        true,
+				IfWrong:     "the job runs on where it is; nothing is reverted",
+			},
 			{Rung: "S4", Variant: "replace", Reason: "no spare node is attached", BreakEven: never},
 		},
 		LossPerMinuteGpuHours: (SlowMs - HealthyMs) / SlowMs * float64(e.opts.world()) / 60,
@@ -375,9 +501,21 @@ func (e *Engine) action() *falconv1.Action {
 		return nil
 	}
 	a := &falconv1.Action{
-		Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed", PlanHash: "9f2c41d0",
-		MicroBatches: e.opts.plan(), Previous: e.opts.even(), ProposedIteration: Proposed, ProposedUnixNs: e.opts.at(Proposed).UnixNano(), AppliedIteration: never, RevertedIteration: never,
-		BeforeMs: SlowMs, PredictedMs: MitigatedMs, OverheadMs: 31, Why: "the accumulated loss has reached the overhead of S2",
+		Id:                "INC-0001/S2/1",
+		Incident:          "INC-0001",
+		Rung:              "S2",
+		State:             "proposed",
+		PlanHash:          "9f2c41d0",
+		MicroBatches:      e.opts.plan(),
+		Previous:          e.opts.even(),
+		ProposedIteration: Proposed,
+		ProposedUnixNs:    e.opts.at(Proposed).UnixNano(),
+		AppliedIteration:  never,
+		RevertedIteration: never,
+		BeforeMs:          SlowMs,
+		PredictedMs:       MitigatedMs,
+		OverheadMs:        31,
+		Why:               "the accumulated loss has reached the overhead of S2",
 	}
 	if e.opts.Undo > 0 || e.opts.Two {
 		a.Approvals = e.approvals
@@ -386,7 +524,8 @@ func (e *Engine) action() *falconv1.Action {
 	case e.vetoed:
 		a.State, a.DecidedBy, a.Reason = "vetoed", e.by, e.reason
 	case e.approved == never && e.story() >= Seen:
-		a.State, a.Reason = "expired", "the fault cleared before a decision"
+		a.State = "expired"
+		a.Reason = "the fault cleared before a decision"
 	case e.approved != never:
 		e.progress(a)
 	}
@@ -395,14 +534,17 @@ func (e *Engine) action() *falconv1.Action {
 }
 
 func (e *Engine) progress(a *falconv1.Action) {
-	a.DecidedBy, a.State = e.by, "dispatched"
+	a.DecidedBy = e.by
+	a.State = "dispatched"
 	if e.opts.Undo > 0 && e.story() < e.approved {
 		a.State, a.DecidedUnixNs = "approved", e.opts.at(e.approved-e.opts.undo()).UnixNano()
 		a.DeadlineUnixNs = e.opts.at(e.approved).UnixNano()
 		return
 	}
 	if e.story() >= e.approved+2 {
-		a.State, a.AppliedIteration, a.AppliedUnixNs = "applied", e.approved+2, e.opts.at(e.approved+2).UnixNano()
+		a.State, a.AppliedIteration, a.AppliedUnixNs = "applied",
+			e.approved+2,
+			e.opts.at(e.approved+2).UnixNano()
 	}
 	if e.story() >= e.approved+8 {
 		a.State, a.MeasuredMs = "kept", 262.3

@@ -41,9 +41,12 @@ func (h *shift) Triage(_ context.Context, q *falconv1.TriageRequest) (*falconv1.
 	t := h.looked
 	switch q.GetVerb() {
 	case "ack":
-		t.AckedBy, t.AckedUnixNs = "maria", now.UnixNano()
+		t.AckedBy = "maria"
+		t.AckedUnixNs = now.UnixNano()
 	case "snooze":
-		t.SnoozedBy, t.SnoozedUntilUnixNs, t.Quiet = "maria", now.Add(time.Duration(q.GetForNs())).UnixNano(), true
+		t.SnoozedBy = "maria"
+		t.SnoozedUntilUnixNs = now.Add(time.Duration(q.GetForNs())).UnixNano()
+		t.Quiet = true
 	case "wake":
 		t.SnoozedUntilUnixNs, t.Quiet = 0, false
 	case "assign", "handover":
@@ -51,7 +54,11 @@ func (h *shift) Triage(_ context.Context, q *falconv1.TriageRequest) (*falconv1.
 	}
 	if q.GetText() != "" {
 		t.NoteCount++
-		t.Notes = []*falconv1.TriageNote{{By: "maria", UnixNs: now.UnixNano(), Text: q.GetText() + e.hostile}}
+		t.Notes = []*falconv1.TriageNote{{
+			By:     "maria",
+			UnixNs: now.UnixNano(),
+			Text:   q.GetText() + e.hostile,
+		}}
 	}
 	return &falconv1.TriageReply{Triage: []*falconv1.Triage{t}, AtUnixNs: now.UnixNano()}, nil
 }

@@ -65,8 +65,17 @@ func (e *Engine) validation() *falconv1.Validation {
 // first is the engine's own.
 func (e *Engine) first() *falconv1.Validation {
 	v := &falconv1.Validation{
-		Id: "VAL-0001", Incident: "INC-0001", By: "engine", Why: "the self time of n1.g0 is 2.00 x its peers'", State: "done",
-		Iteration: Located, PausedMs: 84, QuietMs: 410, Attempts: 1, Emulated: true, GemmN: 128,
+		Id:        "VAL-0001",
+		Incident:  "INC-0001",
+		By:        "engine",
+		Why:       "the self time of n1.g0 is 2.00 x its peers'",
+		State:     "done",
+		Iteration: Located,
+		PausedMs:  84,
+		QuietMs:   410,
+		Attempts:  1,
+		Emulated:  true,
+		GemmN:     128,
 	}
 	e.results(v, true, false)
 	return v
@@ -75,11 +84,21 @@ func (e *Engine) first() *falconv1.Validation {
 func (e *Engine) asked() *falconv1.Validation {
 	r := e.test.request
 	v := &falconv1.Validation{
-		Id: "VAL-0002", By: "maria" + e.hostile, Why: r.Reason, State: "testing", Iteration: e.test.at + 2,
-		QuietMs: 400, Attempts: 1, Emulated: true, GemmN: 128, MessageBytes: 1 << 20,
+		Id:           "VAL-0002",
+		By:           "maria" + e.hostile,
+		Why:          r.Reason,
+		State:        "testing",
+		Iteration:    e.test.at + 2,
+		QuietMs:      400,
+		Attempts:     1,
+		Emulated:     true,
+		GemmN:        128,
+		MessageBytes: 1 << 20,
 	}
 	if r.LinkTest {
-		v.Passes, v.ExtraPasses, v.PassesDone = 3, 1, 1
+		v.Passes = 3
+		v.ExtraPasses = 1
+		v.PassesDone = 1
 	}
 	switch {
 	case e.test.stopped:
@@ -87,7 +106,9 @@ func (e *Engine) asked() *falconv1.Validation {
 	case e.iter < e.test.at+TestIterations:
 		e.running(v, r)
 	default:
-		v.State, v.PassesDone, v.PausedMs = "done", v.Passes, 182
+		v.State = "done"
+		v.PassesDone = v.Passes
+		v.PausedMs = 182
 		e.results(v, r.Gemm, r.LinkTest)
 	}
 	return v
@@ -97,7 +118,11 @@ func (e *Engine) asked() *falconv1.Validation {
 // pass an iteration.
 func (e *Engine) running(v *falconv1.Validation, r *falconv1.ValidateRequest) {
 	now := e.opts.at(e.iter)
-	n := &falconv1.ValidationNow{Step: "gemm", HeldUnixNs: now.Add(-90 * time.Millisecond).UnixNano(), DeadlineUnixNs: now.Add(8 * time.Second).UnixNano()}
+	n := &falconv1.ValidationNow{
+		Step:           "gemm",
+		HeldUnixNs:     now.Add(-90 * time.Millisecond).UnixNano(),
+		DeadlineUnixNs: now.Add(8 * time.Second).UnixNano(),
+	}
 	world := int32(min(16, e.opts.world()))
 	for i := range world {
 		n.Ranks = append(n.Ranks, i)
@@ -131,29 +156,53 @@ func (e *Engine) validations() []*falconv1.Validation {
 // results are those of the story: the culprit multiplies at half speed, the
 // links are healthy.
 func (e *Engine) results(v *falconv1.Validation, gemm, links bool) {
-	device := func(r int32) string { return fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile) }
+	device := func(r int32) string {
+		return fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile)
+	}
 	world := int32(min(16, e.opts.world()))
 	for r := range world {
 		if gemm {
-			g := &falconv1.GemmResult{Rank: r, Device: device(r), Ms: 6.2 + 0.01*float64(r%3), MedianMs: 6.21, Ratio: 1, Bits: 16}
+			g := &falconv1.GemmResult{
+				Rank:     r,
+				Device:   device(r),
+				Ms:       6.2 + 0.01*float64(r%3),
+				MedianMs: 6.21,
+				Ratio:    1,
+				Bits:     16,
+			}
 			if r == e.opts.culprit() && e.story() >= Onset && e.story() < Cleared {
-				g.Ms, g.Ratio, g.Slow = 12.4, 2, true
+				g.Ms = 12.4
+				g.Ratio = 2
+				g.Slow = true
 			}
 			v.Gemm = append(v.Gemm, g)
 		}
 		if next := (r + 1) % world; links {
 			l := &falconv1.LinkResult{
-				From: r, To: next, FromDevice: device(r), ToDevice: device(next), Class: "same rail", Pass: r % 2,
-				Bytes: 1 << 20, Ms: 2.1 + 0.01*float64(r%5), BaseMs: 2.1, Ratio: 1, Basis: "class",
+				From:       r,
+				To:         next,
+				FromDevice: device(r),
+				ToDevice:   device(next),
+				Class:      "same rail",
+				Pass:       r % 2,
+				Bytes:      1 << 20,
+				Ms:         2.1 + 0.01*float64(r%5),
+				BaseMs:     2.1,
+				Ratio:      1,
+				Basis:      "class",
 			}
 			if r/2 == next/2 {
-				l.Class, l.Ms, l.BaseMs = "intra-node", 2.4, 2.4
+				l.Class = "intra-node"
+				l.Ms = 2.4
+				l.BaseMs = 2.4
 			} else {
 				l.Link = fmt.Sprintf("n%d-n%d", min(r, next)/2, max(r, next)/2)
 				l.Slow = l.Link == e.opts.SlowLink
 			}
 			if l.Slow {
-				l.Ms, l.Ratio, l.Limit = 3.9, 1.86, 1.2
+				l.Ms = 3.9
+				l.Ratio = 1.86
+				l.Limit = 1.2
 			}
 			v.Links = append(v.Links, l)
 		}

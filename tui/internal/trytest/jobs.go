@@ -15,7 +15,16 @@ import (
 // until ctx ends: for falcon context add, and falcon console --all.
 func serveJobs(ctx context.Context, dir string, n, speed int) error {
 	for i := range n {
-		o := enginetest.Options{Job: fmt.Sprintf("llm-%02d", i+1), TP: 2, DP: 4, PP: 1 + i%4, Start: time.Now(), Healthy: i%3 == 2, Auto: i%5 == 1, Old: i == 5}
+		o := enginetest.Options{
+			Job:     fmt.Sprintf("llm-%02d", i+1),
+			TP:      2,
+			DP:      4,
+			PP:      1 + i%4,
+			Start:   time.Now(),
+			Healthy: i%3 == 2,
+			Auto:    i%5 == 1,
+			Old:     i == 5,
+		}
 		if i%4 == 3 {
 			o.Role = "viewer"
 		}

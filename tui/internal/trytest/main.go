@@ -32,7 +32,8 @@ func main() {
 	hint := flag.Bool("hint", false, "show the hint of the first start")
 	skip := flag.Int("skip", 30, "iterations before the screen opens")
 	second := flag.Bool("second", false, "a second incident while the first is open")
-	serve := flag.String("serve", "", "serve several scripted engines on sockets in this folder, and show nothing")
+	serve := flag.String("serve", "",
+		"serve several scripted engines on sockets in this folder, and show nothing")
 	jobs := flag.Int("jobs", 8, "how many, with -serve")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,7 +45,13 @@ func main() {
 		}
 		return
 	}
-	e := enginetest.New(enginetest.Options{TP: *tp, DP: *dp, PP: *pp, Role: *role, Second: *second})
+	e := enginetest.New(enginetest.Options{
+		TP:     *tp,
+		DP:     *dp,
+		PP:     *pp,
+		Role:   *role,
+		Second: *second,
+	})
 	e.Advance(*skip)
 	srv := e.ServeInMemory()
 	defer srv.Close()

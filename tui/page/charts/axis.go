@@ -17,7 +17,8 @@ func (v *View) drawAxis(c *widget.Canvas, r widget.Rect, s *page.State, w window
 	_, plot := row.Columns(LabelWidth)
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(row.X+LabelWidth-1, row.Y, "clock", dim)
-	left, right := phrase.Clock(w.from, s.EngineNow(), s.Zone), phrase.Clock(w.to, s.EngineNow(), s.Zone)
+	left := phrase.Clock(w.from, s.EngineNow(), s.Zone)
+	right := phrase.Clock(w.to, s.EngineNow(), s.Zone)
 	used := c.Text(plot.X, plot.Y, plot.W, left, dim)
 	if plot.W > used+widget.Width(right)+1 {
 		c.Right(plot.X+plot.W, plot.Y, right, dim)
@@ -25,7 +26,8 @@ func (v *View) drawAxis(c *widget.Canvas, r widget.Rect, s *page.State, w window
 	v.drawIncidents(c, plot, s, w, used, plot.W-widget.Width(right))
 	pen := c.Pen(words).Put(themes.Dim, v.extent(s, w))
 	if hidden > 0 && !v.rest {
-		pen.Putf(themes.Dim, "; %d more charts: %s, %s", hidden, s.Key(key.Posterior, key.Down), s.Key(key.Posterior, key.Up))
+		pen.Putf(themes.Dim, "; %d more charts: %s, %s",
+			hidden, s.Key(key.Posterior, key.Down), s.Key(key.Posterior, key.Up))
 	}
 }
 
@@ -47,14 +49,18 @@ func (v *View) drawIncidents(c *widget.Canvas, plot widget.Rect, s *page.State, 
 // extent says how much of the run is on screen, and what leads elsewhere.
 func (v *View) extent(s *page.State, w window) string {
 	run := phrase.Lasting(w.known.Sub(w.begun))
-	in, out := s.Key(key.Posterior, key.ZoomIn), s.Key(key.Posterior, key.ZoomOut)
+	in := s.Key(key.Posterior, key.ZoomIn)
+	out := s.Key(key.Posterior, key.ZoomOut)
 	if v.rest {
-		return fmt.Sprintf("%s, all that this console has seen; all charts: %s %s", run, s.Key(key.Global, key.ShowPosterior), s.Key(key.Posterior, key.Metric))
+		return fmt.Sprintf("%s, all that this console has seen; all charts: %s %s",
+			run, s.Key(key.Global, key.ShowPosterior), s.Key(key.Posterior, key.Metric))
 	}
 	if v.span == 0 {
 		return fmt.Sprintf("%s, all that this console has seen; %s zooms", run, in)
 	}
-	text := fmt.Sprintf("%s of %s; %s %s zoom, %s %s pan", phrase.Lasting(w.span()), run, in, out, s.Key(key.Posterior, key.Older), s.Key(key.Posterior, key.Newer))
+	text := fmt.Sprintf("%s of %s; %s %s zoom, %s %s pan",
+		phrase.Lasting(w.span()), run, in, out, s.Key(key.Posterior, key.Older),
+		s.Key(key.Posterior, key.Newer))
 	if !v.end.IsZero() {
 		text += ", " + s.Key(key.Posterior, key.Last) + " follows"
 	}

@@ -38,7 +38,9 @@ type window struct {
 	begun, known time.Time // of the run
 }
 
-func (w window) span() time.Duration { return w.to.Sub(w.from) }
+func (w window) span() time.Duration {
+	return w.to.Sub(w.from)
+}
 
 // at is where a moment lies on screen, in cells of n.
 func (w window) at(t time.Time, n int) int {
@@ -51,7 +53,8 @@ func (v *View) windowOf(s *page.State) (w window, ok bool) {
 	if !ok {
 		return w, false
 	}
-	if now := s.EngineNow(); !s.Over() && now.After(w.begun) { // a picture that is held ends where it was held
+	// a picture that is held ends where it was held
+	if now := s.EngineNow(); !s.Over() && now.After(w.begun) {
 		w.known = now
 	}
 	run := max(shortest, w.known.Sub(w.begun))
@@ -90,9 +93,12 @@ func (v *View) Act(a key.Action, s *page.State, r widget.Rect) {
 	case key.Right:
 		v.moveHair(w, r, +1)
 	case key.First:
-		v.span, v.end, v.hair = 0, time.Time{}, time.Time{}
+		v.span = 0
+		v.end = time.Time{}
+		v.hair = time.Time{}
 	case key.Last:
-		v.end, v.hair = time.Time{}, time.Time{}
+		v.end = time.Time{}
+		v.hair = time.Time{}
 	case key.Up:
 		v.top = max(0, v.top-1)
 	case key.Down:
@@ -104,7 +110,8 @@ func (v *View) Act(a key.Action, s *page.State, r widget.Rect) {
 func (v *View) zoom(w window, span time.Duration) {
 	span = max(shortest, span)
 	if span >= w.known.Sub(w.begun) {
-		v.span, v.end = 0, time.Time{}
+		v.span = 0
+		v.end = time.Time{}
 		return
 	}
 	v.span = span
@@ -157,7 +164,8 @@ const paneLeast = 4
 func (v *View) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	w, ok := v.windowOf(s)
 	if !ok {
-		page.Empty(c, c.Rule(r, "CHARTS", ""), "nothing measured yet: charts begin with the first iterations that this console is sent")
+		page.Empty(c, c.Rule(r, "CHARTS", ""),
+			"nothing measured yet: charts begin with the first iterations that this console is sent")
 		return
 	}
 	body, axis := r.Rows(r.H - 2)
@@ -190,15 +198,18 @@ func (v *View) shown(rows int) []page.Measure {
 func (v *View) Panes() []page.Pane {
 	var out []page.Pane
 	for m := range page.Measures {
-		out = append(out, page.Pane{Name: measures[m].name, Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			w, ok := v.windowOf(s)
-			if !ok {
-				return
-			}
-			body, axis := r.Rows(r.H - 2)
-			v.drawMeasure(c, body, s, w, m)
-			v.drawAxis(c, axis, s, w, 0)
-		}})
+		out = append(out, page.Pane{
+			Name: measures[m].name,
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				w, ok := v.windowOf(s)
+				if !ok {
+					return
+				}
+				body, axis := r.Rows(r.H - 2)
+				v.drawMeasure(c, body, s, w, m)
+				v.drawAxis(c, axis, s, w, 0)
+			},
+		})
 	}
 	return out
 }
@@ -222,7 +233,9 @@ func (v *View) drawMeasure(c *widget.Canvas, r widget.Rect, s *page.State, w win
 		t.Cursor = min(w.at(v.hair, plot.W), plot.W-1)
 	}
 	t.Line = is.line(s)
-	t.Style = func(i int) themes.Style { return c.Pal.Style(is.role(s, t.Mean[i])) }
+	t.Style = func(i int) themes.Style {
+		return c.Pal.Style(is.role(s, t.Mean[i]))
+	}
 	c.Trace(plot, t)
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+LabelWidth-1, body.Y, is.label(t.To), dim)
@@ -236,9 +249,12 @@ func extremes(columns []history.Bucket) (least, greatest float64, known bool) {
 		switch {
 		case b.N == 0:
 		case !known:
-			least, greatest, known = b.Min, b.Max, true
+			least = b.Min
+			greatest = b.Max
+			known = true
 		default:
-			least, greatest = min(least, b.Min), max(greatest, b.Max)
+			least = min(least, b.Min)
+			greatest = max(greatest, b.Max)
 		}
 	}
 	return least, greatest, known
@@ -250,8 +266,14 @@ const bridge = 3 * time.Second
 
 func traceOf(columns []history.Bucket, span time.Duration) widget.Trace {
 	n := len(columns)
-	t := widget.Trace{Least: make([]float64, n), Mean: make([]float64, n), Greatest: make([]float64, n)}
-	put := func(i int, b history.Bucket) { t.Least[i], t.Mean[i], t.Greatest[i] = b.Min, b.Mean(), b.Max }
+	t := widget.Trace{
+		Least:    make([]float64, n),
+		Mean:     make([]float64, n),
+		Greatest: make([]float64, n),
+	}
+	put := func(i int, b history.Bucket) {
+		t.Least[i], t.Mean[i], t.Greatest[i] = b.Min, b.Mean(), b.Max
+	}
 	most := max(2, int(bridge/max(1, span/time.Duration(max(1, n)))))
 	last := -1
 	for i, b := range columns {
@@ -270,9 +292,11 @@ func traceOf(columns []history.Bucket, span time.Duration) widget.Trace {
 
 // reading is what the hairline is on, else the newest on screen, with its spread.
 func (v *View) reading(columns []history.Bucket, s *page.State, w window, m page.Measure) string {
-	at, when := len(columns)-1, ""
+	at := len(columns) - 1
+	when := ""
 	if !v.hair.IsZero() {
-		at, when = min(w.at(v.hair, len(columns)), len(columns)-1), phrase.Clock(v.hair, s.EngineNow(), s.Zone)+"  "
+		at, when = min(w.at(v.hair, len(columns)), len(columns)-1),
+			phrase.Clock(v.hair, s.EngineNow(), s.Zone)+"  "
 	}
 	for at >= 0 && columns[at].N == 0 {
 		at--

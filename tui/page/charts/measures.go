@@ -29,13 +29,59 @@ func unit(format string) func(float64) string {
 }
 
 var measures = [page.Measures]measure{
-	page.IterationTime: {"iteration time", "ITERATION TIME ms", "no iteration on screen", phrase.Ms, number, 0, false},
-	page.Throughput:    {"throughput", "THROUGHPUT iterations a minute", "no two iterations on screen", unit("%.1f/min"), number, 0, false},
-	page.SelfRatio:     {"self time", "SELF TIME × peers, of all ranks", "no profile on screen", unit("%.2f×"), unit("%.2f"), 0, false},
-	page.WaitMs:        {"waits", "WAIT FOR OTHERS ms, of all ranks", "no profile on screen", phrase.Ms, number, 0, false},
-	page.ClockMHz:      {"clocks", "SM CLOCK MHz, of all GPUs", "no GPU is read", unit("%.0f MHz"), number, 0, false},
-	page.TemperatureC:  {"temperature", "TEMPERATURE °C, of all GPUs", "no GPU is read", unit("%.0f °C"), number, 0, true},
-	page.Change:        {"change", "P(change) of the job", "no filter of the job on screen", unit("%.3f"), unit("%.1f"), 1, false},
+	page.IterationTime: {
+		"iteration time", "ITERATION TIME ms", "no iteration on screen", phrase.Ms, number, 0,
+		false,
+	},
+	page.Throughput: {
+		"throughput",
+		"THROUGHPUT iterations a minute",
+		"no two iterations on screen",
+		unit("%.1f/min"),
+		number,
+		0,
+		false,
+	},
+	page.SelfRatio: {
+		"self time",
+		"SELF TIME × peers, of all ranks",
+		"no profile on screen",
+		unit("%.2f×"),
+		unit("%.2f"),
+		0,
+		false,
+	},
+	page.WaitMs: {
+		"waits", "WAIT FOR OTHERS ms, of all ranks", "no profile on screen", phrase.Ms, number, 0,
+		false,
+	},
+	page.ClockMHz: {
+		"clocks",
+		"SM CLOCK MHz, of all GPUs",
+		"no GPU is read",
+		unit("%.0f MHz"),
+		number,
+		0,
+		false,
+	},
+	page.TemperatureC: {
+		"temperature",
+		"TEMPERATURE °C, of all GPUs",
+		"no GPU is read",
+		unit("%.0f °C"),
+		number,
+		0,
+		true,
+	},
+	page.Change: {
+		"change",
+		"P(change) of the job",
+		"no filter of the job on screen",
+		unit("%.3f"),
+		unit("%.1f"),
+		1,
+		false,
+	},
 }
 
 // fitLeast is the least range of a scale that fits its values, so that noise does not fill it.
@@ -50,7 +96,8 @@ func (m measure) scale(least, greatest float64) (from, to float64) {
 	case m.top > 0:
 		return 0, m.top
 	case m.fits:
-		from, to = math.Floor(least/5)*5, math.Ceil(greatest/5)*5
+		from = math.Floor(least/5) * 5
+		to = math.Ceil(greatest/5) * 5
 		return from, max(to, from+fitLeast)
 	}
 	return 0, widget.NiceTop(headroom * greatest)

@@ -25,23 +25,37 @@ func (p *Page) Zoom() (level int, chosen bool) {
 }
 
 // SetZoom shows the events, or from 1 on the incidents.
-func (p *Page) SetZoom(level int) { p.past.shown = level > 0 }
+func (p *Page) SetZoom(level int) {
+	p.past.shown = level > 0
+}
 
 // allIncidents are those that last and those that are over, newest first. The history has an
 // incident once it is closed; until then the snapshot has it.
 func allIncidents(s *page.State) []*falconv1.PastIncident {
 	out := slices.Clone(s.Feed.History.GetPast())
 	for _, i := range s.Snap().GetIncidents() {
-		if slices.ContainsFunc(out, func(v *falconv1.PastIncident) bool { return v.GetIncident() == i.GetId() }) {
+		if slices.ContainsFunc(out, func(v *falconv1.PastIncident) bool {
+			return v.GetIncident() == i.GetId()
+		}) {
 			continue
 		}
 		v := i.GetVerdict()
 		out = append(out, &falconv1.PastIncident{
-			Incident: i.GetId(), OnsetUnixNs: i.GetOnsetUnixNs(), EndUnixNs: i.GetEndUnixNs(), HealthyMs: i.GetHealthyMs(), SlowMs: i.GetSlowMs(),
-			LostMs: s.LadderOf(i.GetId()).GetImpactMs(), Cause: v.GetCause(), Devices: v.GetDevices(), Links: v.GetLinks(), Nics: v.GetNics(),
+			Incident:    i.GetId(),
+			OnsetUnixNs: i.GetOnsetUnixNs(),
+			EndUnixNs:   i.GetEndUnixNs(),
+			HealthyMs:   i.GetHealthyMs(),
+			SlowMs:      i.GetSlowMs(),
+			LostMs:      s.LadderOf(i.GetId()).GetImpactMs(),
+			Cause:       v.GetCause(),
+			Devices:     v.GetDevices(),
+			Links:       v.GetLinks(),
+			Nics:        v.GetNics(),
 		})
 	}
-	slices.SortStableFunc(out, func(a, b *falconv1.PastIncident) int { return cmp.Compare(b.GetOnsetUnixNs(), a.GetOnsetUnixNs()) })
+	slices.SortStableFunc(out, func(a, b *falconv1.PastIncident) int {
+		return cmp.Compare(b.GetOnsetUnixNs(), a.GetOnsetUnixNs())
+	})
 	return out
 }
 
@@ -62,8 +76,15 @@ func chosenIncidents(s *page.State, all []*falconv1.PastIncident) ([]*falconv1.P
 
 func caseOf(s *page.State, v *falconv1.PastIncident) *filter.Case {
 	c := &filter.Case{
-		Text: strings.Join([]string{v.GetIncident(), v.GetCause(), phrase.Cause(v.GetCause()), pastTime(s, v)}, " "), Class: v.GetCause(), State: "ended",
-		Places: slices.Concat(v.GetDevices(), v.GetLinks(), v.GetNics()), BeganNs: v.GetOnsetUnixNs(), EndedNs: v.GetEndUnixNs(),
+		Text: strings.Join(
+			[]string{v.GetIncident(), v.GetCause(), phrase.Cause(v.GetCause()), pastTime(s, v)},
+			" ",
+		),
+		Class:   v.GetCause(),
+		State:   "ended",
+		Places:  slices.Concat(v.GetDevices(), v.GetLinks(), v.GetNics()),
+		BeganNs: v.GetOnsetUnixNs(),
+		EndedNs: v.GetEndUnixNs(),
 	}
 	if v.GetEndUnixNs() == 0 {
 		c.State = "open"
@@ -109,7 +130,8 @@ func aboutDevice(s *page.State, w int) []page.Line {
 		}
 	}
 	add(themes.Title, name+": "+placeText(s, name))
-	if node := string(falcon.Device(name).Node()); slices.Contains(s.Snap().GetFenced(), node) {
+	node := string(falcon.Device(name).Node())
+	if slices.Contains(s.Snap().GetFenced(), node) {
 		add(themes.Warn, node+" is fenced: nothing of it is used until the fence is lifted")
 	}
 	for _, v := range s.ValidationList() {
@@ -129,7 +151,8 @@ func placeText(s *page.State, name string) string {
 		return fmt.Sprintf("%s now", phrase.Ranks(here, 4))
 	}
 	if l, err := falcon.ParseLink(name); err == nil {
-		a, b := ranksAt(s, string(l.A)), ranksAt(s, string(l.B))
+		a := ranksAt(s, string(l.A))
+		b := ranksAt(s, string(l.B))
 		if len(a) > 0 && len(b) > 0 {
 			return fmt.Sprintf("joins %s and %s now", phrase.Ranks(a, 4), phrase.Ranks(b, 4))
 		}
@@ -141,7 +164,8 @@ func placeText(s *page.State, name string) string {
 func ranksAt(s *page.State, name string) []int32 {
 	var ranks []int32
 	for r, v := range s.Roster.Views() {
-		if d := v.GetDevice(); d == name || string(falcon.Device(d).Node()) == name {
+		d := v.GetDevice()
+		if d == name || string(falcon.Device(d).Node()) == name {
 			ranks = append(ranks, r)
 		}
 	}

@@ -27,7 +27,9 @@ var classes = [...]class{
 	{"cluster", []string{"agent", "rank", "policy", "alarm", "silicon"}},
 }
 
-func (c class) includes(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }
+func (c class) includes(kind string) bool {
+	return c.kinds == nil || slices.Contains(c.kinds, kind)
+}
 
 // severities are the least severities shown, in the order of their key.
 var severities = [...]struct {
@@ -38,13 +40,16 @@ var severities = [...]struct {
 // filteredEvents lists what kind, severity and text leave.
 func (p *Page) filteredEvents(s *page.State) []*falconv1.EventLine {
 	want := strings.ToLower(s.Filter)
-	class, least := classes[p.class], severities[p.severity].least
+	class := classes[p.class]
+	least := severities[p.severity].least
 	if want == "" && class.kinds == nil && least == 0 {
 		return foldJitter(s.Feed.Events)
 	}
 	var out []*falconv1.EventLine
 	for _, e := range s.Feed.Events {
-		if class.includes(e.Kind) && e.Severity >= least && strings.Contains(strings.ToLower(e.Kind+" "+e.Text), want) {
+		if class.includes(e.Kind) &&
+			e.Severity >= least &&
+			strings.Contains(strings.ToLower(e.Kind+" "+e.Text), want) {
 			out = append(out, e)
 		}
 	}
@@ -68,14 +73,17 @@ func (p *Page) narrowedText(s *page.State) string {
 
 // emptyReason returns why no event is shown and what to do.
 func (p *Page) emptyReason(s *page.State) string {
-	kind, severity := s.Key(key.Events, key.Kind), s.Key(key.Events, key.Severity)
+	kind := s.Key(key.Events, key.Kind)
+	severity := s.Key(key.Events, key.Severity)
 	switch {
 	case len(s.Feed.Events) == 0:
 		return "nothing has happened yet; events come here as soon as agents attach"
 	case s.Filter != "":
-		return fmt.Sprintf("no event held is of this kind and text; %s drops the text, %s and %s the rest", s.Key(key.Events, key.Back), kind, severity)
+		return fmt.Sprintf("no event held is of this kind and text; %s drops the text, %s and %s the rest",
+			s.Key(key.Events, key.Back), kind, severity)
 	}
-	return fmt.Sprintf("no event held is of this kind; %s shows the next kind, %s all severities", kind, severity)
+	return fmt.Sprintf("no event held is of this kind; %s shows the next kind, %s all severities",
+		kind, severity)
 }
 
 // jitterKind is the detector's note of a change that did not last; a steady job has one a minute.
@@ -84,7 +92,11 @@ const jitterKind = "jitter"
 // foldJitter leaves the newest of notes of jitter that follow each other, with how many it
 // stands for; the class of the detector's notes has each.
 func foldJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
-	isRun := func(i int) bool { return i+1 < len(list) && list[i].Kind == jitterKind && list[i+1].Kind == jitterKind }
+	isRun := func(i int) bool {
+		return i+1 < len(list) &&
+			list[i].Kind == jitterKind &&
+			list[i+1].Kind == jitterKind
+	}
 	folded := -1
 	for i := range list {
 		if isRun(i) {
@@ -95,7 +107,8 @@ func foldJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
 	if folded < 0 {
 		return list
 	}
-	out, before := slices.Clone(list[:folded]), 0
+	out := slices.Clone(list[:folded])
+	before := 0
 	for i := folded; i < len(list); i++ {
 		e := list[i]
 		if isRun(i) {
@@ -104,8 +117,13 @@ func foldJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
 		}
 		if before > 0 {
 			e = &falconv1.EventLine{
-				Seq: e.Seq, AtUnixNs: e.AtUnixNs, Iteration: e.Iteration, Kind: e.Kind, Severity: e.Severity, About: e.About,
-				Text: fmt.Sprintf("%s (and %d before it)", e.Text, before),
+				Seq:       e.Seq,
+				AtUnixNs:  e.AtUnixNs,
+				Iteration: e.Iteration,
+				Kind:      e.Kind,
+				Severity:  e.Severity,
+				About:     e.About,
+				Text:      fmt.Sprintf("%s (and %d before it)", e.Text, before),
 			}
 			before = 0
 		}
@@ -116,5 +134,7 @@ func foldJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
 
 // withoutJitter are the events for a few lines on another page.
 func withoutJitter(list []*falconv1.EventLine) []*falconv1.EventLine {
-	return slices.DeleteFunc(slices.Clone(list), func(e *falconv1.EventLine) bool { return e.GetKind() == jitterKind })
+	return slices.DeleteFunc(slices.Clone(list), func(e *falconv1.EventLine) bool {
+		return e.GetKind() == jitterKind
+	})
 }

@@ -81,7 +81,8 @@ func (p *Page) moveCursor(a key.Action, list []*falconv1.EventLine, at int, body
 	if len(list) == 0 {
 		return
 	}
-	rows, bottom := max(1, body.H), indexOfEvent(list, p.anchor)
+	rows := max(1, body.H)
+	bottom := indexOfEvent(list, p.anchor)
 	switch a {
 	case key.Up:
 		at--
@@ -96,7 +97,8 @@ func (p *Page) moveCursor(a key.Action, list []*falconv1.EventLine, at int, body
 	case key.First:
 		at = 0
 	case key.Last:
-		at, bottom = len(list)-1, len(list)-1
+		at = len(list) - 1
+		bottom = len(list) - 1
 	default:
 		return
 	}
@@ -182,13 +184,19 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 		return nil
 	}
 	return []page.Pane{
-		{Name: "events", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			p.alone = true
-			p.drawList(c, r, s)
-		}},
-		{Name: "one event", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			drawDetail(c, r, s, list[indexOfEvent(list, p.cursor)])
-		}},
+		{
+			Name: "events",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				p.alone = true
+				p.drawList(c, r, s)
+			},
+		},
+		{
+			Name: "one event",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				drawDetail(c, r, s, list[indexOfEvent(list, p.cursor)])
+			},
+		},
 	}
 }
 
@@ -209,7 +217,12 @@ func (p *Page) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	cursor := indexOfEvent(list, p.cursor)
-	detail := widget.Rect{X: r.X, Y: body.Y + body.H, W: r.W, H: r.Y + r.H - body.Y - body.H}
+	detail := widget.Rect{
+		X: r.X,
+		Y: body.Y + body.H,
+		W: r.W,
+		H: r.Y + r.H - body.Y - body.H,
+	}
 	for i := lastReachable(list, bottom, -1, body.W, body.H); i <= bottom; i++ {
 		body = p.drawLine(c, body, list[i], s.Zone, i == cursor)
 	}
@@ -219,7 +232,13 @@ func (p *Page) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 }
 
 // drawLine draws one event and returns the room below it.
-func (p *Page) drawLine(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, zone *time.Location, cursor bool) widget.Rect {
+func (p *Page) drawLine(
+	c *widget.Canvas,
+	body widget.Rect,
+	e *falconv1.EventLine,
+	zone *time.Location,
+	cursor bool,
+) widget.Rect {
 	for n, l := range wrapEvent(e, body.W) {
 		row, rest := body.Rows(1)
 		body = rest
@@ -250,11 +269,17 @@ func drawDetail(c *widget.Canvas, r widget.Rect, s *page.State, e *falconv1.Even
 	body := c.Rule(r, e.Kind, open)
 	row, body := body.Rows(1)
 	at := time.Unix(0, e.AtUnixNs).UTC()
-	c.Pen(row).Put(themes.Text, at.Format("2006-01-02 15:04:05.000Z")).
-		Putf(themes.Text, "  iteration %s", phrase.Iteration(e.Iteration)).Put(themes.Dim, "  ").Put(severityRole(e), severityWord(e.Severity))
+	c.Pen(row).
+		Put(themes.Text, at.Format("2006-01-02 15:04:05.000Z")).
+		Putf(themes.Text, "  iteration %s", phrase.Iteration(e.Iteration)).
+		Put(themes.Dim, "  ").
+		Put(severityRole(e), severityWord(e.Severity))
 	if a := e.Audit; a != nil {
 		row, body = body.Rows(1)
-		pen := c.Pen(row).Put(themes.Title, a.Actor).Putf(themes.Text, " (%s) from %s: ", a.Role, a.From).Put(themes.Accent, a.Verb+" "+a.About)
+		pen := c.Pen(row).
+			Put(themes.Title, a.Actor).
+			Putf(themes.Text, " (%s) from %s: ", a.Role, a.From).
+			Put(themes.Accent, a.Verb+" "+a.About)
 		if a.PlanHash != "" {
 			pen.Put(themes.Dim, "  plan "+a.PlanHash)
 		}
@@ -299,7 +324,13 @@ func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
 	drawTail(c, r, list, "AUDIT", s.Zone)
 }
 
-func drawTail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title string, zone *time.Location) {
+func drawTail(
+	c *widget.Canvas,
+	r widget.Rect,
+	list []*falconv1.EventLine,
+	title string,
+	zone *time.Location,
+) {
 	body := c.Rule(r, title, "")
 	if len(list) == 0 {
 		page.Empty(c, body, "nothing so far")
@@ -324,12 +355,22 @@ func textColumn(w int) int {
 
 // drawLineHead writes what precedes an event's text: time, iteration, a shape for
 // its severity, and its kind where there is room.
-func drawLineHead(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, zone *time.Location, cursor bool) *widget.Pen {
-	dim, accent, mark := themes.Dim, themes.Accent, severityRole(e)
+func drawLineHead(
+	c *widget.Canvas,
+	r widget.Rect,
+	e *falconv1.EventLine,
+	zone *time.Location,
+	cursor bool,
+) *widget.Pen {
+	dim := themes.Dim
+	accent := themes.Accent
+	mark := severityRole(e)
 	pen := c.Pen(r)
 	if cursor {
 		pen.Over(c.Pal.Style(themes.Selected))
-		dim, accent, mark = themes.Selected, themes.Selected, themes.Selected
+		dim = themes.Selected
+		accent = themes.Selected
+		mark = themes.Selected
 	}
 	pen.Put(dim, time.Unix(0, e.AtUnixNs).In(cmp.Or(zone, time.UTC)).Format("15:04:05"))
 	pen.Putf(dim, " %7s ", phrase.Iteration(e.Iteration)).Put(mark, severitySign(e.Severity)+" ")

@@ -21,7 +21,10 @@ var screen = widget.Rect{W: 100, H: 19}
 func stateOf(events ...*falconv1.EventLine) *page.State {
 	snap := &falconv1.SnapshotReply{Job: &falconv1.Job{World: 8}}
 	for r := range int32(8) {
-		snap.Ranks = append(snap.Ranks, &falconv1.RankView{Rank: r, Device: fmt.Sprintf("n%d.g%d", r/2, r%2)})
+		snap.Ranks = append(snap.Ranks, &falconv1.RankView{
+			Rank:   r,
+			Device: fmt.Sprintf("n%d.g%d", r/2, r%2),
+		})
 	}
 	for i, e := range events {
 		e.Seq = uint64(i + 1)
@@ -33,10 +36,26 @@ func story() *page.State {
 	return stateOf(
 		&falconv1.EventLine{Kind: "agent", Text: "the agent of node n0 is here"},
 		&falconv1.EventLine{Kind: "jitter", About: "rank 3", Text: "rank 3: one slow iteration"},
-		&falconv1.EventLine{Kind: "verdict", About: "INC-0001", Text: "INC-0001: GPU degradation on n1.g0", Severity: 3},
-		&falconv1.EventLine{Kind: "audit", Text: "maria (approver, ssh): approve INC-0001/S2/1", Severity: 0, Audit: &falconv1.Audit{
-			Actor: "maria", Role: "approver", From: "ssh 10.0.0.7", Verb: "approve", About: "INC-0001/S2/1", PlanHash: "9f2c", Reason: "seen",
-		}},
+		&falconv1.EventLine{
+			Kind:     "verdict",
+			About:    "INC-0001",
+			Text:     "INC-0001: GPU degradation on n1.g0",
+			Severity: 3,
+		},
+		&falconv1.EventLine{
+			Kind:     "audit",
+			Text:     "maria (approver, ssh): approve INC-0001/S2/1",
+			Severity: 0,
+			Audit: &falconv1.Audit{
+				Actor:    "maria",
+				Role:     "approver",
+				From:     "ssh 10.0.0.7",
+				Verb:     "approve",
+				About:    "INC-0001/S2/1",
+				PlanHash: "9f2c",
+				Reason:   "seen",
+			},
+		},
 		&falconv1.EventLine{Kind: "rank", About: "n3.g1", Text: "n3.g1 has ended: signal 9", Severity: 2},
 		&falconv1.EventLine{Kind: "recovery", About: "REC-0002", Text: "REC-0002: resumed", Severity: 1},
 	)
@@ -54,17 +73,21 @@ func draw(t *testing.T, p *Page, s *page.State, r widget.Rect) string {
 }
 
 func TestKindsAndSeverities(t *testing.T) {
-	p, s := New(), story()
+	p := New()
+	s := story()
 	p.Act(key.Kind, s, screen)
 	out := draw(t, p, s, screen)
-	if strings.Contains(out, "jitter") || !strings.Contains(out, "audit: who did what: 1 of 6") || !strings.Contains(out, "maria (approver) from ssh 10.0.0.7: approve INC-0001/S2/1  plan 9f2c") {
+	if strings.Contains(out, "jitter") ||
+		!strings.Contains(out, "audit: who did what: 1 of 6") ||
+		!strings.Contains(out, "maria (approver) from ssh 10.0.0.7: approve INC-0001/S2/1  plan 9f2c") {
 		t.Errorf("audit lines only:\n%s", out)
 	}
 	for range len(classes) - 1 {
 		p.Act(key.Kind, s, screen)
 	}
 	p.Act(key.Severity, s, screen)
-	if out := draw(t, p, s, screen); strings.Contains(out, "agent of node") || !strings.Contains(out, "warnings only: 2 of 6") {
+	if out := draw(t, p, s, screen); strings.Contains(out, "agent of node") ||
+		!strings.Contains(out, "warnings only: 2 of 6") {
 		t.Errorf("warnings only:\n%s", out)
 	}
 	s.Filter = "no such text"
@@ -75,13 +98,19 @@ func TestKindsAndSeverities(t *testing.T) {
 
 // Enter opens what a line tells of.
 func TestEnterOpensWhatTheLineTellsOf(t *testing.T) {
-	p, s := New(), story()
+	p := New()
+	s := story()
 	for i, want := range []struct {
 		page key.Scope
 		id   string
 		rank int32
 	}{
-		{key.Recovery, "REC-0002", 0}, {key.Ranks, "", 7}, {key.Ladder, "INC-0001", 0}, {key.Ladder, "INC-0001", 0}, {key.Ranks, "", 3}, {"", "", 0},
+		{key.Recovery, "REC-0002", 0},
+		{key.Ranks, "", 7},
+		{key.Ladder, "INC-0001", 0},
+		{key.Ladder, "INC-0001", 0},
+		{key.Ranks, "", 3},
+		{"", "", 0},
 	} {
 		s.Follow()
 		if got := p.Act(key.Open, s, screen); got != want.page {
@@ -102,14 +131,22 @@ func TestEnterOpensWhatTheLineTellsOf(t *testing.T) {
 func TestTheCursorHoldsOnToItsLine(t *testing.T) {
 	var list []*falconv1.EventLine
 	for i := range 60 {
-		list = append(list, &falconv1.EventLine{Kind: "note", Text: fmt.Sprintf("line %02d", i)})
+		list = append(list, &falconv1.EventLine{
+			Kind: "note",
+			Text: fmt.Sprintf("line %02d", i),
+		})
 	}
-	p, s := New(), stateOf(list...)
+	p := New()
+	s := stateOf(list...)
 	for range 25 {
 		p.Act(key.Up, s, screen)
 	}
 	for range 3 {
-		list = append(list, &falconv1.EventLine{Kind: "note", Text: "newer", Seq: uint64(len(list) + 1)})
+		list = append(list, &falconv1.EventLine{
+			Kind: "note",
+			Text: "newer",
+			Seq:  uint64(len(list) + 1),
+		})
 		s.Feed = &feed.State{Snap: s.Snap(), Events: list}
 		out := draw(t, p, s, screen)
 		if strings.Count(out, "line 34") != 2 || !strings.Contains(out, "newer below, G follows") {

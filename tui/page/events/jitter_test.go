@@ -11,7 +11,11 @@ import (
 func TestJitterIsFolded(t *testing.T) {
 	list := func(kinds ...string) (out []*falconv1.EventLine) {
 		for i, k := range kinds {
-			out = append(out, &falconv1.EventLine{Seq: uint64(i + 1), Kind: k, Text: k})
+			out = append(out, &falconv1.EventLine{
+				Seq:  uint64(i + 1),
+				Kind: k,
+				Text: k,
+			})
 		}
 		return out
 	}
@@ -22,7 +26,10 @@ func TestJitterIsFolded(t *testing.T) {
 		{nil, "[]"},
 		{list("jitter"), "[1 jitter]"},
 		{list("agent", "jitter", "agent", "jitter"), "[1 agent 2 jitter 3 agent 4 jitter]"},
-		{list("agent", "jitter", "jitter", "jitter", "agent", "jitter", "jitter"), "[1 agent 4 jitter (and 2 before it) 5 agent 7 jitter (and 1 before it)]"},
+		{
+			list("agent", "jitter", "jitter", "jitter", "agent", "jitter", "jitter"),
+			"[1 agent 4 jitter (and 2 before it) 5 agent 7 jitter (and 1 before it)]",
+		},
 	} {
 		var got []string
 		for _, e := range foldJitter(c.in) {

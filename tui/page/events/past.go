@@ -24,7 +24,9 @@ type past struct {
 func (p *Page) WantsHistory() bool { return p.past.shown }
 
 func (h *past) index(list []*falconv1.PastIncident) int {
-	return max(0, slices.IndexFunc(list, func(v *falconv1.PastIncident) bool { return v.GetIncident() == h.cursor }))
+	return max(0, slices.IndexFunc(list, func(v *falconv1.PastIncident) bool {
+		return v.GetIncident() == h.cursor
+	}))
 }
 
 // act moves the cursor, or opens the incident under it.
@@ -101,7 +103,11 @@ func (h *past) panes(s *page.State) []page.Pane {
 	if s.Feed.History == nil {
 		return nil
 	}
-	return []page.Pane{{Name: "root causes", Draw: drawCauses}, {Name: "named again", Draw: drawCulprits}, {Name: "history", Draw: h.drawList}}
+	return []page.Pane{
+		{Name: "root causes", Draw: drawCauses},
+		{Name: "named again", Draw: drawCulprits},
+		{Name: "history", Draw: h.drawList},
+	}
 }
 
 // drawCauses draws root causes by incident, then how long incidents lasted.
@@ -121,13 +127,18 @@ func drawCauses(c *widget.Canvas, r widget.Rect, s *page.State) {
 	table, foot := body.Rows(body.H - spreads)
 	for _, x := range h.Causes[:min(len(h.Causes), table.H)] {
 		row, table = table.Rows(1)
-		c.Pen(row).Putf(themes.Text, "%-20s ", widget.Cut(phrase.Cause(x.Cause), 20)).
-			Putf(themes.Title, "%5d ", x.Incidents).Putf(themes.Text, "%8s %9s %9s", report.ShareText(x.Share), report.SpanText(x.MeanS), report.SpanText(x.LostS))
+		c.Pen(row).
+			Putf(themes.Text, "%-20s ", widget.Cut(phrase.Cause(x.Cause), 20)).
+			Putf(themes.Title, "%5d ", x.Incidents).
+			Putf(themes.Text, "%8s %9s %9s",
+				report.ShareText(x.Share), report.SpanText(x.MeanS), report.SpanText(x.LostS))
 	}
 	for _, x := range h.FailStops[:min(len(h.FailStops), table.H)] {
 		row, table = table.Rows(1)
-		c.Pen(row).Putf(themes.Text, "%-20s ", widget.Cut(report.FaultText(x.Kind), 20)).
-			Putf(themes.Title, "%5d ", x.Faults).Putf(themes.Text, "%8s %9s", report.ShareText(x.Share), x.DownText())
+		c.Pen(row).
+			Putf(themes.Text, "%-20s ", widget.Cut(report.FaultText(x.Kind), 20)).
+			Putf(themes.Title, "%5d ", x.Faults).
+			Putf(themes.Text, "%8s %9s", report.ShareText(x.Share), x.DownText())
 	}
 	if len(h.Causes) > 0 && foot.H > 0 {
 		row, foot = foot.Rows(1)
@@ -142,7 +153,8 @@ func spreadText(d report.Spread, text func(float64) string) string {
 	if d.N == 0 {
 		return "not known"
 	}
-	return fmt.Sprintf("half to %s, 90 %% to %s, at most %s", text(d.At(0.5)), text(d.At(0.9)), text(d.At(1)))
+	return fmt.Sprintf("half to %s, 90 %% to %s, at most %s",
+		text(d.At(0.5)), text(d.At(0.9)), text(d.At(1)))
 }
 
 // drawCulprits draws what was named, highest score first.
@@ -162,15 +174,19 @@ func drawCulprits(c *widget.Canvas, r widget.Rect, s *page.State) {
 		if x.GetTimes() > 1 {
 			role = themes.Warn
 		}
-		c.Pen(row).Putf(role, "%-16s ", widget.Cut(page.CulpritName(x), 16)).Putf(themes.Title, "%6.2f ", x.GetScore()).
-			Putf(themes.Text, "%5d  ", x.GetTimes()).Put(themes.Dim, s.CulpritAgo(x))
+		c.Pen(row).
+			Putf(role, "%-16s ", widget.Cut(page.CulpritName(x), 16)).
+			Putf(themes.Title, "%6.2f ", x.GetScore()).
+			Putf(themes.Text, "%5d  ", x.GetTimes()).
+			Put(themes.Dim, s.CulpritAgo(x))
 	}
 }
 
 func (h *past) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 	all := allIncidents(s)
 	list, err := chosenIncidents(s, all)
-	right := fmt.Sprintf("newest first, %s; %s opens, %s shows events", zoneName(s), s.Key(key.Events, key.Open), s.Key(key.Events, key.History))
+	right := fmt.Sprintf("newest first, %s; %s opens, %s shows events",
+		zoneName(s), s.Key(key.Events, key.Open), s.Key(key.Events, key.History))
 	if s.Filter != "" {
 		right = fmt.Sprintf("%s: %d of %d", s.Filter, len(list), len(all))
 	}
@@ -194,23 +210,42 @@ func (h *past) drawList(c *widget.Canvas, r widget.Rect, s *page.State) {
 	at := h.index(list)
 	first := max(0, min(at-body.H/2, len(list)-body.H))
 	for i := first; i < len(list) && i-first < body.H; i++ {
-		row := widget.Rect{X: body.X, Y: body.Y + i - first, W: body.W, H: 1}
+		row := widget.Rect{
+			X: body.X,
+			Y: body.Y + i - first,
+			W: body.W,
+			H: 1,
+		}
 		drawPastIncident(c, row, s, list[i], i == at)
 	}
 }
 
 func drawPastIncident(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.PastIncident, cursor bool) {
-	pen, dim, title, text := c.Pen(r), themes.Dim, themes.Title, themes.Text
+	pen := c.Pen(r)
+	dim := themes.Dim
+	title := themes.Title
+	text := themes.Text
 	if cursor {
 		c.Fill(r, ' ', c.Pal.Style(themes.Selected))
 		pen = c.SelectedPen(r)
-		dim, title, text = themes.Selected, themes.Selected, themes.Selected
+		dim = themes.Selected
+		title = themes.Selected
+		text = themes.Selected
 	}
-	x := report.PastIncident{HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(), Devices: v.GetDevices(), Links: v.GetLinks(), NICs: v.GetNics(), Unnamed: int(v.GetUnnamed())}
+	x := report.PastIncident{
+		HealthyMs: v.GetHealthyMs(),
+		SlowMs:    v.GetSlowMs(),
+		Devices:   v.GetDevices(),
+		Links:     v.GetLinks(),
+		NICs:      v.GetNics(),
+		Unnamed:   int(v.GetUnnamed()),
+	}
 	pen.Putf(dim, "%s ", pastTime(s, v)).Putf(title, "%-9s", v.GetIncident())
-	lasted, role := report.SpanText(float64(v.GetEndUnixNs()-v.GetOnsetUnixNs())/1e9), text
+	lasted := report.SpanText(float64(v.GetEndUnixNs()-v.GetOnsetUnixNs()) / 1e9)
+	role := text
 	if v.GetEndUnixNs() == 0 {
-		lasted, role = "lasts", themes.Bad
+		lasted = "lasts"
+		role = themes.Bad
 		if cursor {
 			role = themes.Selected
 		}

@@ -136,10 +136,13 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	if !isComplete(s) {
 		return nil
 	}
-	return []page.Pane{{Name: "grid", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-		p.alone = true
-		Table(c, r, s)
-	}}}
+	return []page.Pane{{
+		Name: "grid",
+		Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			p.alone = true
+			Table(c, r, s)
+		},
+	}}
 }
 
 const (
@@ -188,7 +191,12 @@ type table struct {
 
 func newNodeTable(s *page.State, r widget.Rect) *table {
 	room := max(minCellW, r.W-labelW-marginW)
-	t := &table{s: s, per: 1, cellW: min(maxCellW, room/s.DP), rows: max(0, min(s.PP, r.H-2))}
+	t := &table{
+		s:     s,
+		per:   1,
+		cellW: min(maxCellW, room/s.DP),
+		rows:  max(0, min(s.PP, r.H-2)),
+	}
 	if t.cellW < minCellW {
 		fit := max(1, room/minCellW)
 		t.per = (s.DP + fit - 1) / fit
@@ -240,12 +248,15 @@ func (t *table) heavierThan(a, b int32) bool {
 }
 
 // worstRankOf is the rank that a cell shows.
-func (t *table) worstRankOf(col, stage int) int32 { return t.worsts[stage*t.cols+col] }
+func (t *table) worstRankOf(col, stage int) int32 {
+	return t.worsts[stage*t.cols+col]
+}
 
 func (t *table) titleText() string {
 	text := "stages × replicas"
 	if t.rows < t.s.PP {
-		text = fmt.Sprintf("stages %d to %d of %d × replicas", t.first, t.first+t.rows-1, t.s.PP)
+		text = fmt.Sprintf("stages %d to %d of %d × replicas",
+			t.first, t.first+t.rows-1, t.s.PP)
 	}
 	return fmt.Sprintf("%s  ·  worst of %d  ·  %s", text, t.s.TP*t.per, t.s.MetricName())
 }
@@ -282,7 +293,8 @@ func (t *table) drawLinkNames(c *widget.Canvas, r widget.Rect) {
 	if len(t.named) == 0 || y >= r.H {
 		return
 	}
-	p := c.Pen(widget.Rect{X: r.X, Y: r.Y + y, W: r.W, H: 1}).Put(themes.Warn, "≈ ends of a suspicious link: ")
+	p := c.Pen(widget.Rect{X: r.X, Y: r.Y + y, W: r.W, H: 1}).Put(themes.Warn,
+		"≈ ends of a suspicious link: ")
 	p.Put(themes.Text, strings.Join(t.named, ", "))
 }
 
@@ -291,7 +303,8 @@ func (t *table) drawHeader(c *widget.Canvas, r widget.Rect) {
 	c.Text(r.X, r.Y, labelW, "", dim)
 	end := r.X + labelW + t.cols*t.cellW // where the margin begins
 	for col := range t.cols {
-		label, x := "r"+strconv.Itoa(col*t.per), r.X+labelW+col*t.cellW
+		label := "r" + strconv.Itoa(col*t.per)
+		x := r.X + labelW + col*t.cellW
 		if widget.Width(label) >= t.cellW && col%2 == 1 || x+widget.Width(label) > end {
 			continue
 		}
@@ -310,13 +323,28 @@ func (t *table) drawRow(c *widget.Canvas, r widget.Rect, row int) {
 		if worst < 0 || t.heavierThan(rank, worst) {
 			worst = rank
 		}
-		at := widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}
+		at := widget.Rect{
+			X: r.X + labelW + col*t.cellW,
+			Y: y,
+			W: t.cellW - 1,
+			H: 1,
+		}
 		t.drawCell(c, at, rank, t.holdsRank(col, stage))
 		if t.ends[stage*t.cols+col] && !t.holdsRank(col, stage) {
 			c.Set(at.X+at.W, y, '≈', c.Pal.Style(themes.Warn).With(themes.Bold))
 		}
 	}
-	t.drawCell(c, widget.Rect{X: r.X + labelW + t.cols*t.cellW + 1, Y: y, W: marginW - 2, H: 1}, worst, false)
+	t.drawCell(
+		c,
+		widget.Rect{
+			X: r.X + labelW + t.cols*t.cellW + 1,
+			Y: y,
+			W: marginW - 2,
+			H: 1,
+		},
+		worst,
+		false,
+	)
 }
 
 // drawFoot draws the worst of every column; stages out of view count too.
@@ -333,7 +361,17 @@ func (t *table) drawFoot(c *widget.Canvas, r widget.Rect) {
 				worst = rank
 			}
 		}
-		t.drawCell(c, widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}, worst, false)
+		t.drawCell(
+			c,
+			widget.Rect{
+				X: r.X + labelW + col*t.cellW,
+				Y: y,
+				W: t.cellW - 1,
+				H: 1,
+			},
+			worst,
+			false,
+		)
 	}
 }
 
@@ -369,7 +407,8 @@ func (t *table) drawCell(c *widget.Canvas, r widget.Rect, rank int32, cursor boo
 	v := t.s.Roster.View(rank)
 	glyph, _, role := t.s.Health(v)
 	st := c.Pal.Style(role)
-	if n, ok := t.s.Roster.LevelOf(t.s.Metric, v); ok && c.Pal.HalfBlocks() && t.s.Taking(v) {
+	n, ok := t.s.Roster.LevelOf(t.s.Metric, v)
+	if ok && c.Pal.HalfBlocks() && t.s.Taking(v) {
 		st = c.Pal.Ink(c.Pal.Heat[n])
 	}
 	if cursor {
@@ -391,6 +430,11 @@ func (t *table) drawCell(c *widget.Canvas, r widget.Rect, rank int32, cursor boo
 	}
 	if cursor {
 		c.Focus(r.X, r.Y)
-		c.Set(r.X+r.W, r.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(
+			r.X+r.W,
+			r.Y,
+			widget.CursorMark,
+			c.Pal.Style(themes.Accent).With(themes.Bold),
+		)
 	}
 }

@@ -16,11 +16,20 @@ import (
 )
 
 func state(tp, dp, pp int) *page.State {
-	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(tp * dp * pp)}}
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{
+		Tp:    int32(tp),
+		Dp:    int32(dp),
+		Pp:    int32(pp),
+		World: int32(tp * dp * pp),
+	}}
 	views := make([]falconv1.RankView, tp*dp*pp)
 	for r := range views {
 		v := &views[r]
-		v.Rank, v.Device, v.Ms, v.SelfRatio, v.Health = int32(r), fmt.Sprintf("n%d.g%d", r/8, r%8), 200, 1, falconv1.RankHealth_RANK_HEALTH_OK
+		v.Rank = int32(r)
+		v.Device = fmt.Sprintf("n%d.g%d", r/8, r%8)
+		v.Ms = 200
+		v.SelfRatio = 1
+		v.Health = falconv1.RankHealth_RANK_HEALTH_OK
 		s.Ranks = append(s.Ranks, v)
 	}
 	return page.NewState(&feed.State{Snap: s, Conn: feed.Live, Memo: &feed.Memo{}})

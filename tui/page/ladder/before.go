@@ -94,7 +94,9 @@ func signedChange(n int32) string {
 
 // mostChanged picks at most n replicas, those that change most, in their order.
 func mostChanged(now, then []int32, n int) []int {
-	return pickFirst(len(now), n, func(i int) int32 { return -max(then[i]-now[i], now[i]-then[i]) })
+	return pickFirst(len(now), n, func(i int) int32 {
+		return -max(then[i]-now[i], now[i]-then[i])
+	})
 }
 
 // pickFirst picks at most n of the numbers below count, lowest rank first, in their order.
@@ -106,7 +108,9 @@ func pickFirst(count, n int, rank func(i int) int32) []int {
 	if count <= n {
 		return at
 	}
-	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(at, func(a, b int) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
 	at = at[:max(0, n)]
 	slices.Sort(at)
 	return at
@@ -145,7 +149,10 @@ type sites [][]site
 
 // placement is where a proposal puts each rank, or nil where only the swaps are known.
 func placement(s *page.State, g *falconv1.RungView) []string {
-	if prop := s.Proposal(); prop != nil && prop.PlanHash == g.PlanHash && len(prop.Placement) == s.Roster.World() {
+	prop := s.Proposal()
+	if prop != nil &&
+		prop.PlanHash == g.PlanHash &&
+		len(prop.Placement) == s.Roster.World() {
 		return prop.Placement
 	}
 	return nil
@@ -215,7 +222,9 @@ func afterSwaps(n string, swaps []*falconv1.NodeSwap) string {
 // slow before others, in their order.
 func linesWorthDrawing(count, n int, of func(i int) []site) []int {
 	return pickFirst(count, n, func(i int) int32 {
-		if slices.ContainsFunc(of(i), func(x site) bool { return x.moved || x.slow }) {
+		if slices.ContainsFunc(of(i), func(x site) bool {
+			return x.moved || x.slow
+		}) {
 			return 0
 		}
 		return 1
@@ -240,7 +249,9 @@ func drawGridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.Ru
 	if !two {
 		fit = (r.W - stageW) / cell
 	}
-	replicas := linesWorthDrawing(s.DP, max(1, fit), func(dp int) []site { return gridColumn(now, dp) })
+	replicas := linesWorthDrawing(s.DP, max(1, fit), func(dp int) []site {
+		return gridColumn(now, dp)
+	})
 	top, rest := r.Rows(min(r.H, len(stages)+1))
 	if two {
 		left, right := top.Columns(half + 3)
@@ -250,7 +261,11 @@ func drawGridPair(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.Ru
 		drawOneGrid(c, top, "after", then, stages, replicas, cell)
 	}
 	if hidden := s.DP*s.PP - len(stages)*len(replicas); hidden > 0 {
-		links = append(links, page.Line{Text: fmt.Sprintf("  %d of %d places shown, first those that change", len(stages)*len(replicas), s.DP*s.PP), Role: themes.Dim})
+		links = append(links, page.Line{
+			Text: fmt.Sprintf("  %d of %d places shown, first those that change",
+				len(stages)*len(replicas), s.DP*s.PP),
+			Role: themes.Dim,
+		})
 	}
 	page.DrawLines(c, rest, links)
 	_, rest = rest.Rows(len(links))
@@ -307,7 +322,8 @@ func linkLines(v *falconv1.Preview, w int) []page.Line {
 			if len(l.GetLinks()) == 0 {
 				continue
 			}
-			text := fmt.Sprintf("  %s %s %s %s", side.sign, strings.ToUpper(l.Dimension), side.what, fewNames(l.Links))
+			text := fmt.Sprintf("  %s %s %s %s",
+				side.sign, strings.ToUpper(l.Dimension), side.what, fewNames(l.Links))
 			if mb := v.TrafficMb[l.Dimension]; mb > 0 && side.sign == "+" {
 				text += fmt.Sprintf("; it carries %s an iteration between nodes then", sizeText(mb))
 			}

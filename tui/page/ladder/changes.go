@@ -22,16 +22,21 @@ type Plan struct {
 // PlanOf is an action's plan.
 func PlanOf(a *falconv1.Action) Plan {
 	return Plan{
-		counts: a.GetMicroBatches(), swaps: swapPairs(a.GetPreview()), nodes: nodesOfDevices(a.GetPlacement()),
-		predictedMs: a.GetPredictedMs(), overheadMs: a.GetOverheadMs(),
+		counts:      a.GetMicroBatches(),
+		swaps:       swapPairs(a.GetPreview()),
+		nodes:       nodesOfDevices(a.GetPlacement()),
+		predictedMs: a.GetPredictedMs(),
+		overheadMs:  a.GetOverheadMs(),
 	}
 }
 
 // PlanOfRung is the plan that taking a rung now would carry out.
 func PlanOfRung(g *falconv1.RungView) Plan {
 	return Plan{
-		counts: g.GetMicroBatches(), swaps: swapPairs(g.GetPreview()),
-		predictedMs: g.GetPredictedMs(), overheadMs: g.GetOverheadMs(),
+		counts:      g.GetMicroBatches(),
+		swaps:       swapPairs(g.GetPreview()),
+		predictedMs: g.GetPredictedMs(),
+		overheadMs:  g.GetOverheadMs(),
 	}
 }
 
@@ -97,7 +102,9 @@ func setChanges(what string, a, b []string) []string {
 }
 
 func withoutNames(a, b []string) []string {
-	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool {
+		return slices.Contains(b, s)
+	})
 }
 
 // timeChange leaves out what rounds to the same.

@@ -57,21 +57,30 @@ func (p *Page) stepCursor(s *page.State, by, n int) {
 // Point puts the cursor on a rung.
 func (p *Page) Point(t widget.Target, s *page.State) {
 	if t.Kind == widget.TargetRow {
-		p.stepCursor(s, int(t.N)-p.cursorRung(s), len(s.Snap().GetLadder().GetRungs()))
+		p.stepCursor(
+			s,
+			int(t.N)-p.cursorRung(s),
+			len(s.Snap().GetLadder().GetRungs()),
+		)
 	}
 }
 
 // cursorRung is the row chosen by the operator, else the proposal's, else the rung in force.
 func (p *Page) cursorRung(s *page.State) int {
 	if id := s.Snap().GetLadder().GetIncident(); id != p.of { // a choice among another's rungs says nothing
-		p.of, p.moved, p.scroll = id, false, page.Scroll{}
+		p.of = id
+		p.moved = false
+		p.scroll = page.Scroll{}
 	}
 	rungs := s.Snap().GetLadder().GetRungs()
 	if p.moved {
 		return max(0, min(len(rungs)-1, p.rung))
 	}
 	if prop := s.Awaited(); prop != nil {
-		if i := slices.IndexFunc(rungs, func(r *falconv1.RungView) bool { return r.Rung == prop.Rung && r.Variant == prop.Variant }); i >= 0 {
+		i := slices.IndexFunc(rungs, func(r *falconv1.RungView) bool {
+			return r.Rung == prop.Rung && r.Variant == prop.Variant
+		})
+		if i >= 0 {
 			return i
 		}
 	}
@@ -111,14 +120,28 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 		return nil
 	}
 	return []page.Pane{
-		{Name: "rungs", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			rest := automatic(c, Rungs(c, r, s, p.cursorRung(s)), s)
-			if l := s.Snap().GetLadder(); len(l.GetRungs()) > 0 { // an incident that is looked at may have none
-				drawBefore(c, p.drawReason(c, rest, s, l), s, l.Rungs[p.cursorRung(s)])
-			}
-		}},
+		{
+			Name: "rungs",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				rest := automatic(c, Rungs(c, r, s, p.cursorRung(s)), s)
+				// an incident that is looked at may have none
+				if l := s.Snap().GetLadder(); len(l.GetRungs()) > 0 {
+					drawBefore(
+						c,
+						p.drawReason(c, rest, s, l),
+						s,
+						l.Rungs[p.cursorRung(s)],
+					)
+				}
+			},
+		},
 		{Name: "evidence", Draw: p.drawEvidence},
-		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { drawActions(c, r, s, s.Snap().GetLadder()) }},
+		{
+			Name: "actions",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				drawActions(c, r, s, s.Snap().GetLadder())
+			},
+		},
 	}
 }
 
@@ -162,7 +185,8 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 			title += phrase.Prefixed(" since ", phrase.Since(inc, s.EngineNow(), s.Zone))
 		}
 	}
-	right := fmt.Sprintf("lost so far %s, %.4f GPU-h", phrase.Lost(l.GetImpactMs()), l.GetLostGpuHours())
+	right := fmt.Sprintf("lost so far %s, %.4f GPU-h",
+		phrase.Lost(l.GetImpactMs()), l.GetLostGpuHours())
 	if rate := l.GetLossPerMinuteGpuHours(); rate > 0 && r.W >= wideW {
 		right += fmt.Sprintf(", %.4f more a minute", rate)
 	}
@@ -205,7 +229,8 @@ func rungNameWidth(w int) int {
 }
 
 func headingText(name int) string {
-	return fmt.Sprintf("  %-*s%10s%10s%s%10s", name, "rung", "overhead", "gain/iter", evenText(name, "break-even"), "predicted")
+	return fmt.Sprintf("  %-*s%10s%10s%s%10s",
+		name, "rung", "overhead", "gain/iter", evenText(name, "break-even"), "predicted")
 }
 
 // evenText is the column of the break-even, where there is room for one.
@@ -224,7 +249,9 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 	}
 	mark := "  "
 	if cursor {
-		pen, role, mark = c.SelectedPen(r), themes.Selected, "▸ "
+		pen = c.SelectedPen(r)
+		role = themes.Selected
+		mark = "▸ "
 	}
 	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+purposeOf(g), name))
 	pen.Put(role, mark+label)
@@ -233,7 +260,9 @@ func drawRung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungVi
 		if g.BreakEven >= 0 && g.OverheadMs > 0 {
 			even = phrase.Count(g.BreakEven) + " iter"
 		}
-		pen.Putf(role, "%10s%10s%s%10s", costText(g.OverheadMs), phrase.Ms(g.GainMs), evenText(name, even), phrase.Ms(g.PredictedMs))
+		pen.Putf(role, "%10s%10s%s%10s",
+			costText(g.OverheadMs), phrase.Ms(g.GainMs), evenText(name, even),
+			phrase.Ms(g.PredictedMs))
 	} else {
 		pen.Put(role, "  not applicable")
 	}
@@ -255,7 +284,9 @@ func costText(ms float64) string {
 
 func drawStatus(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	switch prop := s.Awaited(); {
-	case page.Standing(s, prop) != "" && prop.Rung == g.Rung && prop.Variant == g.Variant:
+	case page.Standing(s, prop) != "" &&
+		prop.Rung == g.Rung &&
+		prop.Variant == g.Variant:
 		drawApproved(pen, s, prop)
 	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:
 		pen.Space(2).Put(themes.Urgent, " PROPOSED ")
@@ -268,7 +299,9 @@ func drawStatus(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 		pen.Space(2).Put(themes.Dim, "forbidden")
 	case g.Applicable && g.Next && g.ClockMs > 0:
 		pen.Space(2).Put(themes.Dim, dueText(g))
-		if text := ", " + phrase.Clock(s.EngineNow().Add(time.Duration(g.DueInMs*1e6)), s.EngineNow(), s.Zone); g.DueInMs > 0 && pen.Fits(text) {
+		now := s.EngineNow()
+		text := ", " + phrase.Clock(now.Add(time.Duration(g.DueInMs*1e6)), now, s.Zone)
+		if g.DueInMs > 0 && pen.Fits(text) {
 			pen.Put(themes.Dim, text)
 		}
 	case g.Applicable && g.Next:
@@ -317,7 +350,8 @@ func (p *Page) drawReason(c *widget.Canvas, r widget.Rect, s *page.State, l *fal
 	if g.Reason == "" && !g.Applicable {
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
-	if a := s.Awaited(); page.Standing(s, a) != "" && a.Rung == g.Rung && a.Variant == g.Variant {
+	a := s.Awaited()
+	if page.Standing(s, a) != "" && a.Rung == g.Rung && a.Variant == g.Variant {
 		text = phrase.Capital(strings.TrimSuffix(g.Reason, ": "+a.State)) // the rest of it repeats its state
 		if !taken && g.IfWrong != "" {
 			text += ". If wrong: " + g.IfWrong
@@ -330,7 +364,16 @@ func (p *Page) drawReason(c *widget.Canvas, r widget.Rect, s *page.State, l *fal
 		}
 	}
 	box, _ := r.Rows(min(reasonRows, max(3, r.H/3), r.H))
-	used := c.Paragraph(widget.Rect{X: box.X + 2, Y: box.Y, W: box.W - 3, H: box.H}, text, c.Pal.Style(themes.Text))
+	used := c.Paragraph(
+		widget.Rect{
+			X: box.X + 2,
+			Y: box.Y,
+			W: box.W - 3,
+			H: box.H,
+		},
+		text,
+		c.Pal.Style(themes.Text),
+	)
 	_, rest := r.Rows(min(used, box.H))
 	return rest
 }
@@ -361,7 +404,9 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
 	shown := &falconv1.Verdict{Evidence: slices.Concat(page.KernelEvidence(s, inc), v.GetEvidence())}
 	lines := append(EvidenceLines(shown, body.W), PastLines(s, inc, body.W)...)
-	p.scroll.Rows(c, body, len(lines), func(row widget.Rect, i int) { page.DrawLines(c, row, lines[i:i+1]) })
+	p.scroll.Rows(c, body, len(lines), func(row widget.Rect, i int) {
+		page.DrawLines(c, row, lines[i:i+1])
+	})
 }
 
 // EvidenceLines wraps a verdict's evidence for width w, the clearest first: + for the cause,
@@ -369,9 +414,11 @@ func (p *Page) drawEvidence(c *widget.Canvas, r widget.Rect, s *page.State) {
 func EvidenceLines(v *falconv1.Verdict, w int) []page.Line {
 	var out []page.Line
 	for _, e := range page.ClearestFirst(v.GetEvidence()) {
-		sign, role := "+", themes.Text
+		sign := "+"
+		role := themes.Text
 		if e.Against {
-			sign, role = "−", themes.Warn
+			sign = "−"
+			role = themes.Warn
 		}
 		head := fmt.Sprintf("%s %-8s", sign, e.Kind)
 		for i, l := range widget.Wrap(e.Text, max(10, w-len(head)-1)) {
@@ -443,13 +490,17 @@ func ActionLines(s *page.State, a *falconv1.Action, w int) []page.Line {
 		times += fmt.Sprintf(", measured %s (%s; prediction off by %s)", phrase.Ms(a.MeasuredMs),
 			phrase.Change(a.BeforeMs, a.MeasuredMs), predictionError(a.PredictedMs, a.MeasuredMs))
 	}
-	if p := phrase.Plan(a.Previous, a.MicroBatches, max(20, w-len(times)-6)); p != "" {
+	p := phrase.Plan(a.Previous, a.MicroBatches, max(20, w-len(times)-6))
+	if p != "" {
 		times += " · " + p
 	}
 	if because := phrase.Because(a); because != "" {
 		times += " · " + because[2:]
 	}
-	out := []page.Line{{Text: head, Role: stateRole(falcon.ActionState(a.State))}, {Text: times, Role: themes.Text}}
+	out := []page.Line{
+		{Text: head, Role: stateRole(falcon.ActionState(a.State))},
+		{Text: times, Role: themes.Text},
+	}
 	if steps := SwapSteps(a); steps != "" {
 		out = append(out, page.Line{Text: "   " + steps, Role: themes.Dim})
 	}

@@ -72,7 +72,10 @@ func dueSentence(g *falconv1.RungView) string {
 	case g.ClockMs <= 0:
 		return "It is due"
 	}
-	return "Due once " + phrase.Ms(g.ClockMs) + " more are lost" + phrase.Prefixed(", in about ", phrase.Span(g.DueInMs))
+	return "Due once " +
+		phrase.Ms(g.ClockMs) +
+		" more are lost" +
+		phrase.Prefixed(", in about ", phrase.Span(g.DueInMs))
 }
 
 // dueText is when a rung is proposed, in a few columns.
@@ -95,7 +98,8 @@ func Preview(v *falconv1.Preview) []string {
 	}{{v.Left, "leave"}, {v.Joined, "join"}} {
 		for _, l := range side.of {
 			if len(l.Links) > 0 {
-				out = append(out, fmt.Sprintf("%s %s %s", fewNames(l.Links), side.what, strings.ToUpper(l.Dimension)))
+				out = append(out, fmt.Sprintf("%s %s %s",
+					fewNames(l.Links), side.what, strings.ToUpper(l.Dimension)))
 			}
 		}
 	}
@@ -109,10 +113,12 @@ func moveLines(v *falconv1.Preview) []string {
 	}
 	var out []string
 	if v.MovedMb > 0 || v.CopyMs > 0 {
-		out = append(out, fmt.Sprintf("Moves %s, about %s", sizeText(v.MovedMb), phrase.Ms(v.CopyMs)))
+		out = append(out, fmt.Sprintf("Moves %s, about %s",
+			sizeText(v.MovedMb), phrase.Ms(v.CopyMs)))
 	}
 	if len(v.Stages) > 0 {
-		out = append(out, fmt.Sprintf("Slow devices then in stages %s of replicas %s", numberList(v.Stages), numberList(v.Replicas)))
+		out = append(out, fmt.Sprintf("Slow devices then in stages %s of replicas %s",
+			numberList(v.Stages), numberList(v.Replicas)))
 	}
 	if len(v.Splits) > 0 {
 		out = append(out, "Best split there: "+splitText(v.Splits, previewW))
@@ -138,7 +144,9 @@ const listMost = 4
 
 func fewNames(names []string) string { return phrase.Few(names, listMost) }
 
-func numberList(v []int32) string { return fewNames(numberNames(slices.Sorted(slices.Values(v)))) }
+func numberList(v []int32) string {
+	return fewNames(numberNames(slices.Sorted(slices.Values(v))))
+}
 
 func numberNames(v []int32) []string {
 	names := make([]string, len(v))

@@ -25,7 +25,8 @@ func actionInHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 			if g.Current {
 				return a
 			}
-		case falcon.ActionProposed, falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
+		case falcon.ActionProposed, falcon.ActionVetoed, falcon.ActionReverted,
+			falcon.ActionRetained, falcon.ActionFailed, falcon.ActionExpired:
 		}
 		return nil
 	}
@@ -46,13 +47,17 @@ func takenText(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) 
 		if !g.Current {
 			return g.Rung + phrase.Prefixed(": ", g.Reason), true
 		}
-		return g.Rung + phrase.Prefixed(": ", g.Reason) + ". In force: nothing has been changed in the job", true
+		return g.Rung + phrase.Prefixed(": ", g.Reason) +
+			". In force: nothing has been changed in the job", true
 	}
 	a := actionInHand(l, g)
 	if a == nil {
 		return "", false
 	}
-	parts := []string{phrase.RungName(g) + phrase.Prefixed(": ", strings.TrimSuffix(g.Reason, ": "+a.State)), phrase.Taken(a)}
+	parts := []string{
+		phrase.RungName(g) + phrase.Prefixed(": ", strings.TrimSuffix(g.Reason, ": "+a.State)),
+		phrase.Taken(a),
+	}
 	switch {
 	case a.State == string(falcon.ActionApplied) && g.IfWrong != "":
 		parts = append(parts, "If wrong: "+g.IfWrong)

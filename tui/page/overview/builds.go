@@ -14,7 +14,8 @@ import (
 func otherConsole(s *page.State) string {
 	e := s.Snap().GetEngine()
 	own := uint32(falconv1.ConsoleRevision)
-	text := fmt.Sprintf("this console is falcon %s (messages %d), the engine is falcon %s (messages %d): ", version.Own(), own, e.GetVersion(), e.GetConsoles())
+	text := fmt.Sprintf("this console is falcon %s (messages %d), the engine is falcon %s (messages %d): ",
+		version.Own(), own, e.GetVersion(), e.GetConsoles())
 	switch {
 	case e == nil || e.GetConsoles() == own:
 		return ""
@@ -30,7 +31,8 @@ func otherAgents(s *page.State) string {
 	e := s.Snap().GetEngine()
 	var older, newer []string
 	for _, n := range s.Snap().GetNodes() {
-		name := fmt.Sprintf("%s (%s, messages %d)", n.GetNode(), n.GetVersion(), n.GetProtocol())
+		name := fmt.Sprintf("%s (%s, messages %d)",
+			n.GetNode(), n.GetVersion(), n.GetProtocol())
 		switch {
 		case e == nil || !n.GetConnected() || n.GetProtocol() == e.GetAgents():
 		case n.GetProtocol() < e.GetAgents():

@@ -25,14 +25,21 @@ func evidenceLines(s *page.State, inc *falconv1.Incident, r widget.Rect) []page.
 	}
 	lines = lines[:0]
 	for _, e := range ordered {
-		first := ladder.EvidenceLines(&falconv1.Verdict{Evidence: []*falconv1.Evidence{e}}, max(r.W, 1<<10))[0]
-		lines = append(lines, page.Line{Text: widget.Cut(first.Text, r.W), Role: first.Role})
+		first := ladder.EvidenceLines(
+			&falconv1.Verdict{Evidence: []*falconv1.Evidence{e}},
+			max(r.W, 1<<10),
+		)[0]
+		lines = append(lines, page.Line{
+			Text: widget.Cut(first.Text, r.W),
+			Role: first.Role,
+		})
 	}
 	if more := len(lines) - r.H; more > 0 {
 		lines = lines[:r.H]
 		note := fmt.Sprintf("  +%d more: %s", more, s.Key(key.Overview, key.ShowLadder))
 		last := &lines[r.H-1]
-		last.Text = fmt.Sprintf("%-*s%s", r.W-widget.Width(note), widget.Cut(last.Text, max(0, r.W-widget.Width(note))), note)
+		last.Text = fmt.Sprintf("%-*s%s",
+			r.W-widget.Width(note), widget.Cut(last.Text, max(0, r.W-widget.Width(note))), note)
 	}
 	return lines
 }

@@ -32,13 +32,18 @@ func hangLines(s *page.State, h *falconv1.Hang, w int) []page.Line {
 		}
 	}
 	if c := h.GetCulprits(); len(c) == 1 && len(c[0].GetRanks()) == 1 {
-		add(themes.Accent, "→ ", fmt.Sprintf(":renew %d WHY replaces its process from here", c[0].GetRanks()[0]))
+		add(themes.Accent, "→ ", fmt.Sprintf(":renew %d WHY replaces its process from here",
+			c[0].GetRanks()[0]))
 	}
 	for _, d := range h.GetDoubts() {
 		add(themes.Dim, "? ", d)
 	}
 	if inc := s.Incident(); page.Open(inc) {
-		add(themes.Warn, "▲ ", inc.GetId()+" is open: "+phrase.Verdict(inc.GetVerdict()))
+		add(
+			themes.Warn,
+			"▲ ",
+			inc.GetId()+" is open: "+phrase.Verdict(inc.GetVerdict()),
+		)
 	}
 	return out
 }

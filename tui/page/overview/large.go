@@ -99,7 +99,12 @@ func drawActionColumn(c *widget.Canvas, r widget.Rect, s *page.State) {
 	w, r := r.Rows(min(r.H, watchRows(s, r.W)+1))
 	drawWatch(c, w, s)
 	if v := s.Snap().GetRecovery(); v != nil {
-		r = drawSection(c, r, "RECOVERY "+v.Id+" "+v.State, recovery.Details(s, v, r.W))
+		r = drawSection(
+			c,
+			r,
+			"RECOVERY "+v.Id+" "+v.State,
+			recovery.Details(s, v, r.W),
+		)
 	}
 	if v := s.Snap().GetValidation(); v.GetId() != "" {
 		text := report.Headline(report.ValidationOf(v))

@@ -46,10 +46,17 @@ const detailLeast = 3
 func sayings(s *page.State, detailed bool) (before, after []page.Line) {
 	passed := false
 	for _, x := range page.Statements(s) {
-		passed = passed || detailed && x.Kind == statements.Incident && x.Incident.GetId() == s.Incident().GetId()
-		own := x.IncidentID() == s.Incident().GetId() && (x.Action == nil || x.Kind == statements.InForce) // the detail has it
-		quiet := x.Severity <= statements.Plain && x.Kind != statements.InForce && x.Kind != statements.Fenced || x.Kind == statements.Slow
-		if detailed && (own || quiet) || x.Kind == statements.Incident && s.Snap().GetHang() != nil {
+		passed = passed ||
+			detailed && x.Kind == statements.Incident && x.Incident.GetId() == s.Incident().GetId()
+		// the detail has it
+		own := x.IncidentID() == s.Incident().GetId() &&
+			(x.Action == nil || x.Kind == statements.InForce)
+		quiet := x.Severity <= statements.Plain &&
+			x.Kind != statements.InForce &&
+			x.Kind != statements.Fenced ||
+			x.Kind == statements.Slow
+		if detailed && (own || quiet) ||
+			x.Kind == statements.Incident && s.Snap().GetHang() != nil {
 			continue
 		}
 		line := page.Line{Text: page.Say(s, &x), Role: page.RoleOf(x.Severity)}
@@ -83,7 +90,13 @@ func doingText(s *page.State, inc *falconv1.Incident) string {
 }
 
 // drawIncident draws an incident with its evidence, and what is said after it.
-func drawIncident(c *widget.Canvas, body widget.Rect, s *page.State, inc *falconv1.Incident, after []page.Line) {
+func drawIncident(
+	c *widget.Canvas,
+	body widget.Rect,
+	s *page.State,
+	inc *falconv1.Incident,
+	after []page.Line,
+) {
 	row, body := body.Rows(1)
 	role := themes.Bad
 	minor := falcon.IsMinor(inc.HealthyMs, inc.SlowMs)
@@ -95,7 +108,9 @@ func drawIncident(c *widget.Canvas, body widget.Rect, s *page.State, inc *falcon
 	}
 	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
 	row, body = body.Rows(1)
-	c.Pen(row).Put(themes.Text, spanText(s, inc, body.W < twoColumns)).Put(themes.Dim, costText(s, minor && page.Open(inc)))
+	c.Pen(row).
+		Put(themes.Text, spanText(s, inc, body.W < twoColumns)).
+		Put(themes.Dim, costText(s, minor && page.Open(inc)))
 	if v := feed.TriageOf(s.Snap(), inc.Id); v != nil {
 		row, body = body.Rows(1)
 		role := themes.Dim
@@ -134,7 +149,8 @@ func roomForWatch(r widget.Rect) bool { return r.W >= twoColumns }
 // iterations, which are in the chart.
 func spanText(s *page.State, inc *falconv1.Incident, short bool) string {
 	since := phrase.Since(inc, s.EngineNow(), s.Zone)
-	iterations := fmt.Sprintf("iteration %s, seen at %s", phrase.Iteration(inc.OnsetIteration), phrase.Iteration(inc.DetectedIteration))
+	iterations := fmt.Sprintf("iteration %s, seen at %s",
+		phrase.Iteration(inc.OnsetIteration), phrase.Iteration(inc.DetectedIteration))
 	t := "slow since " + iterations
 	switch {
 	case inc.FromStart:
@@ -170,7 +186,11 @@ func rankLines(s *page.State, r widget.Rect) []page.Line {
 		if page.Idle(s) { // what was measured says nothing of now
 			heard = "when last heard "
 		}
-		return []page.Line{{Text: fmt.Sprintf("%d ranks: %s; %s%s", s.Roster.World(), layoutText(s), heard, s.Tally()), Role: themes.Text}}
+		return []page.Line{{
+			Text: fmt.Sprintf("%d ranks: %s; %s%s",
+				s.Roster.World(), layoutText(s), heard, s.Tally()),
+			Role: themes.Text,
+		}}
 	}
 	var out []page.Line
 	for _, l := range widget.Wrap(phrase.Capital(page.NoRanks(s)), max(1, r.W)) {

@@ -14,10 +14,17 @@ func TestCostText(t *testing.T) {
 	now := time.Unix(100, 0)
 	s := page.NewState(&feed.State{
 		Snap: &falconv1.SnapshotReply{
-			Ladder:   &falconv1.Ladder{Incident: "INC-0001", ImpactMs: 5800, LostGpuHours: 0.0129, LossPerMinuteGpuHours: 0.00742},
+			Ladder: &falconv1.Ladder{
+				Incident:              "INC-0001",
+				ImpactMs:              5800,
+				LostGpuHours:          0.0129,
+				LossPerMinuteGpuHours: 0.00742,
+			},
 			AtUnixNs: now.UnixNano(),
 		},
-		Conn: feed.Live, Received: now, Memo: &feed.Memo{},
+		Conn:     feed.Live,
+		Received: now,
+		Memo:     &feed.Memo{},
 	})
 	if got, want := costText(s, true), "; minor: 0.45 GPU-h an hour, lost 0.0129 GPU-h"; got != want {
 		t.Errorf("minor: %q, want %q", got, want)

@@ -39,7 +39,9 @@ const (
 )
 
 // IsLarge reports whether all of the page is drawn.
-func IsLarge(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
+func IsLarge(r widget.Rect) bool {
+	return r.W >= threeColumns && r.H >= tall
+}
 
 // Want asks for the chart's columns, and for the posterior where it is drawn.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
@@ -50,20 +52,30 @@ func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
 }
 
 // Act has nothing to move.
-func (p *Page) Act(key.Action, *page.State, widget.Rect) key.Scope { return "" }
+func (p *Page) Act(key.Action, *page.State, widget.Rect) key.Scope {
+	return ""
+}
 
 // Panes are the parts that can fill the page alone.
 func (p *Page) Panes(*page.State) []page.Pane {
 	return []page.Pane{
 		{Name: "now", Draw: drawNow},
-		{Name: "iteration time", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			chart, strip := r.Rows(r.H - 5)
-			posterior.Chart(c, chart, s)
-			posterior.Strip(c, strip, s)
-		}},
+		{
+			Name: "iteration time",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				chart, strip := r.Rows(r.H - 5)
+				posterior.Chart(c, chart, s)
+				posterior.Strip(c, strip, s)
+			},
+		},
 		{Name: "ranks", Draw: ranks.Map},
 		{Name: "grid", Draw: grid.Table},
-		{Name: "ladder", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { ladder.Rungs(c, r, s, -1) }},
+		{
+			Name: "ladder",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				ladder.Rungs(c, r, s, -1)
+			},
+		},
 		{Name: "events", Draw: events.Tail},
 	}
 }
@@ -130,12 +142,16 @@ func drawKeys(c *widget.Canvas, r widget.Rect, s *page.State) {
 	for _, b := range page.Situation(s, key.Overview) {
 		var row widget.Rect
 		row, body = body.Rows(1)
-		c.Pen(row).Putf(themes.Key, "%-7s", b.Help().Key).Put(themes.Text, widget.Cut(page.InShort(b), max(0, row.W-7)))
+		c.Pen(row).
+			Putf(themes.Key, "%-7s", b.Help().Key).
+			Put(themes.Text, widget.Cut(page.InShort(b), max(0, row.W-7)))
 	}
 }
 
 // suspectRows is the room that the suspects need at least, with title, heading and a blank row.
-func suspectRows(s *page.State) int { return 3 + min(suspectsLeast, len(s.Anomalies())) }
+func suspectRows(s *page.State) int {
+	return 3 + min(suspectsLeast, len(s.Anomalies()))
+}
 
 // suspectsLeast is how many suspects come before the keys.
 const suspectsLeast = 4

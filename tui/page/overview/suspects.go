@@ -12,7 +12,8 @@ import (
 
 // bySeverity is the order in which suspects are listed.
 var bySeverity = [...]falconv1.RankHealth{
-	falconv1.RankHealth_RANK_HEALTH_CULPRIT, falconv1.RankHealth_RANK_HEALTH_LOST, falconv1.RankHealth_RANK_HEALTH_SLOW,
+	falconv1.RankHealth_RANK_HEALTH_CULPRIT, falconv1.RankHealth_RANK_HEALTH_LOST,
+	falconv1.RankHealth_RANK_HEALTH_SLOW,
 	falconv1.RankHealth_RANK_HEALTH_STALE, falconv1.RankHealth_RANK_HEALTH_UNSPECIFIED,
 }
 
@@ -40,7 +41,8 @@ func drawSuspects(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	head, body := body.Rows(1)
-	c.Pen(head).Putf(themes.Dim, "%5s %-9s %-9s %7s %5s %9s", "rank", "device", "state", "self", "slow", "clock")
+	c.Pen(head).Putf(themes.Dim, "%5s %-9s %-9s %7s %5s %9s",
+		"rank", "device", "state", "self", "slow", "clock")
 	for _, rank := range worstRanks(s, body.H) {
 		row, rest := body.Rows(1)
 		body = rest
@@ -51,7 +53,9 @@ func drawSuspects(c *widget.Canvas, r widget.Rect, s *page.State) {
 func drawSuspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	v := s.Roster.View(rank)
 	glyph, word, role := s.Health(v)
-	pen := c.Pen(r).Putf(themes.Title, "%5d ", rank).Putf(themes.Text, "%-9s ", widget.Cut(v.GetDevice(), 9))
+	pen := c.Pen(r).
+		Putf(themes.Title, "%5d ", rank).
+		Putf(themes.Text, "%-9s ", widget.Cut(v.GetDevice(), 9))
 	pen.Putf(role, "%c %-8s", glyph, widget.Cut(word, 8))
 	self := "—"
 	if v.GetSelfRatio() > 0 {
@@ -62,7 +66,8 @@ func drawSuspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 		clock = fmt.Sprintf("%d MHz", v.SmClockMhz)
 	}
 	pen.Putf(themes.Text, "%7s %5s %9s", self, phrase.Percent(v.GetSlowdown()), clock)
-	if cause := "  " + phrase.Cause(s.Blamed(rank)); s.Blamed(rank) != "" && pen.Fits(cause) {
+	cause := "  " + phrase.Cause(s.Blamed(rank))
+	if s.Blamed(rank) != "" && pen.Fits(cause) {
 		pen.Put(themes.Warn, cause)
 	}
 }

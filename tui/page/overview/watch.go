@@ -47,9 +47,16 @@ func concernLines(s *page.State) []page.Line {
 	add(themes.Warn, layoutDoubt(s))
 	add(themes.Bad, lostAgents(s))
 	if list := s.Snap().GetFenced(); len(list) > 0 {
-		add(themes.Warn, "fenced until it is lifted, by "+s.Keys.Name(key.Command, key.Global)+"lift NODE WHY: "+phrase.Few(list, namesMost))
+		add(
+			themes.Warn,
+			"fenced until it is lifted, by "+
+				s.Keys.Name(key.Command, key.Global)+
+				"lift NODE WHY: "+
+				phrase.Few(list, namesMost),
+		)
 	}
-	if gone := s.Snap().GetJob().GetNoSpare(); gone != "" && !page.Ended(s) {
+	gone := s.Snap().GetJob().GetNoSpare()
+	if gone != "" && !page.Ended(s) {
 		add(themes.Warn, "no spare is left ("+gone+"): a node that is lost now can't be replaced")
 	}
 	add(themes.Warn, otherConsole(s))
@@ -68,8 +75,10 @@ func lostAgents(s *page.State) string {
 	var names []string
 	for _, n := range s.Snap().GetNodes() {
 		if !n.GetConnected() {
-			text := fmt.Sprintf("%s ago", phrase.Seconds(time.Duration(n.GetAgeMs())*time.Millisecond))
-			if v := s.Snap().GetRecovery(); slices.Contains(v.GetFenced(), n.GetNode()) {
+			text := fmt.Sprintf("%s ago",
+				phrase.Seconds(time.Duration(n.GetAgeMs())*time.Millisecond))
+			v := s.Snap().GetRecovery()
+			if slices.Contains(v.GetFenced(), n.GetNode()) {
 				text += ", fenced by " + v.GetId()
 			}
 			names = append(names, fmt.Sprintf("%s (%s)", n.GetNode(), text))
@@ -101,7 +110,8 @@ func Recurs(x *falconv1.Recurrence, s *page.State) string {
 	if x.GetJobs() > 1 {
 		text += fmt.Sprintf(" in %d jobs", x.GetJobs())
 	}
-	if ago := s.EngineNow().Sub(time.Unix(0, x.GetLastUnixNs())); x.GetLastUnixNs() > 0 && ago > time.Minute {
+	ago := s.EngineNow().Sub(time.Unix(0, x.GetLastUnixNs()))
+	if x.GetLastUnixNs() > 0 && ago > time.Minute {
 		text += ", last " + page.Ago(ago)
 	}
 	return text
@@ -134,7 +144,9 @@ func watchLines(s *page.State, w int) []page.Line {
 }
 
 // watchRows is what the concerns take with their title, at least one row.
-func watchRows(s *page.State, w int) int { return 1 + max(1, len(watchLines(s, w))) }
+func watchRows(s *page.State, w int) int {
+	return 1 + max(1, len(watchLines(s, w)))
+}
 
 // drawWatch draws the concerns, or that there are none.
 func drawWatch(c *widget.Canvas, r widget.Rect, s *page.State) {

@@ -23,15 +23,29 @@ func TestGreenNeedsSomethingChecked(t *testing.T) {
 		nodes []*falconv1.NodeView
 		want  string
 	}{
-		"agents and a job":       {falcon.JobSteady, agent, "✓ nothing else: agents, hosts and data are well"},
-		"no agent":               {falcon.JobSteady, nil, "no agent is attached: nothing is watched"},
-		"a job that has ended":   {falcon.JobFinished, agent, "the job has ended: nothing is watched any more"},
+		"agents and a job": {
+			falcon.JobSteady,
+			agent,
+			"✓ nothing else: agents, hosts and data are well",
+		},
+		"no agent": {falcon.JobSteady, nil, "no agent is attached: nothing is watched"},
+		"a job that has ended": {
+			falcon.JobFinished,
+			agent,
+			"the job has ended: nothing is watched any more",
+		},
 		"ended, its agents left": {falcon.JobFinished, nil, "the job has ended: nothing is watched any more"},
 	} {
 		now := time.Unix(100, 0)
 		s := page.NewState(&feed.State{
-			Snap: &falconv1.SnapshotReply{Job: &falconv1.Job{State: string(c.state)}, Nodes: c.nodes, AtUnixNs: now.UnixNano()},
-			Conn: feed.Live, Received: now, Memo: &feed.Memo{},
+			Snap: &falconv1.SnapshotReply{
+				Job:      &falconv1.Job{State: string(c.state)},
+				Nodes:    c.nodes,
+				AtUnixNs: now.UnixNano(),
+			},
+			Conn:     feed.Live,
+			Received: now,
+			Memo:     &feed.Memo{},
 		})
 		s.Now = now
 		theme, err := themes.Load("dark")
@@ -41,7 +55,8 @@ func TestGreenNeedsSomethingChecked(t *testing.T) {
 		cv := widget.NewCanvas(100, 3, theme.Palette(colorprofile.ASCII), false)
 		drawWatch(cv, widget.Rect{W: 100, H: 3}, s)
 		out := cv.String()
-		if !strings.Contains(out, c.want) || strings.Contains(out, "✓") != strings.Contains(c.want, "✓") {
+		if !strings.Contains(out, c.want) ||
+			strings.Contains(out, "✓") != strings.Contains(c.want, "✓") {
 			t.Errorf("%s: want %q:\n%s", name, c.want, out)
 		}
 	}
@@ -51,10 +66,18 @@ func TestGreenNeedsSomethingChecked(t *testing.T) {
 func TestGPUsThatAreSlowAlikeAreWorthALine(t *testing.T) {
 	now := time.Unix(100, 0)
 	s := page.NewState(&feed.State{
-		Snap: &falconv1.SnapshotReply{AtUnixNs: now.UnixNano(), Job: &falconv1.Job{Silicon: &falconv1.Silicon{
-			Found: []*falconv1.SiliconFinding{{Slow: falconv1.SiliconSlow_SILICON_SLOW_CLOCKS, Text: "the job's GPUs run at 50 %"}},
-		}}},
-		Conn: feed.Live, Received: now, Memo: &feed.Memo{},
+		Snap: &falconv1.SnapshotReply{
+			AtUnixNs: now.UnixNano(),
+			Job: &falconv1.Job{Silicon: &falconv1.Silicon{
+				Found: []*falconv1.SiliconFinding{{
+					Slow: falconv1.SiliconSlow_SILICON_SLOW_CLOCKS,
+					Text: "the job's GPUs run at 50 %",
+				}},
+			}},
+		},
+		Conn:     feed.Live,
+		Received: now,
+		Memo:     &feed.Memo{},
 	})
 	s.Now = now
 	for _, line := range concernLines(s) {

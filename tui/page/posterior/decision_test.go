@@ -10,15 +10,23 @@ import (
 // decided is a series of a job's filter, with an alarm that waits at 80 to 83.
 func decided(d ...*falconv1.ChangeDecision) *falconv1.Series {
 	s := regime(0, 100, 80, 64)
-	s.OfJob, s.Alarms, s.Decisions = true, []int64{81, 82, 83}, d
+	s.OfJob = true
+	s.Alarms = []int64{81, 82, 83}
+	s.Decisions = d
 	return s
 }
 
 // The page says what decided, and draws it as that.
 func TestWhatDecidedIsDrawnAsThat(t *testing.T) {
 	filter := &falconv1.FilterState{
-		Probability: 0.973, MapRunLength: 4, CentreMs: 143, ScaleMs: 2.5, From: 12, Seen: 71, Alarm: true,
-		Removed: []*falconv1.RemovedIteration{{Iteration: 60, Ms: 402, AsMs: 143}},
+		Probability:  0.973,
+		MapRunLength: 4,
+		CentreMs:     143,
+		ScaleMs:      2.5,
+		From:         12,
+		Seen:         71,
+		Alarm:        true,
+		Removed:      []*falconv1.RemovedIteration{{Iteration: 60, Ms: 402, AsMs: 143}},
 	}
 	for _, x := range []struct {
 		d     *falconv1.ChangeDecision
@@ -26,22 +34,70 @@ func TestWhatDecidedIsDrawnAsThat(t *testing.T) {
 		not   string
 	}{
 		{
-			&falconv1.ChangeDecision{By: "bocd", Kind: "onset", Rank: -1, Iteration: 80, DecidedIteration: 83, BeforeMs: 143, AfterMs: 248, Points: 4, Opened: true, Filter: filter},
-			[]string{"onset at 80, decided at 83 by the change-point filter: 143 ms → 248 ms, 4 iterations", "P(change ≤5 steps) 0.973, likeliest stretch 4; fed as (ms - 143.0)/2.50", "×"},
+			&falconv1.ChangeDecision{
+				By:               "bocd",
+				Kind:             "onset",
+				Rank:             -1,
+				Iteration:        80,
+				DecidedIteration: 83,
+				BeforeMs:         143,
+				AfterMs:          248,
+				Points:           4,
+				Opened:           true,
+				Filter:           filter,
+			},
+			[]string{
+				"onset at 80, decided at 83 by the change-point filter: 143 ms → 248 ms, 4 iterations",
+				"P(change ≤5 steps) 0.973, likeliest stretch 4; fed as (ms - 143.0)/2.50",
+				"×",
+			},
 			" w ",
 		},
 		{
-			&falconv1.ChangeDecision{By: "bocd", Kind: "jitter", Rank: -1, Iteration: 80, DecidedIteration: 83, BeforeMs: 143, AfterMs: 150, Points: 8, Filter: filter},
+			&falconv1.ChangeDecision{
+				By:               "bocd",
+				Kind:             "jitter",
+				Rank:             -1,
+				Iteration:        80,
+				DecidedIteration: 83,
+				BeforeMs:         143,
+				AfterMs:          150,
+				Points:           8,
+				Filter:           filter,
+			},
 			[]string{"alarm at 80, turned down at 83: 143 ms → 150 ms"},
 			"onset at 80",
 		},
 		{
-			&falconv1.ChangeDecision{By: "shift", Kind: "onset", Rank: -1, Iteration: 30, DecidedIteration: 83, BeforeMs: 100, AfterMs: 102, Points: 64, Drift: true, Filter: filter},
+			&falconv1.ChangeDecision{
+				By:               "shift",
+				Kind:             "onset",
+				Rank:             -1,
+				Iteration:        30,
+				DecidedIteration: 83,
+				BeforeMs:         100,
+				AfterMs:          102,
+				Points:           64,
+				Drift:            true,
+				Filter:           filter,
+			},
 			[]string{"by the small-shift detector, which has no", "s small shift"},
 			"change-point filter",
 		},
 		{
-			&falconv1.ChangeDecision{By: "early", Kind: "onset", Rank: -1, Iteration: 80, DecidedIteration: 83, BeforeMs: 100, AfterMs: 180, Points: 3, Window: 7, Ranks: []int32{2}, Confirming: true},
+			&falconv1.ChangeDecision{
+				By:               "early",
+				Kind:             "onset",
+				Rank:             -1,
+				Iteration:        80,
+				DecidedIteration: 83,
+				BeforeMs:         100,
+				AfterMs:          180,
+				Points:           3,
+				Window:           7,
+				Ranks:            []int32{2},
+				Confirming:       true,
+			},
 			[]string{"by an early window, before verif", "w early window"},
 			"fed as",
 		},

@@ -25,13 +25,19 @@ func (v view) drawBars(c *widget.Canvas, r widget.Rect, hair int64) {
 		v.drawLine(c, plot, values, top, hair)
 	} else {
 		c.Bars(plot, widget.Bars{
-			Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
-			Style: func(i int) themes.Style { return v.styleOfMs(c, values[i]) },
+			Values: values,
+			Max:    top,
+			Line:   v.s.BaselineMs,
+			Cursor: v.columnOf(hair),
+			Style: func(i int) themes.Style {
+				return v.styleOfMs(c, values[i])
+			},
 		})
 	}
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+LabelWidth-1, r.Y, fmt.Sprintf("%.0f", top), dim)
-	if line := r.Y + r.H - 1 - min(r.H-1, int(v.s.BaselineMs/top*float64(r.H))); v.s.BaselineMs > 0 && line > r.Y {
+	line := r.Y + r.H - 1 - min(r.H-1, int(v.s.BaselineMs/top*float64(r.H)))
+	if v.s.BaselineMs > 0 && line > r.Y {
 		c.Right(r.X+LabelWidth-1, line, fmt.Sprintf("%.0f", v.s.BaselineMs), dim)
 	}
 	if r.H > 2 {
@@ -52,8 +58,13 @@ func (v view) drawLine(c *widget.Canvas, plot widget.Rect, values []float64, top
 		}
 	}
 	c.Trace(plot, widget.Trace{
-		Mean: means, To: top, Line: v.s.BaselineMs, Cursor: v.columnOf(hair),
-		Style: func(i int) themes.Style { return v.styleOfMs(c, means[i]) },
+		Mean:   means,
+		To:     top,
+		Line:   v.s.BaselineMs,
+		Cursor: v.columnOf(hair),
+		Style: func(i int) themes.Style {
+			return v.styleOfMs(c, means[i])
+		},
 	})
 }
 
@@ -108,7 +119,15 @@ func (v view) styleOfMs(c *widget.Canvas, ms float64) themes.Style {
 	return c.Pal.Style(themes.Good)
 }
 
-var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·', "epoch": 'E', "engine": 'e'}
+var markGlyphs = map[string]rune{
+	"onset":    '▼',
+	"relief":   '✓',
+	"applied":  'A',
+	"reverted": 'R',
+	"jitter":   '·',
+	"epoch":    'E',
+	"engine":   'e',
+}
 
 func markGlyph(kind string) rune {
 	if g, ok := markGlyphs[kind]; ok {
@@ -127,19 +146,28 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 	c.Right(r.X+LabelWidth-1, r.Y, "iter", dim)
 	_, axis := r.Columns(LabelWidth)
 	v.drawDecisions(c, r)
-	marks := slices.SortedStableFunc(slices.Values(v.s.Marks), func(a, b *falconv1.Mark) int { return cmp.Compare(a.Iteration, b.Iteration) })
+	marks := slices.SortedStableFunc(slices.Values(v.s.Marks), func(a, b *falconv1.Mark) int {
+		return cmp.Compare(a.Iteration, b.Iteration)
+	})
 	for _, m := range marks {
 		if x := v.columnOf(m.Iteration); x >= 0 {
-			c.Set(axis.X+x, axis.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
+			c.Set(
+				axis.X+x,
+				axis.Y,
+				markGlyph(m.Kind),
+				c.Pal.Style(themes.Accent).With(themes.Bold),
+			)
 		}
 	}
-	left, right := fmt.Sprintf("%d", v.oldestIteration()), fmt.Sprintf("%d", v.newestIteration())
+	left := fmt.Sprintf("%d", v.oldestIteration())
+	right := fmt.Sprintf("%d", v.newestIteration())
 	drawLabel(c, axis, left, v.width-v.n, -1, dim)
 	if v.n > len(left)+len(right)+2 {
 		drawLabel(c, axis, right, v.width-len(right), -1, dim)
 	}
 	for _, m := range marks {
-		x, label := v.columnOf(m.Iteration), fmt.Sprintf("%d", m.Iteration)
+		x := v.columnOf(m.Iteration)
+		label := fmt.Sprintf("%d", m.Iteration)
 		if x < 0 || m.Kind == "jitter" {
 			continue
 		}
@@ -154,9 +182,21 @@ func (v view) drawMarks(c *widget.Canvas, r widget.Rect) {
 // -1 for none; ok tells whether it did.
 func drawLabel(c *widget.Canvas, axis widget.Rect, label string, at, own int, s themes.Style) (ok bool) {
 	free := func(x int) bool {
-		return x < 0 || x >= axis.W || x == own || c.Blank(widget.Rect{X: axis.X + x, Y: axis.Y, W: 1, H: 1})
+		return x < 0 ||
+			x >= axis.W ||
+			x == own ||
+			c.Blank(widget.Rect{
+				X: axis.X + x,
+				Y: axis.Y,
+				W: 1,
+				H: 1,
+			})
 	}
-	if at < 0 || at+len(label) > axis.W || !c.Blank(widget.Rect{X: axis.X + at, Y: axis.Y, W: len(label), H: 1}) || !free(at-1) || !free(at+len(label)) {
+	if at < 0 ||
+		at+len(label) > axis.W ||
+		!c.Blank(widget.Rect{X: axis.X + at, Y: axis.Y, W: len(label), H: 1}) ||
+		!free(at-1) ||
+		!free(at+len(label)) {
 		return false
 	}
 	c.Text(axis.X+at, axis.Y, len(label), label, s)
@@ -165,7 +205,13 @@ func drawLabel(c *widget.Canvas, axis widget.Rect, label string, at, own int, s 
 
 // deciderGlyphs mark where something else than the filter decided; removed is an iteration of a
 // burst, which the filter was not fed.
-var deciderGlyphs = map[string]rune{"reference": 'r', "shift": 's', "early": 'w', "throughput": 't', "windows": 'p'}
+var deciderGlyphs = map[string]rune{
+	"reference":  'r',
+	"shift":      's',
+	"early":      'w',
+	"throughput": 't',
+	"windows":    'p',
+}
 
 const removedGlyph = '×'
 
@@ -193,8 +239,10 @@ func (v view) drawClock(c *widget.Canvas, r widget.Rect, s *page.State) {
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+LabelWidth-1, r.Y, "clock", dim)
 	from := v.width - v.n
-	left, right := v.clockOf(v.oldestIteration(), s), v.clockOf(v.newestIteration(), s)
-	w, most := widget.Width(left), v.n
+	left := v.clockOf(v.oldestIteration(), s)
+	right := v.clockOf(v.newestIteration(), s)
+	w := widget.Width(left)
+	most := v.n
 	if len(right) > 0 && most >= widget.Width(right) {
 		c.Right(r.X+LabelWidth+v.width, r.Y, right, dim)
 		most -= widget.Width(right) + 1
@@ -203,7 +251,8 @@ func (v view) drawClock(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Text(r.X+LabelWidth+from, r.Y, w, left, dim)
 	}
 	middle := v.clockOf((v.oldestIteration()+v.newestIteration())/2, s)
-	if at := from + v.n/2 - widget.Width(middle)/2; middle != "" && left != right && most-w > 3*widget.Width(middle) {
+	at := from + v.n/2 - widget.Width(middle)/2
+	if middle != "" && left != right && most-w > 3*widget.Width(middle) {
 		c.Text(r.X+LabelWidth+at, r.Y, widget.Width(middle), middle, dim)
 	}
 }
@@ -217,7 +266,10 @@ func (v view) changeLines(c *widget.Canvas, plot widget.Rect) {
 			continue
 		}
 		for y := range plot.H {
-			c.Set(plot.X+x, plot.Y+y, '╎', themes.Style{FG: style.FG, Attr: style.Attr})
+			c.Set(plot.X+x, plot.Y+y, '╎', themes.Style{
+				FG:   style.FG,
+				Attr: style.Attr,
+			})
 		}
 	}
 }
@@ -234,7 +286,10 @@ func (v view) drawStrip(c *widget.Canvas, r widget.Rect, hair int64) {
 		values[i] = min(p, 1) // rounding must not look like a value off the scale
 	}
 	c.Bars(plot, widget.Bars{
-		Values: values, Max: 1, Line: v.threshold(), Cursor: v.columnOf(hair),
+		Values: values,
+		Max:    1,
+		Line:   v.threshold(),
+		Cursor: v.columnOf(hair),
 		Style: func(i int) themes.Style {
 			if v.isAlarm(v.indexOfColumn(i)) {
 				return c.Pal.Style(themes.Bad)
@@ -307,8 +362,13 @@ func (v view) drawHeat(c *widget.Canvas, r widget.Rect, hair int64) {
 		if i < 0 || p == nil {
 			continue
 		}
-		if known := v.fillHeat(pix, col, base, rows, p); known && i < len(v.s.MapRunLength) {
-			pix.Put(col, base-runLengthBin(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
+		known := v.fillHeat(pix, col, base, rows, p)
+		if known && i < len(v.s.MapRunLength) {
+			pix.Put(
+				col,
+				base-runLengthBin(rows, int(v.s.MapRunLength[i])),
+				widget.PixelMark,
+			)
 		}
 	}
 	_, plot := r.Columns(LabelWidth)
@@ -317,7 +377,10 @@ func (v view) drawHeat(c *widget.Canvas, r widget.Rect, hair int64) {
 	v.runLabels(c, r, rows)
 	if x := v.columnOf(hair); x >= 0 {
 		for y := range plot.H {
-			c.Set(plot.X+x, plot.Y+y, '│', themes.Style{FG: c.Pal.Style(themes.Accent).FG, Attr: themes.Bold})
+			c.Set(plot.X+x, plot.Y+y, '│', themes.Style{
+				FG:   c.Pal.Style(themes.Accent).FG,
+				Attr: themes.Bold,
+			})
 		}
 	}
 }
@@ -330,14 +393,28 @@ func heatLegend(c *widget.Canvas, r widget.Rect) {
 	if r.W < w+28 {
 		return
 	}
-	pen := c.Pen(widget.Rect{X: r.X + r.W - 1 - w, Y: r.Y, W: w, H: 1})
+	pen := c.Pen(widget.Rect{
+		X: r.X + r.W - 1 - w,
+		Y: r.Y,
+		W: w,
+		H: 1,
+	})
 	pen.Put(themes.Dim, words+" ")
 	ramp := widget.NewRaster(themes.Levels, 2)
 	for i := range themes.Levels {
 		ramp.Put(i, 0, uint8(i))
 		ramp.Put(i, 1, uint8(i))
 	}
-	c.Raster(widget.Rect{X: pen.X, Y: r.Y, W: themes.Levels, H: 1}, ramp, &c.Pal.Posterior)
+	c.Raster(
+		widget.Rect{
+			X: pen.X,
+			Y: r.Y,
+			W: themes.Levels,
+			H: 1,
+		},
+		ramp,
+		&c.Pal.Posterior,
+	)
 	pen.Space(themes.Levels)
 	mark := pen.X + widget.Width(" 0 of column's max ")
 	pen.Put(themes.Dim, " "+after)
@@ -367,7 +444,9 @@ func (v view) fillHeat(pix *widget.Raster, col, base int, rows []bin, p []float3
 }
 
 func runLengthBin(rows []bin, run int) int {
-	i, _ := slices.BinarySearchFunc(rows, run, func(b bin, run int) int { return cmp.Compare(b.hi, run) })
+	i, _ := slices.BinarySearchFunc(rows, run, func(b bin, run int) int {
+		return cmp.Compare(b.hi, run)
+	})
 	return min(i, len(rows)-1)
 }
 
@@ -381,6 +460,11 @@ func (v view) runLabels(c *widget.Canvas, r widget.Rect, rows []bin) {
 		}
 	}
 	if n := len(rows) - 1; n > 0 {
-		c.Right(r.X+LabelWidth-1, r.Y+r.H-1-n/per, fmt.Sprintf("%d+", rows[n].lo), dim)
+		c.Right(
+			r.X+LabelWidth-1,
+			r.Y+r.H-1-n/per,
+			fmt.Sprintf("%d+", rows[n].lo),
+			dim,
+		)
 	}
 }

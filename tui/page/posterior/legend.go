@@ -41,16 +41,22 @@ func markWords(v view, short bool) string {
 		}
 	}
 	for _, x := range markLegends {
-		if slices.ContainsFunc(v.s.GetMarks(), func(m *falconv1.Mark) bool { return m.Kind == x.what && v.holdsIteration(m.Iteration) }) {
+		if slices.ContainsFunc(v.s.GetMarks(), func(m *falconv1.Mark) bool {
+			return m.Kind == x.what && v.holdsIteration(m.Iteration)
+		}) {
 			add(x)
 		}
 	}
 	for _, x := range decisionLegends {
-		if slices.ContainsFunc(v.s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return d.By == x.what }) {
+		if slices.ContainsFunc(v.s.GetDecisions(), func(d *falconv1.ChangeDecision) bool {
+			return d.By == x.what
+		}) {
 			add(x)
 		}
 	}
-	if slices.ContainsFunc(v.s.GetDecisions(), func(d *falconv1.ChangeDecision) bool { return len(d.GetFilter().GetRemoved()) > 0 }) {
+	if slices.ContainsFunc(v.s.GetDecisions(), func(d *falconv1.ChangeDecision) bool {
+		return len(d.GetFilter().GetRemoved()) > 0
+	}) {
 		add(legend{"", "× removed", "× removed"})
 	}
 	if short {

@@ -30,14 +30,25 @@ func TestNoLabelIsCutByAnother(t *testing.T) {
 	for seed := range uint64(3000) {
 		rng := rand.New(rand.NewPCG(seed, 15))
 		n := 5 + rng.IntN(100)
-		s := &falconv1.Series{FirstIteration: rng.Int64N(100_000), Ms: make([]float32, n)}
+		s := &falconv1.Series{
+			FirstIteration: rng.Int64N(100_000),
+			Ms:             make([]float32, n),
+		}
 		for range rng.IntN(7) {
-			s.Marks = append(s.Marks, &falconv1.Mark{Iteration: s.FirstIteration + rng.Int64N(int64(n)), Kind: kinds[rng.IntN(len(kinds))]})
+			s.Marks = append(s.Marks, &falconv1.Mark{
+				Iteration: s.FirstIteration + rng.Int64N(int64(n)),
+				Kind:      kinds[rng.IntN(len(kinds))],
+			})
 		}
 		for range rng.IntN(4) {
 			s.Decisions = append(s.Decisions, &falconv1.ChangeDecision{
-				By: deciders[rng.IntN(len(deciders))], DecidedIteration: s.FirstIteration + rng.Int64N(int64(n)),
-				Filter: &falconv1.FilterState{Removed: []*falconv1.RemovedIteration{{Iteration: s.FirstIteration + rng.Int64N(int64(n))}}},
+				By:               deciders[rng.IntN(len(deciders))],
+				DecidedIteration: s.FirstIteration + rng.Int64N(int64(n)),
+				Filter: &falconv1.FilterState{
+					Removed: []*falconv1.RemovedIteration{{
+						Iteration: s.FirstIteration + rng.Int64N(int64(n)),
+					}},
+				},
 			})
 		}
 		r := widget.Rect{W: LabelWidth + 40 + rng.IntN(80), H: 1}
@@ -45,7 +56,10 @@ func TestNoLabelIsCutByAnother(t *testing.T) {
 		c := widget.NewCanvas(r.W, 1, theme.Palette(colorprofile.TrueColor), false)
 		v.drawMarks(c, r)
 		row := ansi.Strip(c.String())
-		legal := []string{strconv.FormatInt(v.oldestIteration(), 10), strconv.FormatInt(v.newestIteration(), 10)}
+		legal := []string{
+			strconv.FormatInt(v.oldestIteration(), 10),
+			strconv.FormatInt(v.newestIteration(), 10),
+		}
 		for _, m := range s.Marks {
 			legal = append(legal, strconv.FormatInt(m.Iteration, 10))
 		}
@@ -53,7 +67,8 @@ func TestNoLabelIsCutByAnother(t *testing.T) {
 			if got := row[at[0]:at[1]]; !slices.Contains(legal, got) {
 				t.Fatalf("seed %d: %q is no iteration of %v:\n%q", seed, got, legal, row)
 			}
-			before, after := " "+row[:at[0]], row[at[1]:]+" "
+			before := " " + row[:at[0]]
+			after := row[at[1]:] + " "
 			if !strings.HasSuffix(before, " ") && !strings.HasPrefix(after, " ") {
 				t.Fatalf("seed %d: a number between two signs:\n%q", seed, row)
 			}
@@ -65,9 +80,15 @@ func TestNoLabelIsCutByAnother(t *testing.T) {
 func TestTheLegendHasEveryMark(t *testing.T) {
 	s := regime(1000, 58, 1020, 16)
 	for i, kind := range []string{"applied", "reverted", "relief"} {
-		s.Marks = append(s.Marks, &falconv1.Mark{Iteration: 1025 + 8*int64(i), Kind: kind})
+		s.Marks = append(s.Marks, &falconv1.Mark{
+			Iteration: 1025 + 8*int64(i),
+			Kind:      kind,
+		})
 	}
-	for w, want := range map[int][]string{66: {"▼ onset", "A on", "R off", "✓ well"}, 100: {"▼ onset", "A applied", "R reverted", "✓ relief"}} {
+	for w, want := range map[int][]string{
+		66:  {"▼ onset", "A on", "R off", "✓ well"},
+		100: {"▼ onset", "A applied", "R reverted", "✓ relief"},
+	} {
 		out := draw(t, New(), stateOf(s), widget.Rect{W: w, H: 30})
 		title, _, _ := strings.Cut(out, "\n")
 		for _, x := range want {

@@ -51,13 +51,19 @@ type Page struct {
 }
 
 // New makes the page.
-func New() *Page { return &Page{hair: -1, end: following} }
+func New() *Page {
+	return &Page{hair: -1, end: following}
+}
 
 // At is the iteration under the hairline.
-func (p *Page) At() (iteration int64, chosen bool) { return p.hair, p.hair >= 0 }
+func (p *Page) At() (iteration int64, chosen bool) {
+	return p.hair, p.hair >= 0
+}
 
 // SetAt puts the hairline on an iteration.
-func (p *Page) SetAt(iteration int64) { p.hair, p.end = iteration, following }
+func (p *Page) SetAt(iteration int64) {
+	p.hair, p.end = iteration, following
+}
 
 // Want asks for as many iterations as fit, and for those up to the present.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
@@ -110,7 +116,8 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Newer:
 		p.scrubTo(v, +1)
 	case key.First:
-		p.end, p.hair = v.s.FirstIteration+int64(v.width)-1, v.s.FirstIteration
+		p.end = v.s.FirstIteration + int64(v.width) - 1
+		p.hair = v.s.FirstIteration
 	case key.Last:
 		p.hair, p.end = -1, following
 	case key.Up:
@@ -181,7 +188,9 @@ func (p *Page) nextMark(v view, direction int64) {
 	best := int64(-1)
 	for _, m := range v.s.GetMarks() {
 		i := m.Iteration
-		if i < v.s.FirstIteration || i > v.lastKnownIteration() || (i-from)*direction <= 0 {
+		if i < v.s.FirstIteration ||
+			i > v.lastKnownIteration() ||
+			(i-from)*direction <= 0 {
 			continue
 		}
 		if best < 0 || (best-i)*direction > 0 {
@@ -255,19 +264,30 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	if len(s.Snap().GetSeries().GetMs()) == 0 {
 		return nil
 	}
-	fill := func(draw func(*widget.Canvas, widget.Rect, view, *page.State)) func(*widget.Canvas, widget.Rect, *page.State) {
+	fill := func(
+		draw func(*widget.Canvas, widget.Rect, view, *page.State),
+	) func(*widget.Canvas, widget.Rect, *page.State) {
 		return func(c *widget.Canvas, r widget.Rect, s *page.State) {
 			v := p.seriesView(r, s)
-			c.HitEach(r, func(x, _ int) widget.Target { return v.targetAt(x) })
+			c.HitEach(r, func(x, _ int) widget.Target {
+				return v.targetAt(x)
+			})
 			draw(c, r, v, s)
 		}
 	}
 	panes := []page.Pane{
 		{Name: "iteration time", Draw: fill(p.drawChart)},
-		{Name: "change", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view, _ *page.State) { drawStrip(c, r, v, p.hair) })},
+		{
+			Name: "change",
+			Draw: fill(func(c *widget.Canvas, r widget.Rect, v view, _ *page.State) {
+				drawStrip(c, r, v, p.hair)
+			}),
+		},
 	}
 	if s.Snap().GetSeries().GetRunLengths() > 0 {
-		heat := fill(func(c *widget.Canvas, r widget.Rect, v view, _ *page.State) { drawHeatMap(c, r, v, p.hair) })
+		heat := fill(func(c *widget.Canvas, r widget.Rect, v view, _ *page.State) {
+			drawHeatMap(c, r, v, p.hair)
+		})
 		panes = append(panes, page.Pane{Name: "run lengths", Draw: heat})
 	}
 	return panes
@@ -339,7 +359,8 @@ func (p *Page) whereWords(v view) string {
 }
 
 func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
-	title, before := fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()), p.whereWords(v)
+	title := fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank())
+	before := p.whereWords(v)
 	if _, beyond := v.chartScale(); beyond > 0 {
 		before = "↑ up to " + phrase.Ms(beyond) + "  " + before
 	}
@@ -364,18 +385,23 @@ func (p *Page) drawChart(c *widget.Canvas, r widget.Rect, v view, s *page.State)
 
 // drawText explains the column under the hairline, or the newest.
 func (p *Page) drawText(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
-	at, what := v.newestIteration(), "newest"
+	at := v.newestIteration()
+	what := "newest"
 	if v.laterIterations() > 0 {
 		what = "newest shown"
 	}
 	if v.holdsIteration(p.hair) {
-		at, what = p.hair, "hairline, G lets go"
+		at = p.hair
+		what = "hairline, G lets go"
 	}
 	i := v.indexOfIteration(at)
 	ms := float64(v.s.Ms[i])
 	row, rest := r.Rows(1)
-	pen := c.Pen(row).Putf(themes.Title, "iteration %s", phrase.Count(at)).Putf(themes.Dim, " (%s)", what+phrase.Prefixed(", ", v.clockOf(at, s)))
-	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s", ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
+	pen := c.Pen(row).
+		Putf(themes.Title, "iteration %s", phrase.Count(at)).
+		Putf(themes.Dim, " (%s)", what+phrase.Prefixed(", ", v.clockOf(at, s)))
+	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s",
+		ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
 	row, rest = rest.Rows(1)
 	v.drawBelief(c, row, i, at)
 	d := v.decisionAt(at, v.holdsIteration(p.hair))

@@ -21,7 +21,13 @@ var screen = widget.Rect{W: 60 + LabelWidth, H: 35}
 // regime is a series of n iterations from first whose run length falls at
 // change; the posterior has all mass on the run length.
 func regime(first, n, change int64, lengths int) *falconv1.Series {
-	s := &falconv1.Series{FirstIteration: first, Threshold: 0.9, Window: 5, BaselineMs: 100, RunLengths: int32(lengths)}
+	s := &falconv1.Series{
+		FirstIteration: first,
+		Threshold:      0.9,
+		Window:         5,
+		BaselineMs:     100,
+		RunLengths:     int32(lengths),
+	}
 	for i := first; i < first+n; i++ {
 		run := i
 		if i >= change {
@@ -29,15 +35,20 @@ func regime(first, n, change int64, lengths int) *falconv1.Series {
 		}
 		p := make([]float32, lengths)
 		p[min(run, int64(lengths)-1)] = 1
-		s.Ms, s.MapRunLength = append(s.Ms, 100), append(s.MapRunLength, int32(run))
-		s.Probability, s.Posterior = append(s.Probability, 0), append(s.Posterior, p...)
+		s.Ms = append(s.Ms, 100)
+		s.MapRunLength = append(s.MapRunLength, int32(run))
+		s.Probability = append(s.Probability, 0)
+		s.Posterior = append(s.Posterior, p...)
 	}
 	s.Marks = []*falconv1.Mark{{Iteration: change, Kind: "onset"}}
 	return s
 }
 
 func stateOf(s *falconv1.Series) *page.State {
-	return page.NewState(&feed.State{Snap: &falconv1.SnapshotReply{Job: &falconv1.Job{World: 2}, Series: s}})
+	return page.NewState(&feed.State{Snap: &falconv1.SnapshotReply{
+		Job:    &falconv1.Job{World: 2},
+		Series: s,
+	}})
 }
 
 func draw(t *testing.T, p *Page, s *page.State, r widget.Rect) string {
@@ -64,13 +75,23 @@ func TestNumbersAreTheEngines(t *testing.T) {
 	s := regime(0, 900, 895, 128)
 	s.Probability[899] = 0.97
 	p := s.Posterior[899*128:]
-	p[4], p[127], p[3] = 0.90, 0.07, 0.03
+	p[4] = 0.90
+	p[127] = 0.07
+	p[3] = 0.03
 	out := draw(t, New(), stateOf(s), screen)
-	wants(t, out, "iteration 899 (newest)", "P(change ≤5 steps) 0.970 ALARM; likeliest stretch 4 (was 894)", "4: 0.900  127+: 0.070  3: 0.030", "895▼")
+	wants(
+		t,
+		out,
+		"iteration 899 (newest)",
+		"P(change ≤5 steps) 0.970 ALARM; likeliest stretch 4 (was 894)",
+		"4: 0.900  127+: 0.070  3: 0.030",
+		"895▼",
+	)
 }
 
 func TestScrubbingGoesBackAndAsksForMore(t *testing.T) {
-	s, p := stateOf(regime(0, 500, 100, 16)), New()
+	s := stateOf(regime(0, 500, 100, 16))
+	p := New()
 	if n, _ := p.Want(screen); n != 60 {
 		t.Errorf("%d columns wanted while following, 60 fit", n)
 	}
@@ -95,7 +116,12 @@ func TestAHairlineHoldsTheScreen(t *testing.T) {
 	s := stateOf(regime(0, 100, 50, 16))
 	p.Act(key.Next, s, screen)
 	for _, n := range []int64{120, 160, 400} {
-		s.Update(&feed.State{Snap: &falconv1.SnapshotReply{Job: &falconv1.Job{World: 2}, Series: regime(0, n, 50, 16)}})
+		s.Update(&feed.State{
+			Snap: &falconv1.SnapshotReply{
+				Job:    &falconv1.Job{World: 2},
+				Series: regime(0, n, 50, 16),
+			},
+		})
 		wants(t, draw(t, p, s, screen), "iteration 50 (hairline, G lets go)", "│")
 	}
 	wants(t, draw(t, p, s, screen), "newer, G follows")
@@ -118,7 +144,8 @@ func TestChangesAreLinesThroughTheHeat(t *testing.T) {
 // second way to build the same picture.
 func TestBinsPartTheRunLengths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		lengths, rows := rapid.IntRange(1, 300).Draw(t, "lengths"), rapid.IntRange(1, 60).Draw(t, "rows")
+		lengths := rapid.IntRange(1, 300).Draw(t, "lengths")
+		rows := rapid.IntRange(1, 60).Draw(t, "rows")
 		list := runLengthBins(rows, lengths)
 		next := 0
 		for _, b := range list {

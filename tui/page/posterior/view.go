@@ -36,14 +36,22 @@ func newSeriesView(r widget.Rect, s *falconv1.Series, end int64) view {
 	return v
 }
 
-func (v view) newestIteration() int64 { return v.s.FirstIteration + int64(v.hi) - 1 }
-func (v view) oldestIteration() int64 { return v.newestIteration() - int64(v.n) + 1 }
+func (v view) newestIteration() int64 {
+	return v.s.FirstIteration + int64(v.hi) - 1
+}
+func (v view) oldestIteration() int64 {
+	return v.newestIteration() - int64(v.n) + 1
+}
 
 // lastKnownIteration is the newest iteration of all that is known.
-func (v view) lastKnownIteration() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
+func (v view) lastKnownIteration() int64 {
+	return v.s.FirstIteration + int64(len(v.s.Ms)) - 1
+}
 
 // laterIterations is how many known iterations lie right of the screen.
-func (v view) laterIterations() int { return len(v.s.Ms) - v.hi }
+func (v view) laterIterations() int {
+	return len(v.s.Ms) - v.hi
+}
 
 // holdsIteration reports whether an iteration is on screen.
 func (v view) holdsIteration(i int64) bool {
@@ -68,7 +76,9 @@ func (v view) indexOfColumn(col int) int {
 }
 
 // indexOfIteration is the place in the series of an iteration on screen.
-func (v view) indexOfIteration(i int64) int { return int(i - v.s.FirstIteration) }
+func (v view) indexOfIteration(i int64) int {
+	return int(i - v.s.FirstIteration)
+}
 
 func (v view) threshold() float64 {
 	if v.s.Threshold > 0 {
@@ -81,7 +91,9 @@ func (v view) threshold() float64 {
 // older engine that is not known: there it is taken from the threshold.
 func (v view) isAlarm(i int) bool {
 	if !v.s.OfJob {
-		return i >= 0 && i < len(v.s.Probability) && float64(v.s.Probability[i]) > v.threshold()
+		return i >= 0 &&
+			i < len(v.s.Probability) &&
+			float64(v.s.Probability[i]) > v.threshold()
 	}
 	_, found := slices.BinarySearch(v.s.Alarms, v.s.FirstIteration+int64(i))
 	return found
@@ -91,7 +103,9 @@ func (v view) isAlarm(i int) bool {
 // without a hairline the newest on screen. Nil for none.
 func (v view) decisionAt(at int64, chosen bool) *falconv1.ChangeDecision {
 	for _, d := range slices.Backward(v.s.Decisions) {
-		if d.DecidedIteration == at || d.Iteration == at || !chosen && v.holdsIteration(d.DecidedIteration) {
+		if d.DecidedIteration == at ||
+			d.Iteration == at ||
+			!chosen && v.holdsIteration(d.DecidedIteration) {
 			return d
 		}
 	}

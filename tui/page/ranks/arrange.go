@@ -70,7 +70,17 @@ var arrangements struct {
 const arrangementsMax = 16
 
 func arrangeRanks(s *page.State, level Level, order Order, per, by int) *arrangement {
-	k := shape{level: level, order: order, per: per, by: by, n: s.Roster.World(), tp: s.TP, dp: s.DP, pp: s.PP, mesh: s.Roster.Mesh}
+	k := shape{
+		level: level,
+		order: order,
+		per:   per,
+		by:    by,
+		n:     s.Roster.World(),
+		tp:    s.TP,
+		dp:    s.DP,
+		pp:    s.PP,
+		mesh:  s.Roster.Mesh,
+	}
 	if level <= Stage {
 		k.order = Topology
 	}
@@ -93,7 +103,12 @@ func arrangeRanks(s *page.State, level Level, order Order, per, by int) *arrange
 func (k shape) makeArrangement() *arrangement {
 	a := &arrangement{place: make([]int32, k.n)}
 	across := (k.dp + k.per - 1) / k.per
-	layout := falcon.Layout{TP: k.tp, DP: k.dp, PP: k.pp, Mesh: k.mesh}
+	layout := falcon.Layout{
+		TP:   k.tp,
+		DP:   k.dp,
+		PP:   k.pp,
+		Mesh: k.mesh,
+	}
 	for r := range k.n {
 		at := layout.Coord(falcon.Rank(r))
 		dp, pp := at.DP, at.PP
@@ -120,7 +135,8 @@ func (k shape) makeArrangement() *arrangement {
 
 // rowByFirst numbers items in the order in which ranks name them first.
 func (a *arrangement) rowByFirst(items int) {
-	number, next := make([]int32, items), int32(0)
+	number := make([]int32, items)
+	next := int32(0)
 	for r, i := range a.place {
 		if number[i] == 0 {
 			next++

@@ -17,10 +17,12 @@ import (
 func (g geometry) titleText(s *page.State) string {
 	var parts []string
 	if seen, above, below := g.inSight(s.Roster.Critical); above+below > 0 {
-		parts = append(parts, fmt.Sprintf("%d crit in view, %d outside%s", seen, above+below, scrollArrows(above, below)))
+		parts = append(parts, fmt.Sprintf("%d crit in view, %d outside%s",
+			seen, above+below, scrollArrows(above, below)))
 	}
 	if g.filtered {
-		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, %s shows all", s.RankFilter(), len(s.Matched()), s.Roster.World(), s.Key(key.Ranks, key.Back)))
+		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, %s shows all",
+			s.RankFilter(), len(s.Matched()), s.Roster.World(), s.Key(key.Ranks, key.Back)))
 	}
 	if n := s.PickCount(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d picked", n))
@@ -73,14 +75,26 @@ func (g geometry) headingText() string {
 // drawCells draws one cell an item, and of filtered ranks the number alone.
 func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, marked func(int32) bool) {
 	for i := g.top * g.columns; i < min(len(g.first), (g.top+g.rows)*g.columns); i++ {
-		row, col := i/g.columns-g.top, i%g.columns
-		cell := widget.Rect{X: r.X + col*g.cellW, Y: r.Y + row*g.cellH, W: g.cellW - 1, H: min(g.cellH, 2)}
+		row := i/g.columns - g.top
+		col := i % g.columns
+		cell := widget.Rect{
+			X: r.X + col*g.cellW,
+			Y: r.Y + row*g.cellH,
+			W: g.cellW - 1,
+			H: min(g.cellH, 2),
+		}
 		rank := g.first[i]
 		switch {
 		case g.level == Job:
 			g.drawReplica(c, cell, s, i)
 		case g.filtered && !s.Shown(rank):
-			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digitCount(s.Roster.World()), rank), c.Pal.Style(themes.Dim))
+			c.Text(
+				cell.X,
+				cell.Y,
+				cell.W,
+				fmt.Sprintf("·%*d", digitCount(s.Roster.World()), rank),
+				c.Pal.Style(themes.Dim),
+			)
 		default:
 			g.drawCell(c, cell, s, rank, marked(rank))
 		}
@@ -89,7 +103,8 @@ func (g geometry) drawCells(c *widget.Canvas, r widget.Rect, s *page.State, mark
 
 // drawReplica draws a replica's worst rank and its number of unhealthy ranks.
 func (g geometry) drawReplica(c *widget.Canvas, r widget.Rect, s *page.State, item int) {
-	rank, n := g.worstRankOf(s, item), 0
+	rank := g.worstRankOf(s, item)
+	n := 0
 	for _, a := range s.Anomalies() {
 		if int(g.place[a]) == item {
 			n++
@@ -99,7 +114,12 @@ func (g geometry) drawReplica(c *widget.Canvas, r widget.Rect, s *page.State, it
 	st := cellStyle(c, s, rank)
 	if item == g.itemAt(s) {
 		st = st.With(themes.Bold | themes.Underline)
-		c.Set(r.X+r.W, r.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(
+			r.X+r.W,
+			r.Y,
+			widget.CursorMark,
+			c.Pal.Style(themes.Accent).With(themes.Bold),
+		)
 	}
 	c.Fill(r, ' ', st)
 	c.Text(r.X, r.Y, r.W, fmt.Sprintf("r%d", item), st)
@@ -127,7 +147,13 @@ func (g geometry) drawCell(c *widget.Canvas, r widget.Rect, s *page.State, rank 
 		mark = s
 	}
 	c.Set(r.X, r.Y, glyph, mark)
-	c.Text(r.X+1, r.Y, r.W-1, fmt.Sprintf("%*d", digitCount(s.Roster.World()), rank), st)
+	c.Text(
+		r.X+1,
+		r.Y,
+		r.W-1,
+		fmt.Sprintf("%*d", digitCount(s.Roster.World()), rank),
+		st,
+	)
 	end := r.X + r.W
 	if !c.Pal.HalfBlocks() || c.ASCII {
 		end--
@@ -138,7 +164,12 @@ func (g geometry) drawCell(c *widget.Canvas, r widget.Rect, s *page.State, rank 
 	c.Right(end, r.Y, s.Reading(v), st)
 	switch {
 	case rank == s.Rank():
-		c.Set(r.X+r.W, r.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
+		c.Set(
+			r.X+r.W,
+			r.Y,
+			widget.CursorMark,
+			c.Pal.Style(themes.Accent).With(themes.Bold),
+		)
 	case marked:
 		c.Set(r.X+r.W, r.Y, '■', c.Pal.Style(themes.Accent))
 	}
@@ -190,7 +221,13 @@ func (g geometry) drawGutter(c *widget.Canvas, r widget.Rect, s *page.State) {
 		if y*g.halves >= g.rows || item >= len(g.first) {
 			return
 		}
-		c.Text(r.X, r.Y+y, g.gutter-1, g.cellLabel(s, item), c.Pal.Style(themes.Dim))
+		c.Text(
+			r.X,
+			r.Y+y,
+			g.gutter-1,
+			g.cellLabel(s, item),
+			c.Pal.Style(themes.Dim),
+		)
 	}
 }
 
@@ -259,7 +296,10 @@ func drawLegend(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.Put(themes.Dim, unit)
 	for _, v := range s.Roster.Codes(s.Metric) {
 		if v == roster.Unmeasured {
-			p.Put(themes.Dim, "   "+string(widget.StateGlyphs[widget.PixelUnmeasured-widget.PixelStale])+" not measured")
+			p.Put(
+				themes.Dim,
+				"   "+string(widget.StateGlyphs[widget.PixelUnmeasured-widget.PixelStale])+" not measured",
+			)
 			return
 		}
 	}

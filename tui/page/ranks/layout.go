@@ -41,14 +41,24 @@ func layoutMap(r widget.Rect, s *page.State, level Level, order Order, halves in
 	if level == auto {
 		level = closestLevel(r, s, order, halves)
 	}
-	g := geometry{level: level, order: order, per: 1, by: 1, cellW: 1, cellH: 1, halves: halves}
+	g := geometry{
+		level:  level,
+		order:  order,
+		per:    1,
+		by:     1,
+		cellW:  1,
+		cellH:  1,
+		halves: halves,
+	}
 	switch level {
 	case Detail:
 		g.arrangement = arrangeRanks(s, level, order, 1, 1)
 		g.sizeCells(r, s.Roster.World())
 	case Table:
 		g.arrangement = arrangeRanks(s, level, order, 1, 1)
-		g.cellW, g.columns, g.rows = max(2, r.W), 1, max(1, r.H)
+		g.cellW = max(2, r.W)
+		g.columns = 1
+		g.rows = max(1, r.H)
 	case Job:
 		g.sizeForJob(r, s)
 	case Stage:
@@ -66,7 +76,8 @@ func layoutMap(r widget.Rect, s *page.State, level Level, order Order, halves in
 
 func (g *geometry) sizeCells(r widget.Rect, n int) {
 	g.cellW = max(smallCellW+digitCount(n)-3, smallCellW-1)
-	if cols := columnCount(max(1, r.W/bigCellW), n, g.line); (n+cols-1)/cols*bigCellH <= r.H {
+	cols := columnCount(max(1, r.W/bigCellW), n, g.line)
+	if (n+cols-1)/cols*bigCellH <= r.H {
 		g.cellW, g.cellH = bigCellW, bigCellH
 	}
 	g.columns = columnCount(max(1, r.W/g.cellW), n, g.line)
@@ -79,7 +90,9 @@ const jobCellW = 10
 // sizeForJob gives each replica a cell, else a pixel, else several replicas one.
 func (g *geometry) sizeForJob(r widget.Rect, s *page.State) {
 	if fit := max(1, r.W/jobCellW); (s.DP+fit-1)/fit <= r.H {
-		g.cellW, g.columns, g.rows = jobCellW, fit, max(1, r.H)
+		g.cellW = jobCellW
+		g.columns = fit
+		g.rows = max(1, r.H)
 		g.arrangement = arrangeRanks(s, Job, Topology, 1, 1)
 		return
 	}
@@ -115,7 +128,9 @@ func (g *geometry) roomFor(r widget.Rect, n int) {
 	g.rows = max(1, r.H*g.halves)
 }
 
-func digitCount(n int) int { return len(strconv.Itoa(max(1, n-1))) }
+func digitCount(n int) int {
+	return len(strconv.Itoa(max(1, n-1)))
+}
 
 // columnCount is the number of items in a row: a stage if one fits, else all that fit.
 func columnCount(fit, items, line int) int {
@@ -166,7 +181,9 @@ func Rows(r widget.Rect, s *page.State) int {
 }
 
 // itemAt is where the cursor is.
-func (g geometry) itemAt(s *page.State) int { return int(g.place[s.Rank()]) }
+func (g geometry) itemAt(s *page.State) int {
+	return int(g.place[s.Rank()])
+}
 
 // worstRankOf is the rank of an item that most needs a look: what the item shows.
 func (g geometry) worstRankOf(s *page.State, item int) int32 {
@@ -210,17 +227,21 @@ func (g geometry) inSight(ranks []int32) (seen, above, below int) {
 
 // itemsAtCell lists the items drawn at a cell of r: two where a cell holds two pixels.
 func (g geometry) itemsAtCell(r widget.Rect, x, y int) []int {
-	x, y = x-r.X-g.gutter, y-r.Y
+	x = x - r.X - g.gutter
+	y -= r.Y
 	if x < 0 || y < 0 || y >= r.H || x/g.cellW >= g.columns {
 		return nil
 	}
-	row, rows := y/g.cellH, 1
+	row := y / g.cellH
+	rows := 1
 	if !g.hasCells() {
-		row, rows = y*g.halves, g.halves
+		row = y * g.halves
+		rows = g.halves
 	}
 	var out []int
 	for i := range rows {
-		if item := (g.top+row+i)*g.columns + x/g.cellW; row+i < g.rows && item < len(g.first) {
+		item := (g.top+row+i)*g.columns + x/g.cellW
+		if row+i < g.rows && item < len(g.first) {
 			out = append(out, item)
 		}
 	}

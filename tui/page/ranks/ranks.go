@@ -28,13 +28,19 @@ type Page struct {
 }
 
 // New makes the page.
-func New() *Page { return &Page{level: auto, halves: 2, anchor: -1} }
+func New() *Page {
+	return &Page{level: auto, halves: 2, anchor: -1}
+}
 
 // Zoom is the level that the operator chose.
-func (p *Page) Zoom() (level int, chosen bool) { return int(p.level), p.level != auto }
+func (p *Page) Zoom() (level int, chosen bool) {
+	return int(p.level), p.level != auto
+}
 
 // SetZoom chooses a level; one too far is the nearest.
-func (p *Page) SetZoom(level int) { p.level = max(Job, min(Table, Level(level))) }
+func (p *Page) SetZoom(level int) {
+	p.level = max(Job, min(Table, Level(level)))
+}
 
 // detailRows are kept for the cursor's rank, legendRows for the metric's.
 const (
@@ -163,7 +169,8 @@ func (p *Page) moveCursor(a key.Action, s *page.State, g geometry) {
 
 // pickUnderCursor changes the picks; the cursor stays even if another rank gets worse.
 func (p *Page) pickUnderCursor(a key.Action, s *page.State, g geometry) {
-	at, item := s.Rank(), g.itemAt(s)
+	at := s.Rank()
+	item := g.itemAt(s)
 	switch a {
 	case key.Pick:
 		s.PickAll(g.ranksWithin(item, item))
@@ -222,10 +229,13 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	if s.Roster.World() == 0 {
 		return nil
 	}
-	return []page.Pane{{Name: "map", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-		p.alone = true
-		p.drawRankMap(c, r, r, s)
-	}}}
+	return []page.Pane{{
+		Name: "map",
+		Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			p.alone = true
+			p.drawRankMap(c, r, r, s)
+		},
+	}}
 }
 
 func (p *Page) drawWith(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {
@@ -238,7 +248,8 @@ func (p *Page) rangeText(s *page.State) string {
 	if p.anchor < 0 || s.Roster.World() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ", p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick))
+	return fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ",
+		p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick))
 }
 
 // markedRanks reports what is picked, or would be with the range that is being picked.

@@ -31,12 +31,25 @@ var update = flag.Bool("update", false, "rewrite the golden views")
 // job is a job with one of everything among many healthy ranks.
 func job(tp, dp, pp int) *falconv1.SnapshotReply {
 	world := tp * dp * pp
-	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(world)}}
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{
+		Tp:    int32(tp),
+		Dp:    int32(dp),
+		Pp:    int32(pp),
+		World: int32(world),
+	}}
 	views := make([]falconv1.RankView, world)
 	for r := range views {
 		v := &views[r]
-		v.Rank, v.Device, v.Health, v.Ms = int32(r), fmt.Sprintf("n%d.g%d", r/8, r%8), falconv1.RankHealth_RANK_HEALTH_OK, 210
-		v.SelfRatio, v.SelfMs, v.WaitMs, v.SmClockMhz, v.TemperatureC, v.CnpPerS = 1, 10, 20, 1980, uint32(58+r%5), 2
+		v.Rank = int32(r)
+		v.Device = fmt.Sprintf("n%d.g%d", r/8, r%8)
+		v.Health = falconv1.RankHealth_RANK_HEALTH_OK
+		v.Ms = 210
+		v.SelfRatio = 1
+		v.SelfMs = 10
+		v.WaitMs = 20
+		v.SmClockMhz = 1980
+		v.TemperatureC = uint32(58 + r%5)
+		v.CnpPerS = 2
 		s.Ranks = append(s.Ranks, v)
 	}
 	return s
@@ -45,18 +58,36 @@ func job(tp, dp, pp int) *falconv1.SnapshotReply {
 // trouble gives some ranks of a job one trouble each, spread over all of it.
 func trouble(s *falconv1.SnapshotReply) *falconv1.SnapshotReply {
 	n := len(s.Ranks)
-	at := func(share float64) *falconv1.RankView { return s.Ranks[int(share*float64(n-1))] }
+	at := func(share float64) *falconv1.RankView {
+		return s.Ranks[int(share*float64(n-1))]
+	}
 	slow := at(0.371)
-	slow.Health, slow.Level, slow.Slowdown, slow.SelfRatio = falconv1.RankHealth_RANK_HEALTH_SLOW, 3, 0.3, 1.3
+	slow.Health = falconv1.RankHealth_RANK_HEALTH_SLOW
+	slow.Level = 3
+	slow.Slowdown = 0.3
+	slow.SelfRatio = 1.3
 	bad := at(0.137)
-	bad.Health, bad.Level, bad.Slowdown, bad.SelfRatio, bad.SmClockMhz, bad.TemperatureC = falconv1.RankHealth_RANK_HEALTH_CULPRIT, 5, 1.1, 2.1, 990, 91
+	bad.Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
+	bad.Level = 5
+	bad.Slowdown = 1.1
+	bad.SelfRatio = 2.1
+	bad.SmClockMhz = 990
+	bad.TemperatureC = 91
 	at(0.523).Health = falconv1.RankHealth_RANK_HEALTH_STALE
 	at(0.618).Health = falconv1.RankHealth_RANK_HEALTH_LOST
 	fenced := at(0.777)
 	fenced.Health = falconv1.RankHealth_RANK_HEALTH_LOST
-	s.Recovery = &falconv1.Recovery{Id: "REC-0001", State: "resumed", Ranks: []*falconv1.RankRecovery{{Rank: fenced.Rank, Stage: "fenced"}}}
+	s.Recovery = &falconv1.Recovery{
+		Id:    "REC-0001",
+		State: "resumed",
+		Ranks: []*falconv1.RankRecovery{{Rank: fenced.Rank, Stage: "fenced"}},
+	}
 	dumb := at(0.915)
-	dumb.Ms, dumb.SelfRatio, dumb.SmClockMhz, dumb.TemperatureC, dumb.CnpPerS = 0, 0, 0, 0, -1
+	dumb.Ms = 0
+	dumb.SelfRatio = 0
+	dumb.SmClockMhz = 0
+	dumb.TemperatureC = 0
+	dumb.CnpPerS = -1
 	return s
 }
 
@@ -104,9 +135,14 @@ func TestGoldenLevels(t *testing.T) {
 					for _, ascii := range []bool{false, true} {
 						c := canvas(t, size[0], size[1], profile, ascii)
 						p.Draw(c, c.Whole(), s)
-						name := fmt.Sprintf("%s-level%d-%dx%d-%s-ascii=%v", j.name, level, size[0], size[1], strings.ToLower(profile.String()), ascii)
+						name := fmt.Sprintf("%s-level%d-%dx%d-%s-ascii=%v",
+							j.name, level, size[0], size[1], strings.ToLower(profile.String()),
+							ascii)
 						fmt.Fprintf(&sums, "%s %x\n", name, sha256.Sum256([]byte(c.String())))
-						if size[0] == 80 && (profile == colorprofile.TrueColor && !ascii || profile == colorprofile.ASCII && !ascii && level == auto || profile == colorprofile.TrueColor && ascii && level == auto) {
+						if size[0] == 80 &&
+							(profile == colorprofile.TrueColor && !ascii ||
+								profile == colorprofile.ASCII && !ascii && level == auto ||
+								profile == colorprofile.TrueColor && ascii && level == auto) {
 							golden(t, name+".txt", trim(ansi.Strip(c.String())))
 						}
 					}
@@ -146,15 +182,28 @@ func golden(t *testing.T, name, got string) {
 // finding it, at any level, order, size and trouble.
 func TestPixelsShowTheWorst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		snap := job(rapid.IntRange(1, 8).Draw(t, "tp"), rapid.IntRange(1, 40).Draw(t, "dp"), rapid.IntRange(1, 12).Draw(t, "pp"))
+		snap := job(
+			rapid.IntRange(1, 8).Draw(t, "tp"),
+			rapid.IntRange(1, 40).Draw(t, "dp"),
+			rapid.IntRange(1, 12).Draw(t, "pp"),
+		)
 		for range rapid.IntRange(0, 20).Draw(t, "troubles") {
 			v := snap.Ranks[rapid.IntRange(0, len(snap.Ranks)-1).Draw(t, "rank")]
 			v.Health = falconv1.RankHealth(rapid.IntRange(0, 5).Draw(t, "health"))
 			v.SelfRatio = rapid.SampledFrom([]float64{0, 1, 1.05, 1.3, 1.6, 2.5}).Draw(t, "self")
 		}
 		s := state(snap)
-		r := widget.Rect{W: rapid.IntRange(1, 120).Draw(t, "w"), H: rapid.IntRange(1, 40).Draw(t, "h")}
-		g := layoutMap(r, s, Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")), Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")), 2)
+		r := widget.Rect{
+			W: rapid.IntRange(1, 120).Draw(t, "w"),
+			H: rapid.IntRange(1, 40).Draw(t, "h"),
+		}
+		g := layoutMap(
+			r,
+			s,
+			Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")),
+			Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")),
+			2,
+		)
 		pix := g.visibleRaster(s)
 		want := map[int]roster.Code{}
 		for rank, v := range s.Roster.Views() {
@@ -179,10 +228,14 @@ func TestPlacesNeverMove(t *testing.T) {
 		for level := Job; level < levels; level++ {
 			for order := range orders {
 				r := widget.Rect{W: 100, H: 30}
-				calm, wild := state(job(j.tp, j.dp, j.pp)), state(trouble(job(j.tp, j.dp, j.pp)))
+				calm := state(job(j.tp, j.dp, j.pp))
+				wild := state(trouble(job(j.tp, j.dp, j.pp)))
 				wild.Select(calm.Rank())
-				a, b := layoutMap(r, calm, level, order, 2), layoutMap(r, wild, level, order, 2)
-				if a.columns != b.columns || a.top != b.top || a.arrangement != b.arrangement {
+				a := layoutMap(r, calm, level, order, 2)
+				b := layoutMap(r, wild, level, order, 2)
+				if a.columns != b.columns ||
+					a.top != b.top ||
+					a.arrangement != b.arrangement {
 					t.Errorf("%s level %d order %d: the map moved", j.name, level, order)
 				}
 			}
@@ -196,12 +249,19 @@ func TestOrders(t *testing.T) {
 		v.Device = fmt.Sprintf("n%d.g%d", 3-i/2, i%2)
 	}
 	s := state(snap)
-	for order, want := range map[Order]string{Topology: "[0 1 2 3 4 5 6 7]", Host: "[6 7 4 5 2 3 0 1]", Number: "[0 1 2 3 4 5 6 7]"} {
+	for order, want := range map[Order]string{
+		Topology: "[0 1 2 3 4 5 6 7]",
+		Host:     "[6 7 4 5 2 3 0 1]",
+		Number:   "[0 1 2 3 4 5 6 7]",
+	} {
 		if got := fmt.Sprint(arrangeRanks(s, Rank, order, 1, 1).first); got != want {
 			t.Errorf("ranks %s: %s, want %s", orderNames[order], got, want)
 		}
 	}
-	if got := fmt.Sprint(arrangeRanks(s, Node, Topology, 1, 1).first, arrangeRanks(s, Node, Host, 1, 1).first); got != "[0 2 4 6] [6 4 2 0]" {
+	if got := fmt.Sprint(
+		arrangeRanks(s, Node, Topology, 1, 1).first,
+		arrangeRanks(s, Node, Host, 1, 1).first,
+	); got != "[0 2 4 6] [6 4 2 0]" {
 		t.Errorf("nodes begin with ranks %s", got)
 	}
 }
@@ -212,7 +272,8 @@ func TestTitleTellsWhatIsOutside(t *testing.T) {
 	for _, r := range []int{0, 4000, 4001} {
 		snap.Ranks[r].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
 	}
-	s, p := state(snap), New()
+	s := state(snap)
+	p := New()
 	p.level = Detail
 	s.Select(0)
 	if out := drawn(t, p, s, 120, 24); !strings.Contains(out, "1 crit in view, 2 outside ↓") {
@@ -225,7 +286,8 @@ func TestTitleTellsWhatIsOutside(t *testing.T) {
 }
 
 func TestEnterLooksNearer(t *testing.T) {
-	s, p := state(trouble(job(8, 32, 8))), New()
+	s := state(trouble(job(8, 32, 8)))
+	p := New()
 	r := widget.Rect{W: 80, H: 19}
 	p.level = Job
 	for want := Stage; want <= Rank; want++ {
@@ -280,18 +342,22 @@ func TestHitFindsTheCursor(t *testing.T) {
 			p := New()
 			p.level = level
 			drawn(t, p, s, r.W, r.H)
-			body, shown := mapRectOf(r), level
+			body := mapRectOf(r)
+			shown := level
 			if p.isTable(s) {
-				body, shown = shapeTable(r, s.Roster.World()).rows, Table
+				body = shapeTable(r, s.Roster.World()).rows
+				shown = Table
 			}
 			g := layoutMap(body, s, shown, Topology, 2)
 			row, col := g.itemAt(s)/g.columns-g.top, g.itemAt(s)%g.columns
-			x, y := body.X+g.gutter+col*g.cellW, body.Y+row*g.cellH
+			x := body.X + g.gutter + col*g.cellW
+			y := body.Y + row*g.cellH
 			if !g.hasCells() {
 				y = body.Y + row/2
 			}
 			if rank, ok := p.Hit(s, r, x, y); !ok || rank != s.Rank() {
-				t.Errorf("%s level %d: a click on the cursor's cell selects rank %d instead of %d", j.name, level, rank, s.Rank())
+				t.Errorf("%s level %d: a click on the cursor's cell selects rank %d instead of %d",
+					j.name, level, rank, s.Rank())
 			}
 			if _, ok := p.Hit(s, r, r.W+5, y); ok {
 				t.Errorf("%s level %d: a click beside the map selects", j.name, level)
@@ -306,13 +372,18 @@ func TestUpdateAllocatesNothingPerRank(t *testing.T) {
 	b := &feed.State{Snap: trouble(job(8, 128, 8)), Memo: &feed.Memo{}}
 	s := page.NewState(a)
 	s.Update(b)
-	if n := testing.AllocsPerRun(50, func() { s.Update(a); s.Update(b) }); n > 60 {
+	if n := testing.AllocsPerRun(50, func() {
+		s.Update(a)
+		s.Update(b)
+	}); n > 60 {
 		t.Errorf("%v allocations for two updates of 8,192 ranks", n)
 	}
 	c := canvas(t, 200, 55, colorprofile.TrueColor, false)
 	p := New()
 	p.Draw(c, c.Whole(), s)
-	if n := testing.AllocsPerRun(20, func() { p.Draw(c, c.Whole(), s) }); n > 250 {
+	if n := testing.AllocsPerRun(20, func() {
+		p.Draw(c, c.Whole(), s)
+	}); n > 250 {
 		t.Errorf("%v allocations for a drawing of 8,192 ranks", n)
 	}
 }
@@ -324,11 +395,15 @@ func packed(b *testing.B) (snaps [2]*falconv1.SnapshotReply, tables [2]*packing.
 	for i := range snaps {
 		s := trouble(job(8, 1250, 10))
 		for r, v := range s.Ranks {
-			v.Iteration, v.Ms = int64(i), v.Ms+float64(i)
+			v.Iteration = int64(i)
+			v.Ms += float64(i)
 			v.WaitStep = 2 + int32(falcon.WaitRamp.Level(100*v.WaitMs/v.Ms)) // as an engine says
-			v.TemperatureStep, v.ClockStep, v.CnpStep = 2, 2, 1
+			v.TemperatureStep = 2
+			v.ClockStep = 2
+			v.CnpStep = 1
 			if i > 0 && r%1667 == 0 {
-				v.Health, v.Level = falconv1.RankHealth_RANK_HEALTH_SLOW, 3
+				v.Health = falconv1.RankHealth_RANK_HEALTH_SLOW
+				v.Level = 3
 			}
 		}
 		tables[i], s.Ranks = packing.Of(len(s.Ranks), s.Ranks), nil
@@ -350,7 +425,11 @@ func BenchmarkAggregate100k(b *testing.B) {
 			out := make([]uint8, g.columns*min(g.rows, g.total))
 			for b.Loop() {
 				clear(out)
-				g.aggregate(roster.Make(snaps[1], tables[1]).Codes(roster.Self), int32(g.top*g.columns), out)
+				g.aggregate(
+					roster.Make(snaps[1], tables[1]).Codes(roster.Self),
+					int32(g.top*g.columns),
+					out,
+				)
 			}
 		})
 	}
@@ -394,7 +473,10 @@ func BenchmarkFilter100k(b *testing.B) {
 	snap := trouble(job(8, 1250, 10))
 	fs := &feed.State{Snap: snap, Memo: &feed.Memo{}}
 	page.Prepare(fs)
-	for _, text := range []string{"stage:3 slow>10% host:n02* !is:stale", "host:n02*", "host:*9*2*", "slow>10%", "g3", "temp>80 | cnp>1000 | clock<1200"} {
+	for _, text := range []string{
+		"stage:3 slow>10% host:n02* !is:stale", "host:n02*", "host:*9*2*", "slow>10%", "g3",
+		"temp>80 | cnp>1000 | clock<1200",
+	} {
 		b.Run(text, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

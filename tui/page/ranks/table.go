@@ -77,7 +77,11 @@ const (
 
 // fitColumns divides w columns, as wide as the names of the ranks that are shown need it.
 func fitColumns(w int, s *page.State, shown []int32) tableColumns {
-	c := tableColumns{rank: max(4, digitCount(s.Roster.World())), device: deviceLeast, per: 1}
+	c := tableColumns{
+		rank:   max(4, digitCount(s.Roster.World())),
+		device: deviceLeast,
+		per:    1,
+	}
 	for _, rank := range shown {
 		c.device = max(c.device, min(deviceMost, widget.Width(s.Roster.View(rank).GetDevice())))
 	}
@@ -86,7 +90,8 @@ func fitColumns(w int, s *page.State, shown []int32) tableColumns {
 		room -= n.width + 1
 	}
 	if room >= SparkIterations+timeW+1 {
-		c.time, room = timeW, room-timeW-1
+		c.time = timeW
+		room = room - timeW - 1
 	}
 	if room < 1 || len(s.Snap().GetRecent().GetMs()) == 0 {
 		return c
@@ -111,7 +116,12 @@ func (p *Page) drawTable(c *widget.Canvas, r widget.Rect, s *page.State) {
 	cols.drawHead(c, t.head, s)
 	marked := p.markedRanks(s, g)
 	for i, rank := range shown {
-		row := widget.Rect{X: t.rows.X, Y: t.rows.Y + i, W: t.rows.W, H: 1}
+		row := widget.Rect{
+			X: t.rows.X,
+			Y: t.rows.Y + i,
+			W: t.rows.W,
+			H: 1,
+		}
 		cols.drawRow(c, row, s, rank, marked(rank), !g.filtered || s.Shown(rank))
 	}
 	s.Details(c, c.Rule(t.detail, "CURSOR", s.Legend()), s.Rank())
@@ -123,7 +133,16 @@ func (p *Page) drawTable(c *widget.Canvas, r widget.Rect, s *page.State) {
 // List draws the ranks in rows for other pages, with the chosen one's details, and what it was
 // named for and tested; without a chart.
 func List(c *widget.Canvas, r widget.Rect, s *page.State) {
-	New().drawTable(c, widget.Rect{X: r.X, Y: r.Y, W: r.W, H: min(r.H, ListRows(s))}, s)
+	New().drawTable(
+		c,
+		widget.Rect{
+			X: r.X,
+			Y: r.Y,
+			W: r.W,
+			H: min(r.H, ListRows(s)),
+		},
+		s,
+	)
 }
 
 // ListRows is what List takes where there is room.
@@ -140,7 +159,8 @@ func (p *Page) layoutTable(rows widget.Rect, s *page.State) geometry {
 
 // drawHead names the columns; the one of the chosen metric stands out.
 func (t tableColumns) drawHead(c *widget.Canvas, r widget.Rect, s *page.State) {
-	pen := c.Pen(r).Putf(themes.Dim, "%*s %-*s %-*s", t.rank, "rank", t.device, "device", stateW, "state")
+	pen := c.Pen(r).Putf(themes.Dim, "%*s %-*s %-*s",
+		t.rank, "rank", t.device, "device", stateW, "state")
 	for _, n := range numbers {
 		role := themes.Dim
 		if s.Roster.Resolve(s.Metric) == n.metric {
@@ -155,7 +175,8 @@ func (t tableColumns) drawHead(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	for _, text := range []string{
-		fmt.Sprintf("last %d iterations, 0 to %s", SparkIterations, phrase.Ms(sparkTop(s))), fmt.Sprintf("last %d, 0-%s", SparkIterations, phrase.Ms(sparkTop(s))),
+		fmt.Sprintf("last %d iterations, 0 to %s", SparkIterations, phrase.Ms(sparkTop(s))),
+		fmt.Sprintf("last %d, 0-%s", SparkIterations, phrase.Ms(sparkTop(s))),
 	} {
 		if pen.Fits(text) {
 			pen.Put(themes.Dim, text)
@@ -175,7 +196,13 @@ func sparkTop(s *page.State) float64 {
 	return widget.NiceTop(top)
 }
 
-func (t tableColumns) drawRow(c *widget.Canvas, r widget.Rect, s *page.State, rank int32, marked, shown bool) {
+func (t tableColumns) drawRow(
+	c *widget.Canvas,
+	r widget.Rect,
+	s *page.State,
+	rank int32,
+	marked, shown bool,
+) {
 	v := s.Roster.View(rank)
 	text := themes.Text
 	if !shown {
@@ -192,7 +219,9 @@ func (t tableColumns) drawRow(c *widget.Canvas, r widget.Rect, s *page.State, ra
 	if marked {
 		mark = "■"
 	}
-	pen.Putf(text, "%*d", t.rank, rank).Put(themes.Accent, mark).Putf(text, "%-*s ", t.device, widget.Cut(v.GetDevice(), t.device))
+	pen.Putf(text, "%*d", t.rank, rank).
+		Put(themes.Accent, mark).
+		Putf(text, "%-*s ", t.device, widget.Cut(v.GetDevice(), t.device))
 	if !shown {
 		pen.Put(role, string(glyph))
 		return
@@ -204,9 +233,20 @@ func (t tableColumns) drawRow(c *widget.Canvas, r widget.Rect, s *page.State, ra
 	if t.time > 0 {
 		pen.Putf(text, "%*s ", t.time, timeText(v))
 	}
-	t.drawSpark(c, widget.Rect{X: pen.X, Y: r.Y, W: min(t.spark, pen.Left()), H: 1}, s, rank)
+	t.drawSpark(
+		c,
+		widget.Rect{
+			X: pen.X,
+			Y: r.Y,
+			W: min(t.spark, pen.Left()),
+			H: 1,
+		},
+		s,
+		rank,
+	)
 	pen.Space(min(t.spark, pen.Left()))
-	if cause := phrase.Cause(s.Blamed(rank)); s.Blamed(rank) != "" && pen.Left() > 1 {
+	cause := phrase.Cause(s.Blamed(rank))
+	if s.Blamed(rank) != "" && pen.Left() > 1 {
 		pen.Put(themes.Warn, " "+widget.Cut(cause, pen.Left()-1))
 	}
 }
@@ -233,8 +273,10 @@ func (t tableColumns) drawSpark(c *widget.Canvas, r widget.Rect, s *page.State, 
 		return
 	}
 	c.Bars(r, widget.Bars{
-		Values: sparkValues(s.Snap().GetRecent(), rank, t.per, r.W), Max: sparkTop(s), Cursor: -1,
-		Style: func(int) themes.Style { return c.Pal.Style(themes.Text) },
+		Values: sparkValues(s.Snap().GetRecent(), rank, t.per, r.W),
+		Max:    sparkTop(s),
+		Cursor: -1,
+		Style:  func(int) themes.Style { return c.Pal.Style(themes.Text) },
 	})
 }
 
@@ -252,7 +294,8 @@ func sparkValues(recent *falconv1.Recent, rank int32, per, cells int) []float64 
 	own := recent.Ms[int(rank)*n : (int(rank)+1)*n]
 	for back := range min(n, per*cells) {
 		at := cells - 1 - back/per
-		if ms := float64(own[n-1-back]); ms > 0 && !math.IsInf(ms, 0) && !(out[at] >= ms) {
+		ms := float64(own[n-1-back])
+		if ms > 0 && !math.IsInf(ms, 0) && !(out[at] >= ms) {
 			out[at] = ms
 		}
 	}

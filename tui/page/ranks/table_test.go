@@ -25,7 +25,9 @@ func TestTableBelow64Ranks(t *testing.T) {
 		table bool
 	}{{1, true}, {8, true}, {63, true}, {64, false}, {256, false}} {
 		s, p := state(job(1, c.dp, 1)), New()
-		isTable := func() bool { return strings.Contains(drawn(t, p, s, r.W, r.H), "rank device") }
+		isTable := func() bool {
+			return strings.Contains(drawn(t, p, s, r.W, r.H), "rank device")
+		}
 		if isTable() != c.table {
 			t.Errorf("%d ranks: table %v", c.dp, !c.table)
 		}
@@ -51,7 +53,10 @@ func TestTableBelow64Ranks(t *testing.T) {
 func TestTableRowsAreInReach(t *testing.T) {
 	for _, n := range []int{1, 5, 24, 63} {
 		for _, size := range [][2]int{{60, 11}, {80, 19}, {120, 35}, {200, 55}} {
-			s, p, r := state(job(1, n, 1)), New(), widget.Rect{W: size[0], H: size[1]}
+			s, p, r := state(job(1, n, 1)), New(), widget.Rect{
+				W: size[0],
+				H: size[1],
+			}
 			s.Select(0)
 			var seen []int32
 			for range n {
@@ -61,7 +66,8 @@ func TestTableRowsAreInReach(t *testing.T) {
 				if !ok {
 					t.Fatalf("%d ranks at %v: rank %d is not on screen", n, size, s.Rank())
 				}
-				if at := c.Targets().At(x, y); at.N != int64(s.Rank()) || at.Kind != widget.TargetRank {
+				at := c.Targets().At(x, y)
+				if at.N != int64(s.Rank()) || at.Kind != widget.TargetRank {
 					t.Errorf("%d ranks at %v: a click on rank %d chooses %v", n, size, s.Rank(), at)
 				}
 				seen = append(seen, s.Rank())
@@ -100,7 +106,8 @@ func TestSparkline(t *testing.T) {
 		{2, 1, 2, "[NaN NaN]"},
 		{-0, 60, 1, "[6]"},
 	} {
-		if got := fmt.Sprint(sparkValues(r, c.rank, c.per, c.cells)); got != c.want {
+		got := fmt.Sprint(sparkValues(r, c.rank, c.per, c.cells))
+		if got != c.want {
 			t.Errorf("rank %d, %d in each of %d cells: %s instead of %s", c.rank, c.per, c.cells, got, c.want)
 		}
 	}
@@ -134,7 +141,8 @@ func TestSparklineAgainstSimple(t *testing.T) {
 			}
 		}
 		per, cells := 1+rng.IntN(5), 1+rng.IntN(64)
-		got, want := fmt.Sprint(sparkValues(recentOf(n, own), 0, per, cells)), fmt.Sprint(slowestOf(own, per, cells))
+		got := fmt.Sprint(sparkValues(recentOf(n, own), 0, per, cells))
+		want := fmt.Sprint(slowestOf(own, per, cells))
 		if got != want {
 			t.Fatalf("%v, %d in each of %d cells: %s instead of %s", own, per, cells, got, want)
 		}
@@ -153,7 +161,11 @@ func TestTableOfBrokenSeries(t *testing.T) {
 		{Columns: 1, Ms: []float32{float32(math.NaN()), float32(math.Inf(1)), -3, 1e30}, Pids: []int32{-1}},
 	} {
 		snap.Recent = r
-		s := page.NewState(&feed.State{Snap: snap, Conn: feed.Live, Memo: &feed.Memo{}})
+		s := page.NewState(&feed.State{
+			Snap: snap,
+			Conn: feed.Live,
+			Memo: &feed.Memo{},
+		})
 		for _, w := range []int{60, 80, 120, 200} {
 			drawn(t, New(), s, w, 40)
 		}
@@ -165,18 +177,36 @@ func TestDetailsOfARank(t *testing.T) {
 	snap := job(1, 4, 1)
 	snap.Recent = &falconv1.Recent{Pids: []int32{41, 42, 43, 44}}
 	snap.Nodes = []*falconv1.NodeView{{Node: "n0", Connected: true, AgeMs: 40}}
-	snap.Culprits = []*falconv1.Culprit{{Device: "n0.g1", Last: "INC-0001", Times: 1}}
+	snap.Culprits = []*falconv1.Culprit{{
+		Device: "n0.g1",
+		Last:   "INC-0001",
+		Times:  1,
+	}}
 	snap.Validation = &falconv1.Validation{
-		Id: "VAL-0003", State: "done",
-		Gemm:  []*falconv1.GemmResult{{Rank: 1, Ms: 12, Ratio: 2.1, Slow: true}, {Rank: 2, Ms: 6, Ratio: 1, Unjudged: "one run"}},
-		Links: []*falconv1.LinkResult{{From: 1, To: 2, Slow: true}, {From: 2, To: 1}},
+		Id:    "VAL-0003",
+		State: "done",
+		Gemm: []*falconv1.GemmResult{
+			{Rank: 1, Ms: 12, Ratio: 2.1, Slow: true},
+			{Rank: 2, Ms: 6, Ratio: 1, Unjudged: "one run"},
+		},
+		Links: []*falconv1.LinkResult{{From: 1, To: 2, Slow: true}, {
+			From: 2,
+			To:   1,
+		}},
 	}
 	s := state(snap)
 	for _, c := range []struct {
 		rank int32
 		want []string
 	}{
-		{1, []string{"pid 42", "agent on n0 heard 40.0 ms ago", "same node: ranks 0, 2-3", "named: culprit of INC-0001", "tested: VAL-0003", "2.10× the median, slow", "1 of its 2 links slow"}},
+		{
+			1,
+			[]string{
+				"pid 42", "agent on n0 heard 40.0 ms ago", "same node: ranks 0, 2-3",
+				"named: culprit of INC-0001", "tested: VAL-0003", "2.10× the median, slow",
+				"1 of its 2 links slow",
+			},
+		},
 		{2, []string{"pid 43", "named: not so far", "not judged: one run"}},
 		{3, []string{"tested: not since this engine began to list tests"}},
 	} {

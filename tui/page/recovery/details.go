@@ -56,10 +56,13 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 		role = themes.Warn
 	}
 	t.sayLine(role, "%s", phrase.Capital(s.RecoverySummary(v)))
-	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.RecoverySummary(v), v.Reason) {
+	if v.GetReason() != "" &&
+		v.GetResumeIteration() < 0 &&
+		!strings.Contains(s.RecoverySummary(v), v.Reason) {
 		t.sayLine(themes.Warn, "Because %s", v.Reason)
 	}
-	if _, limited := s.Left(v); v.GetWait() != nil && limited && feed.Recovering(v) {
+	_, limited := s.Left(v)
+	if v.GetWait() != nil && limited && feed.Recovering(v) {
 		t.sayLine(themes.Text, "%s", phrase.Capital(phrase.Progress(v)))
 	}
 	if v.GetDecidedBy() != "" {
@@ -76,7 +79,8 @@ func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
 	if at := cmp.Or(f.GetFirstUnixNs(), f.GetDetectedUnixNs()); at > 0 {
 		text += ", first sign at " + phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
 	}
-	if known := float64(f.GetDetectedUnixNs()-f.GetFirstUnixNs()) / 1e6; known > 0 && f.GetFirstUnixNs() > 0 {
+	known := float64(f.GetDetectedUnixNs()-f.GetFirstUnixNs()) / 1e6
+	if known > 0 && f.GetFirstUnixNs() > 0 {
 		text += ", certain " + phrase.Ms(known) + " later"
 	}
 	t.sayLine(themes.Title, "%s", text)
@@ -92,7 +96,9 @@ func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
 func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
-		t.sayLine(themes.Text, "%s: %s", phrase.Capital(phrase.Replacing(falcon.RecoveryState(v.State), v.PhasesMs)), phrase.Replaced(v))
+		t.sayLine(themes.Text, "%s: %s",
+			phrase.Capital(phrase.Replacing(falcon.RecoveryState(v.State), v.PhasesMs)),
+			phrase.Replaced(v))
 	}
 	if v.GetEndedJob() {
 		t.sayLine(themes.Warn, "Survivors: none: all processes were told to end")
@@ -114,26 +120,32 @@ func (t *teller) sayWhole(v *falconv1.Recovery) {
 		t.sayLine(themes.Warn, "Whole restart: no process is kept, all are started again")
 	}
 	if x := v.GetShrink(); x != nil {
-		t.sayLine(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch", len(x.GetKept()), x.GetOf())
+		t.sayLine(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch",
+			len(x.GetKept()), x.GetOf())
 	}
 }
 
 // sayResume describes where training goes on, and why there.
 func (t *teller) sayResume(v *falconv1.Recovery) {
 	why := ""
-	if v.GetReason() != "" && (v.GetState() == string(falcon.RecoveryRejoin) || v.GetState() == string(falcon.RecoveryResumed)) {
+	if v.GetReason() != "" &&
+		(v.GetState() == string(falcon.RecoveryRejoin) || v.GetState() == string(falcon.RecoveryResumed)) {
 		why = ": " + v.Reason
 	}
 	before := phrase.Iteration(v.GetBeforeIteration())
 	switch at := phrase.Iteration(v.GetResumeIteration()); {
 	case v.GetCheckpoint() && v.ResumeIteration >= 0:
-		t.sayLine(themes.Warn, "All ranks go back to the checkpoint of iteration %s; %s was the newest begun%s", at, before, why)
+		t.sayLine(themes.Warn,
+			"All ranks go back to the checkpoint of iteration %s; %s was the newest begun%s",
+			at, before, why)
 	case v.GetCheckpoint():
 		t.sayLine(themes.Warn, "All ranks go back to a checkpoint")
 	case v.GetResumeIteration() >= 0:
 		t.sayLine(themes.Text, "Goes on at iteration %s; %s was the newest begun%s", at, before, why)
 	case feed.Recovering(v):
-		t.sayLine(dim, "The iteration to go on at is chosen once all have reported what they hold; %s was the newest begun", before)
+		t.sayLine(dim,
+			"The iteration to go on at is chosen once all have reported what they hold; %s was the newest begun",
+			before)
 	}
 }
 

@@ -11,7 +11,11 @@ import (
 
 // What a recovery gives up is told from its fields, whatever its reason says.
 func TestStoryTellsWhatIsGivenUp(t *testing.T) {
-	v := &falconv1.Recovery{Id: "REC-0001", State: string(falcon.RecoveryReplace), ResumeIteration: -1}
+	v := &falconv1.Recovery{
+		Id:              "REC-0001",
+		State:           string(falcon.RecoveryReplace),
+		ResumeIteration: -1,
+	}
 	story := func() string {
 		text := ""
 		for _, l := range Details(&page.State{}, v, 100) {
@@ -23,7 +27,9 @@ func TestStoryTellsWhatIsGivenUp(t *testing.T) {
 		t.Errorf("a recovery in place:\n%s", text)
 	}
 	v.Whole = true
-	if text := story(); !strings.Contains(text, "Whole restart: no process is kept, all are started again\n") || strings.Contains(text, "replicas") {
+	if text := story(); !strings.Contains(text,
+		"Whole restart: no process is kept, all are started again\n") ||
+		strings.Contains(text, "replicas") {
 		t.Errorf("a whole restart:\n%s", text)
 	}
 	v.Shrink = &falconv1.Shrink{Of: 4, Kept: []int32{0, 2, 3}}

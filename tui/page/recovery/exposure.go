@@ -28,12 +28,18 @@ func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
 	table, foot := body.Rows(body.H - detail)
 	head, table := table.Rows(1)
 	if spare := table.H - len(list) - 1; spare > 0 { // few nodes: what is said of one follows them
-		foot.Y, table.H = foot.Y-spare, table.H-spare
+		foot.Y -= spare
+		table.H -= spare
 	}
 	c.Pen(head).Putf(dim, "  %-*s%-*s%s", domainW, "lost", costWidth(r.W), "cost", "spare")
 	from := max(0, min(p.row-table.H/2, len(list)-table.H))
 	for i := from; i < len(list) && i-from < table.H; i++ {
-		row := widget.Rect{X: table.X, Y: table.Y + i - from, W: table.W, H: 1}
+		row := widget.Rect{
+			X: table.X,
+			Y: table.Y + i - from,
+			W: table.W,
+			H: 1,
+		}
 		drawExposure(c, row, s, list[i], i == p.row)
 	}
 	c.Paragraph(foot, Explain(s, list[p.row]), c.Pal.Style(themes.Text))
@@ -76,26 +82,36 @@ const (
 	spareW  = 8
 )
 
-func costWidth(w int) int { return max(20, w-2-domainW-spareW) }
+func costWidth(w int) int {
+	return max(20, w-2-domainW-spareW)
+}
 
 func drawExposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Exposure, cursor bool) {
-	pen, mark := c.Pen(r), "  "
+	pen := c.Pen(r)
+	mark := "  "
 	role := themes.Text
 	if len(x.GetRanks()) > 0 {
 		role = themes.Warn
 	}
-	spare, spareRole := "yes", themes.Text
+	spare := "yes"
+	spareRole := themes.Text
 	if !x.GetSpare() {
-		spare, spareRole = "none", themes.Warn
+		spare = "none"
+		spareRole = themes.Warn
 	}
 	if cursor {
-		pen, role, spareRole, mark = c.SelectedPen(r), themes.Selected, themes.Selected, "▸ "
+		pen = c.SelectedPen(r)
+		role = themes.Selected
+		spareRole = themes.Selected
+		mark = "▸ "
 	}
 	w := costWidth(r.W)
 	if len(x.GetRanks()) > 0 && !cursor {
 		mark = "▲ "
 	}
-	pen.Put(role, mark+padRight(x.GetDomain(), domainW)).Put(role, padRight(costText(s, x), w)).Put(spareRole, spare)
+	pen.Put(role, mark+padRight(x.GetDomain(), domainW)).
+		Put(role, padRight(costText(s, x), w)).
+		Put(spareRole, spare)
 }
 
 // padRight cuts or fills to w columns, the last of them blank.
@@ -114,7 +130,8 @@ func costText(s *page.State, x *falconv1.Exposure) string {
 	if x.GetCheckpointIteration() < 0 {
 		return what + "no checkpoint known"
 	}
-	return what + "back " + pluralOf(int(max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)), "iteration")
+	return what + "back " +
+		pluralOf(int(max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)), "iteration")
 }
 
 func pluralOf(n int, what string) string {
@@ -127,7 +144,8 @@ func pluralOf(n int, what string) string {
 // Explain says of a loss what would follow.
 func Explain(s *page.State, x *falconv1.Exposure) string {
 	parts := []string{x.GetDomain()}
-	if nodes := x.GetNodes(); len(nodes) > 1 || len(nodes) == 1 && nodes[0] != x.GetDomain() {
+	nodes := x.GetNodes()
+	if len(nodes) > 1 || len(nodes) == 1 && nodes[0] != x.GetDomain() {
 		parts[0] += " (" + phrase.Few(nodes, fewMost) + ")"
 	}
 	if len(x.GetRanks()) == 0 {
@@ -143,7 +161,9 @@ func Explain(s *page.State, x *falconv1.Exposure) string {
 		parts = append(parts, text)
 	}
 	if !x.GetSpare() {
-		parts = append(parts, "No spare is there for each of its nodes: the recovery would wait for one, or go on with fewer replicas where policy allows")
+		parts = append(parts,
+			"No spare is there for each of its nodes: the recovery would wait for one, or go on with fewer replicas where policy allows",
+		)
 	}
 	return strings.Join(parts, ". ") + "."
 }
@@ -163,7 +183,8 @@ func fallbackText(s *page.State, x *falconv1.Exposure) string {
 		return "No checkpoint is known: the job would start from the beginning"
 	}
 	lost := max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)
-	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s", phrase.Iteration(x.CheckpointIteration), pluralOf(int(lost), "iteration"))
+	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s",
+		phrase.Iteration(x.CheckpointIteration), pluralOf(int(lost), "iteration"))
 }
 
 // fewMost is how many names of a list are listed.
@@ -174,14 +195,18 @@ const fewMost = 4
 func ExposureLines(s *page.State) []page.Line {
 	var out []page.Line
 	for _, x := range s.Feed.Recoveries.GetExposures() {
-		role, spare := themes.Text, "; a spare is there"
+		role := themes.Text
+		spare := "; a spare is there"
 		if len(x.GetRanks()) > 0 {
 			role = themes.Warn
 		}
 		if !x.GetSpare() {
 			spare = "; no spare"
 		}
-		out = append(out, page.Line{Text: x.GetDomain() + ": " + costText(s, x) + spare, Role: role})
+		out = append(out, page.Line{
+			Text: x.GetDomain() + ": " + costText(s, x) + spare,
+			Role: role,
+		})
 	}
 	return out
 }

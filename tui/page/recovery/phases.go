@@ -16,9 +16,12 @@ const dim = themes.Dim
 
 // in are the phases of a state; groups and restore are distinguished only at the end.
 var in = map[falcon.RecoveryState][]string{
-	falcon.RecoveryProposed: {falcon.PhaseDecide}, falcon.RecoverySuspend: {falcon.PhaseSuspend, falcon.PhaseFence},
-	falcon.RecoveryReplace: {falcon.PhaseReplace}, falcon.RecoveryTable: {falcon.PhaseTable}, falcon.RecoveryCollect: {falcon.PhaseCollect},
-	falcon.RecoveryRejoin: {falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume},
+	falcon.RecoveryProposed: {falcon.PhaseDecide},
+	falcon.RecoverySuspend:  {falcon.PhaseSuspend, falcon.PhaseFence},
+	falcon.RecoveryReplace:  {falcon.PhaseReplace},
+	falcon.RecoveryTable:    {falcon.PhaseTable},
+	falcon.RecoveryCollect:  {falcon.PhaseCollect},
+	falcon.RecoveryRejoin:   {falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume},
 }
 
 // phaseRowsOf is the row of the present phase and their number; none when it is over.
@@ -61,22 +64,35 @@ const noReturn = falcon.PhaseGroups
 
 // drawNoReturn draws the line between what can be aborted and what can't.
 func drawNoReturn(c *widget.Canvas, r widget.Rect, v *falconv1.Recovery) {
-	text, role := "──── no return from here ────", themes.Warn
+	text := "──── no return from here ────"
+	role := themes.Warn
 	switch {
 	case v.GetNoReturn():
-		text, role = "──── no return: passed ──────", dim
+		text = "──── no return: passed ──────"
+		role = dim
 	case !feed.Recovering(v):
 		role = dim
 	}
 	c.Pen(r).Put(role, "  "+text)
 }
 
-func drawPhase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery, name string, present, clock bool) {
-	pen, role, mark := c.Pen(r), themes.Text, "  "
+func drawPhase(
+	c *widget.Canvas,
+	r widget.Rect,
+	s *page.State,
+	v *falconv1.Recovery,
+	name string,
+	present, clock bool,
+) {
+	pen := c.Pen(r)
+	role := themes.Text
+	mark := "  "
 	actual, known := v.GetPhasesMs()[name]
 	switch {
 	case present:
-		pen, role, mark = c.SelectedPen(r), themes.Selected, "▸ "
+		pen = c.SelectedPen(r)
+		role = themes.Selected
+		mark = "▸ "
 	case !known:
 		role = dim
 	}
@@ -117,12 +133,15 @@ func drawTotal(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recov
 	for _, name := range phrase.Phases {
 		sum += v.GetPredictedMs()[name]
 	}
-	ms, dots := page.Took(v), ""
+	ms := page.Took(v)
+	dots := ""
 	if feed.Recovering(v) {
-		ms, dots = s.Running(v), "…"
+		ms = s.Running(v)
+		dots = "…"
 		for _, x := range v.GetPhasesMs() {
 			ms += x
 		}
 	}
-	c.Pen(r).Put(themes.Title, fmt.Sprintf("  %-10s%10s%12s", "total", phrase.Ms(sum), phrase.Ms(ms)+dots))
+	c.Pen(r).Put(themes.Title, fmt.Sprintf("  %-10s%10s%12s",
+		"total", phrase.Ms(sum), phrase.Ms(ms)+dots))
 }

@@ -37,7 +37,9 @@ var unknown = stage{"unknown", '?', themes.Stale}
 
 // stageIndex is how far a rank is, 0 = least.
 func stageIndex(x *falconv1.RankRecovery) int {
-	return slices.IndexFunc(stages[:], func(s stage) bool { return s.name == x.GetStage() })
+	return slices.IndexFunc(stages[:], func(s stage) bool {
+		return s.name == x.GetStage()
+	})
 }
 
 func stageAt(i int) stage {
@@ -77,7 +79,8 @@ func furthestBehind(v *falconv1.Recovery) []int32 {
 	for _, x := range v.GetRanks() {
 		switch f := stageIndex(x); {
 		case f < least:
-			least, out = f, append(out[:0], x.GetRank())
+			least = f
+			out = append(out[:0], x.GetRank())
 		case f == least:
 			out = append(out, x.GetRank())
 		}
@@ -107,12 +110,20 @@ func gridRectOf(r widget.Rect) widget.Rect {
 }
 
 func newRankGrid(s *page.State, v *falconv1.Recovery, r widget.Rect) grid {
-	n, digits := len(v.GetRanks()), len(strconv.Itoa(max(1, len(v.GetRanks())-1)))
-	g := grid{s: s, v: v, r: r, words: true, cellW: digits + 22}
+	n := len(v.GetRanks())
+	digits := len(strconv.Itoa(max(1, len(v.GetRanks())-1)))
+	g := grid{
+		s:     s,
+		v:     v,
+		r:     r,
+		words: true,
+		cellW: digits + 22,
+	}
 	if g.fitsCells(n) {
 		return g
 	}
-	g.words, g.cellW = false, digits+3
+	g.words = false
+	g.cellW = digits + 3
 	if g.fitsCells(n) {
 		return g
 	}
@@ -160,7 +171,8 @@ func nextInList(list []int32, rank int32, up bool) int32 {
 	if len(list) == 0 {
 		return rank
 	}
-	best, end := rank, list[0]
+	best := rank
+	end := list[0]
 	for _, r := range list {
 		if (r > rank) == up && r != rank && (best == rank || (r < best) == up) {
 			best = r
@@ -193,22 +205,38 @@ func drawRanks(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recov
 		g.drawCells(c)
 	}
 	if body.H > 1 {
-		g.drawDetail(c, widget.Rect{X: r.X, Y: r.Y + r.H - 1, W: r.W, H: 1})
+		g.drawDetail(c, widget.Rect{
+			X: r.X,
+			Y: r.Y + r.H - 1,
+			W: r.W,
+			H: 1,
+		})
 	}
 }
 
 func (g grid) drawCells(c *widget.Canvas) {
 	mine := cursorOf(g.s, g.v)
 	for i, x := range g.v.Ranks {
-		cell := widget.Rect{X: g.r.X + i%g.cols*g.cellW, Y: g.r.Y + i/g.cols, W: g.cellW - 1, H: 1}
+		cell := widget.Rect{
+			X: g.r.X + i%g.cols*g.cellW,
+			Y: g.r.Y + i/g.cols,
+			W: g.cellW - 1,
+			H: 1,
+		}
 		if i/g.cols >= g.r.H {
 			return
 		}
-		pen, look := c.Pen(cell), stageAt(stageIndex(x))
+		pen := c.Pen(cell)
+		look := stageAt(stageIndex(x))
 		st := c.Pal.Style(look.role)
 		if x.GetRank() == mine {
 			st = st.With(themes.Bold | themes.Underline)
-			c.Set(cell.X+cell.W, cell.Y, widget.CursorMark, c.Pal.Style(themes.Accent).With(themes.Bold))
+			c.Set(
+				cell.X+cell.W,
+				cell.Y,
+				widget.CursorMark,
+				c.Pal.Style(themes.Accent).With(themes.Bold),
+			)
 		}
 		pen.Style(st, fmt.Sprintf("%c%d", look.glyph, x.GetRank()))
 		if g.words {
@@ -224,7 +252,8 @@ func (g grid) drawMarks(c *widget.Canvas) {
 		if i/g.cols >= g.r.H {
 			return
 		}
-		least, here := len(stages), false
+		least := len(stages)
+		here := false
 		for _, x := range g.v.Ranks[from:min(len(g.v.Ranks), from+g.per)] {
 			least, here = min(least, stageIndex(x)), here || x.GetRank() == mine
 		}
@@ -243,8 +272,11 @@ func (g grid) drawDetail(c *widget.Canvas, r widget.Rect) {
 		if x.GetRank() == rank {
 			look := stageAt(stageIndex(x))
 			_, dp, pp := g.s.Coord(rank)
-			c.Pen(r).Putf(themes.Title, "rank %d ", rank).Put(look.role, fmt.Sprintf("%c %s", look.glyph, look.name)).
-				Put(themes.Text, "  "+placeOfRank(x)).Putf(dim, "  stage %d, replica %d", pp, dp)
+			c.Pen(r).
+				Putf(themes.Title, "rank %d ", rank).
+				Put(look.role, fmt.Sprintf("%c %s", look.glyph, look.name)).
+				Put(themes.Text, "  "+placeOfRank(x)).
+				Putf(dim, "  stage %d, replica %d", pp, dp)
 			return
 		}
 	}

@@ -69,10 +69,14 @@ func (p *Page) moveCursor(a key.Action, s *page.State, r widget.Rect) {
 }
 
 // Chosen is the id of the recovery on the page, or "".
-func (p *Page) Chosen(s *page.State) string { return p.shownRecovery(s).GetId() }
+func (p *Page) Chosen(s *page.State) string {
+	return p.shownRecovery(s).GetId()
+}
 
 // Choose shows a recovery as soon as it is known.
-func (p *Page) Choose(id string) { p.wanted = id }
+func (p *Page) Choose(id string) {
+	p.wanted = id
+}
 
 // shownRecovery is the recovery on the page, or nil.
 func (p *Page) shownRecovery(s *page.State) *falconv1.Recovery {
@@ -80,7 +84,10 @@ func (p *Page) shownRecovery(s *page.State) *falconv1.Recovery {
 	if len(list) == 0 {
 		return nil
 	}
-	if i := slices.IndexFunc(list, func(r *falconv1.Recovery) bool { return r.GetId() == p.wanted }); i >= 0 {
+	i := slices.IndexFunc(list, func(r *falconv1.Recovery) bool {
+		return r.GetId() == p.wanted
+	})
+	if i >= 0 {
 		p.back, p.wanted = i, ""
 	}
 	p.back = max(0, min(p.back, len(list)-1))
@@ -92,7 +99,8 @@ func (p *Page) Node(s *page.State) string {
 	if v := p.shownRecovery(s); feed.Recovering(v) {
 		return s.NodeOf(p.Rank(s))
 	}
-	if list := s.Feed.Recoveries.GetExposures(); p.row < len(list) && len(list[p.row].GetNodes()) == 1 {
+	list := s.Feed.Recoveries.GetExposures()
+	if p.row < len(list) && len(list[p.row].GetNodes()) == 1 {
 		return list[p.row].Nodes[0]
 	}
 	return ""
@@ -145,15 +153,21 @@ func (p *Page) Panes(s *page.State) []page.Pane {
 	}
 	below := page.Pane{Name: "if it failed now", Draw: p.exposures}
 	if feed.Recovering(v) {
-		below = page.Pane{Name: "ranks", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-			p.alone = true
-			drawRanks(c, r, s, v)
-		}}
+		below = page.Pane{
+			Name: "ranks",
+			Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+				p.alone = true
+				drawRanks(c, r, s, v)
+			},
+		}
 	}
-	return []page.Pane{{Name: "recovery", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-		p.alone = false
-		p.drawRecovery(c, r, s, v)
-	}}, below}
+	return []page.Pane{{
+		Name: "recovery",
+		Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			p.alone = false
+			p.drawRecovery(c, r, s, v)
+		},
+	}, below}
 }
 
 // clockW is the width from which on the head line has the time.
@@ -164,13 +178,16 @@ const phasesW = 36
 
 func (p *Page) drawRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	if v.Id != p.of {
-		p.of, p.scroll = v.Id, page.Scroll{}
+		p.of = v.Id
+		p.scroll = page.Scroll{}
 	}
 	title := v.Id + " " + v.State
 	if at := v.GetStartedUnixNs(); at > 0 && r.W >= clockW {
 		title += " since " + phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
 		if !feed.Recovering(v) {
-			title = fmt.Sprintf("%s %s, %s ago", v.Id, v.State, phrase.Lasting(s.EngineNow().Sub(time.Unix(0, max(at, v.GetEndedUnixNs())))))
+			title = fmt.Sprintf("%s %s, %s ago",
+				v.Id, v.State,
+				phrase.Lasting(s.EngineNow().Sub(time.Unix(0, max(at, v.GetEndedUnixNs())))))
 		}
 	}
 	if p.back > 0 {
@@ -179,7 +196,17 @@ func (p *Page) drawRecovery(c *widget.Canvas, r widget.Rect, s *page.State, v *f
 	body := c.Rule(r, title, headlineText(s, v))
 	left, right := body.Columns(phasesW)
 	drawPhases(c, left, s, v)
-	p.drawDetails(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
+	p.drawDetails(
+		c,
+		widget.Rect{
+			X: right.X + 1,
+			Y: right.Y,
+			W: right.W - 1,
+			H: right.H,
+		},
+		s,
+		v,
+	)
 }
 
 // headlineText describes the deadline last: where that is cut, the details have it.
@@ -199,5 +226,7 @@ func headlineText(s *page.State, v *falconv1.Recovery) string {
 
 func (p *Page) drawDetails(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
 	lines := Details(s, v, r.W)
-	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) { page.DrawLines(c, row, lines[i:]) })
+	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) {
+		page.DrawLines(c, row, lines[i:])
+	})
 }

@@ -23,7 +23,9 @@ const (
 )
 
 // Columns is how much of the series a page that fills its room needs in r.
-func Columns(r widget.Rect) int { return max(1, r.W-posterior.LabelWidth) }
+func Columns(r widget.Rect) int {
+	return max(1, r.W-posterior.LabelWidth)
+}
 
 // Below is what is left of r below what has been drawn in it; empty where that is too little.
 func Below(c *widget.Canvas, r widget.Rect) widget.Rect {
@@ -48,10 +50,15 @@ func Fill(c *widget.Canvas, r widget.Rect, s *page.State, evidence []page.Line) 
 	if len(evidence) > 0 {
 		var top widget.Rect
 		top, r = r.Rows(min(1+len(evidence), r.H/2))
-		page.DrawLines(c, c.Rule(top, "EVIDENCE "+s.Incident().GetId(), ""), evidence)
+		page.DrawLines(
+			c,
+			c.Rule(top, "EVIDENCE "+s.Incident().GetId(), ""),
+			evidence,
+		)
 	}
 	tail := min(eventsMost, 1+max(1, len(s.Feed.Events)))
-	if chart := r.H - tail; chart >= chartLeast && len(s.Snap().GetSeries().GetMs()) > 0 {
+	chart := r.H - tail
+	if chart >= chartLeast && len(s.Snap().GetSeries().GetMs()) > 0 {
 		var top widget.Rect
 		top, r = r.Rows(chart)
 		posterior.Chart(c, top, s)

@@ -20,12 +20,24 @@ var sizes = []widget.Rect{{W: 80, H: 19}, {W: 120, H: 35}, {W: 200, H: 55}}
 // oneLink is a test of n1-n2 with links to compare with.
 func oneLink(change func(*falconv1.LinkResult)) *falconv1.Validation {
 	v := &falconv1.Validation{
-		Id: "VAL-0002", State: "done", By: "maria", Why: "asked from the console", Incident: "INC-0001", Passes: 3, PassesDone: 3, PausedMs: 812, MessageBytes: 1 << 18,
+		Id:           "VAL-0002",
+		State:        "done",
+		By:           "maria",
+		Why:          "asked from the console",
+		Incident:     "INC-0001",
+		Passes:       3,
+		PassesDone:   3,
+		PausedMs:     812,
+		MessageBytes: 1 << 18,
 	}
 	for _, p := range [][2]int32{{2, 4}, {0, 6}, {0, 2}, {4, 6}, {0, 4}, {2, 6}} {
 		for _, way := range [][2]int32{{p[0], p[1]}, {p[1], p[0]}} {
 			l := link(way[0], way[1], 1)
-			l.Bytes, l.Ms, l.BaseMs, l.Runs, l.Limit = 1<<18, 13.2, 13.2, 1, 1.2
+			l.Bytes = 1 << 18
+			l.Ms = 13.2
+			l.BaseMs = 13.2
+			l.Runs = 1
+			l.Limit = 1.2
 			if l.Reference = p != [2]int32{2, 4}; !l.Reference {
 				change(l)
 			}
@@ -38,30 +50,63 @@ func oneLink(change func(*falconv1.LinkResult)) *falconv1.Validation {
 // After a test of one link the page says what it is, how much, against what, and what
 // comes next.
 func TestGoldenViews(t *testing.T) {
-	ladder := &falconv1.Ladder{Incident: "INC-0001", Proposal: &falconv1.Action{Id: "ACT-0001", Incident: "INC-0001", Rung: "S3", State: "proposed"}}
+	ladder := &falconv1.Ladder{
+		Incident: "INC-0001",
+		Proposal: &falconv1.Action{
+			Id:       "ACT-0001",
+			Incident: "INC-0001",
+			Rung:     "S3",
+			State:    "proposed",
+		},
+	}
 	for name, v := range map[string]*falconv1.Validation{
 		"slow": oneLink(func(l *falconv1.LinkResult) {
-			l.Ms, l.Ratio, l.Slow, l.Basis, l.BaseFrom, l.Runs = 109, 8.26, true, "own", "VAL-0001", 3
+			l.Ms = 109
+			l.Ratio = 8.26
+			l.Slow = true
+			l.Basis = "own"
+			l.BaseFrom = "VAL-0001"
+			l.Runs = 3
 		}),
 		"fine": oneLink(func(*falconv1.LinkResult) {}),
 		"nothing": oneLink(func(l *falconv1.LinkResult) {
-			l.Ms, l.BaseMs, l.Ratio, l.Limit, l.Basis, l.Unjudged = 109, 0, 0, 0, "", falcon.NothingToCompare
+			l.Ms = 109
+			l.BaseMs = 0
+			l.Ratio = 0
+			l.Limit = 0
+			l.Basis = ""
+			l.Unjudged = falcon.NothingToCompare
 		}),
 		"noise": oneLink(func(l *falconv1.LinkResult) {
-			l.Ms, l.Ratio, l.Limit, l.Unjudged = 19, 1.44, 2.1, "within the noise: 2.1 x the usual time can be chance here"
+			l.Ms = 19
+			l.Ratio = 1.44
+			l.Limit = 2.1
+			l.Unjudged = "within the noise: 2.1 x the usual time can be chance here"
 		}),
-		"short": oneLink(func(l *falconv1.LinkResult) { l.Ms, l.BaseMs, l.Unjudged = 0.3, 0.1, falcon.TooShort }),
+		"short": oneLink(func(l *falconv1.LinkResult) {
+			l.Ms = 0.3
+			l.BaseMs = 0.1
+			l.Unjudged = falcon.TooShort
+		}),
 	} {
 		if name == "nothing" {
 			v.Links = v.Links[:2]
 		}
 		for _, r := range sizes {
 			s := stateOf(8, v)
-			s.Snap().Incidents = []*falconv1.Incident{{Id: "INC-0001", State: "located", Verdict: &falconv1.Verdict{Links: []string{"n1-n2"}}}}
+			s.Snap().Incidents = []*falconv1.Incident{{
+				Id:      "INC-0001",
+				State:   "located",
+				Verdict: &falconv1.Verdict{Links: []string{"n1-n2"}},
+			}}
 			if name == "slow" {
 				s.Snap().Ladder = ladder
 			}
-			checkGolden(t, fmt.Sprintf("%s-%dx%d.txt", name, r.W, r.H), draw(t, New(), s, r))
+			checkGolden(
+				t,
+				fmt.Sprintf("%s-%dx%d.txt", name, r.W, r.H),
+				draw(t, New(), s, r),
+			)
 		}
 	}
 }

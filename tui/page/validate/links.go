@@ -52,7 +52,8 @@ func (p *Page) candidates(s *page.State) (out []candidate, more string) {
 	}
 	nodes := nodesToTest(s)
 	if len(nodes) > nodesMost {
-		return out, fmt.Sprintf("pick ranks first (L): these are more than %d nodes, too many pairs to list", nodesMost)
+		return out, fmt.Sprintf("pick ranks first (L): these are more than %d nodes, too many pairs to list",
+			nodesMost)
 	}
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
@@ -119,13 +120,28 @@ func (p *Page) drawLinks(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Pen(foot).Put(themes.Dim, more)
 	}
 	if len(list) == 0 {
-		page.Empty(c, body, "no link is suspicious, and no pair of nodes to pick from is known; "+s.Key(key.Validate, key.Links)+" picks ranks")
+		page.Empty(
+			c,
+			body,
+			"no link is suspicious, and no pair of nodes to pick from is known; "+
+				s.Key(key.Validate, key.Links)+" picks ranks",
+		)
 		return
 	}
 	p.row = max(0, min(p.row, len(list)-1))
 	from := firstShownRow(p.row, body.H, len(list))
 	for i := from; i < len(list) && i-from < body.H; i++ {
-		p.drawLinkRow(c, widget.Rect{X: body.X, Y: body.Y + i - from, W: body.W, H: 1}, list[i], i == p.row)
+		p.drawLinkRow(
+			c,
+			widget.Rect{
+				X: body.X,
+				Y: body.Y + i - from,
+				W: body.W,
+				H: 1,
+			},
+			list[i],
+			i == p.row,
+		)
 	}
 }
 
@@ -137,9 +153,13 @@ func (p *Page) linkKindText() string {
 }
 
 func (p *Page) drawLinkRow(c *widget.Canvas, r widget.Rect, x candidate, cursor bool) {
-	pen, text, warn := c.Pen(r), themes.Text, themes.Warn
+	pen := c.Pen(r)
+	text := themes.Text
+	warn := themes.Warn
 	if cursor {
-		pen, text, warn = c.SelectedPen(r), themes.Selected, themes.Selected
+		pen = c.SelectedPen(r)
+		text = themes.Selected
+		warn = themes.Selected
 	}
 	box := "[ ] "
 	if p.picked[x.link] {

@@ -54,7 +54,8 @@ func Held(s *page.State, v *falconv1.Validation) string {
 		return ""
 	}
 	t := "job held " + phrase.Ms(float64(s.EngineNow().UnixNano()-n.HeldUnixNs)/1e6)
-	if left := time.Duration(n.GetDeadlineUnixNs() - s.EngineNow().UnixNano()); n.GetDeadlineUnixNs() > 0 {
+	left := time.Duration(n.GetDeadlineUnixNs() - s.EngineNow().UnixNano())
+	if n.GetDeadlineUnixNs() > 0 {
 		t += ", at most " + phrase.Seconds(max(0, left)) + " more"
 	}
 	return t
@@ -87,7 +88,9 @@ func testedNow(s *page.State, v *falconv1.Validation) string {
 }
 
 func deviceOfRank(s *page.State, rank int32) string {
-	if rank >= 0 && int(rank) < s.Roster.World() && s.Roster.View(rank).GetDevice() != "" {
+	if rank >= 0 &&
+		int(rank) < s.Roster.World() &&
+		s.Roster.View(rank).GetDevice() != "" {
 		return s.Roster.View(rank).Device
 	}
 	return fmt.Sprintf("rank %d", rank)

@@ -44,13 +44,18 @@ func newMatrix(v *falconv1.Validation, byRank bool) matrix {
 		note(l.GetFromDevice(), l.GetFrom())
 		note(l.GetToDevice(), l.GetTo())
 	}
-	slices.SortStableFunc(list, func(a, b end) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortStableFunc(list, func(a, b end) int {
+		return cmp.Compare(a.rank, b.rank)
+	})
 	for i, e := range list {
 		ends[e.name] = i
 		m.names = append(m.names, e.name)
 	}
 	for _, l := range v.GetLinks() {
-		at := [2]int{ends[nameOfEnd(l.GetFromDevice(), l.GetFrom(), byRank)], ends[nameOfEnd(l.GetToDevice(), l.GetTo(), byRank)]}
+		at := [2]int{
+			ends[nameOfEnd(l.GetFromDevice(), l.GetFrom(), byRank)],
+			ends[nameOfEnd(l.GetToDevice(), l.GetTo(), byRank)],
+		}
 		m.cells[at] = append(m.cells[at], l)
 	}
 	for _, list := range m.cells {
@@ -67,7 +72,9 @@ func nameOfEnd(device string, rank int32, byRank bool) string {
 }
 
 // countNodes counts the nodes of a validation's links.
-func countNodes(v *falconv1.Validation) int { return len(newMatrix(v, false).names) }
+func countNodes(v *falconv1.Validation) int {
+	return len(newMatrix(v, false).names)
+}
 
 const (
 	nameW = 9 // of a row's name
@@ -109,7 +116,8 @@ func (m matrix) nextSlow(at [2]int, direction int) [2]int {
 	n := len(m.names)
 	for i := 1; i <= n*n; i++ {
 		at := ((at[0]*n+at[1]+direction*i)%(n*n) + n*n) % (n * n)
-		if list := m.cells[[2]int{at / n, at % n}]; len(list) > 0 && list[0].GetSlow() {
+		list := m.cells[[2]int{at / n, at % n}]
+		if len(list) > 0 && list[0].GetSlow() {
 			return [2]int{at / n, at % n}
 		}
 	}
@@ -118,11 +126,14 @@ func (m matrix) nextSlow(at [2]int, direction int) [2]int {
 
 // worstCell is the cell to look at first.
 func (m matrix) worstCell() [2]int {
-	best, found := [2]int{}, (*falconv1.LinkResult)(nil)
+	best := [2]int{}
+	found := (*falconv1.LinkResult)(nil)
 	for i := range m.names {
 		for j := range m.names {
-			if list := m.cells[[2]int{i, j}]; len(list) > 0 && (found == nil || phrase.WorseFirst(list[0], found) < 0) {
-				best, found = [2]int{i, j}, list[0]
+			list := m.cells[[2]int{i, j}]
+			if len(list) > 0 && (found == nil || phrase.WorseFirst(list[0], found) < 0) {
+				best = [2]int{i, j}
+				found = list[0]
 			}
 		}
 	}
@@ -136,7 +147,8 @@ func (m matrix) drawGrid(c *widget.Canvas, r widget.Rect, at [2]int, focus bool)
 		return
 	}
 	at = m.clampCursor(at)
-	body, foot := r, widget.Rect{}
+	body := r
+	foot := widget.Rect{}
 	if r.H > 4 {
 		body, foot = r.Rows(r.H - 2)
 	}
@@ -144,8 +156,10 @@ func (m matrix) drawGrid(c *widget.Canvas, r widget.Rect, at [2]int, focus bool)
 		foot.Y = body.Y + n
 	}
 	w := m.cellWidth(body.W)
-	rows, cols := max(1, body.H-1), max(1, (body.W-nameW)/w)
-	top, left := firstShownRow(at[0], rows, len(m.names)), firstShownRow(at[1], cols, len(m.names))
+	rows := max(1, body.H-1)
+	cols := max(1, (body.W-nameW)/w)
+	top := firstShownRow(at[0], rows, len(m.names))
+	left := firstShownRow(at[1], cols, len(m.names))
 	m.drawHead(c, body, left, cols, w, at[1])
 	for i := top; i < len(m.names) && i-top < rows; i++ {
 		y := body.Y + 1 + i - top
@@ -155,7 +169,17 @@ func (m matrix) drawGrid(c *widget.Canvas, r widget.Rect, at [2]int, focus bool)
 		}
 		c.Text(body.X, y, nameW-1, m.names[i], c.Pal.Style(role))
 		for j := left; j < len(m.names) && j-left < cols; j++ {
-			m.drawCell(c, widget.Rect{X: body.X + nameW + (j-left)*w, Y: y, W: w, H: 1}, [2]int{i, j}, focus && at == [2]int{i, j})
+			m.drawCell(
+				c,
+				widget.Rect{
+					X: body.X + nameW + (j-left)*w,
+					Y: y,
+					W: w,
+					H: 1,
+				},
+				[2]int{i, j},
+				focus && at == [2]int{i, j},
+			)
 		}
 	}
 	m.drawDetail(c, foot, at)
@@ -172,7 +196,13 @@ func (m matrix) drawHead(c *widget.Canvas, r widget.Rect, left, cols, w, cursor 
 		x := r.X + nameW + (j-left)*w
 		switch {
 		case w == numW:
-			c.Text(x, r.Y, numW-1, fmt.Sprintf("%5s", widget.Cut(m.names[j], numW-1)), c.Pal.Style(role))
+			c.Text(
+				x,
+				r.Y,
+				numW-1,
+				fmt.Sprintf("%5s", widget.Cut(m.names[j], numW-1)),
+				c.Pal.Style(role),
+			)
 		case j == cursor:
 			c.Text(x, r.Y, r.X+r.W-x, "▼"+m.names[j], c.Pal.Style(role))
 		}
@@ -203,7 +233,9 @@ func (m matrix) drawCell(c *widget.Canvas, r widget.Rect, at [2]int, cursor bool
 // cellFace is a cell's text and style: the worst of its directions.
 func (m matrix) cellFace(c *widget.Canvas, at [2]int, w int) (string, themes.Style) {
 	list := m.cells[at]
-	fit := func(s string) string { return fmt.Sprintf("%*s", w-min(1, w-1), s) }
+	fit := func(s string) string {
+		return fmt.Sprintf("%*s", w-min(1, w-1), s)
+	}
 	switch {
 	case len(list) == 0:
 		return fit("·"), c.Pal.Style(themes.Dim)
@@ -264,7 +296,8 @@ func (m matrix) drawWay(c *widget.Canvas, r widget.Rect, at [2]int) {
 		pen.Put(themes.Warn, " not judged: "+l.GetUnjudged())
 	}
 	if len(list) > 1 {
-		pen.Putf(themes.Dim, "  worst of %d: %s → %s", len(list), l.GetFromDevice(), l.GetToDevice())
+		pen.Putf(themes.Dim, "  worst of %d: %s → %s",
+			len(list), l.GetFromDevice(), l.GetToDevice())
 	}
 	pen.Putf(themes.Dim, "  %s, pass %d", l.GetClass(), l.GetPass()+1)
 }

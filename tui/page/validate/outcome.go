@@ -17,11 +17,21 @@ import (
 
 // drawOutcome draws what came of a validation, who asked for it and what to do next,
 // above the results, and returns what is left.
-func (p *Page) drawOutcome(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Validation) widget.Rect {
+func (p *Page) drawOutcome(
+	c *widget.Canvas,
+	r widget.Rect,
+	s *page.State,
+	v *falconv1.Validation,
+) widget.Rect {
 	paragraph := func(text string, role themes.Role) {
 		head, rest := r.Rows(min(2, r.H))
 		if used := c.Paragraph(head, text, c.Pal.Style(role)); used < head.H {
-			rest = widget.Rect{X: r.X, Y: r.Y + used, W: r.W, H: r.H - used}
+			rest = widget.Rect{
+				X: r.X,
+				Y: r.Y + used,
+				W: r.W,
+				H: r.H - used,
+			}
 		}
 		r = rest
 	}
@@ -56,9 +66,11 @@ func nextStep(s *page.State, v falcon.Validation) string {
 	switch v.Outcome() {
 	case falcon.TestsSlow:
 		if a := s.Proposal(); a != nil {
-			return fmt.Sprintf("Next: %s approves %s (%s).", s.Key(key.Global, key.Approve), a.GetRung(), a.GetIncident())
+			return fmt.Sprintf("Next: %s approves %s (%s).",
+				s.Key(key.Global, key.Approve), a.GetRung(), a.GetIncident())
 		}
-		return fmt.Sprintf("Next: %s shows what Falcon has against it, and what can be done.", s.Key(key.Global, key.ShowLadder))
+		return fmt.Sprintf("Next: %s shows what Falcon has against it, and what can be done.",
+			s.Key(key.Global, key.ShowLadder))
 	case falcon.TestsNotJudged:
 		return "Next: " + report.Remedy(v) + "."
 	case falcon.TestsFine, falcon.TestsFailed:
@@ -107,9 +119,12 @@ func Outcome(v *falconv1.Validation) string {
 		}
 		return t + ". Seeking a boundary at which all ranks have made equal calls."
 	case falcon.ValidationArming, falcon.ValidationWaiting:
-		return t + fmt.Sprintf(". The ranks run up to iteration %s and stop there; X calls it off.", phrase.Iteration(v.Iteration))
+		return t +
+			fmt.Sprintf(". The ranks run up to iteration %s and stop there; X calls it off.",
+				phrase.Iteration(v.Iteration))
 	case falcon.ValidationTesting:
-		return t + fmt.Sprintf(". The job is held at iteration %s; X lets it go.", phrase.Iteration(v.Iteration))
+		return t +
+			fmt.Sprintf(". The job is held at iteration %s; X lets it go.", phrase.Iteration(v.Iteration))
 	case falcon.ValidationResuming:
 		return t + ". The job is being let go."
 	case falcon.ValidationRefused:

@@ -21,16 +21,22 @@ type line func(widget.Rect)
 func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 	var out []line
 	gemm := slices.Clone(v.Gemm)
-	slices.SortStableFunc(gemm, func(a, b *falconv1.GemmResult) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	slices.SortStableFunc(gemm, func(a, b *falconv1.GemmResult) int {
+		return cmp.Compare(b.Ratio, a.Ratio)
+	})
 	top := 0.0
 	for _, g := range gemm {
 		top = max(top, g.Ms, 1.1*limitOf(g)*g.MedianMs)
 	}
 	if len(gemm) > 0 {
-		out = append(out, func(r widget.Rect) { drawGEMMHeading(c, r, gemm[0]) })
+		out = append(out, func(r widget.Rect) {
+			drawGEMMHeading(c, r, gemm[0])
+		})
 	}
 	for _, g := range gemm {
-		out = append(out, func(r widget.Rect) { drawGEMMResult(c, r, g, top) })
+		out = append(out, func(r widget.Rect) {
+			drawGEMMResult(c, r, g, top)
+		})
 	}
 	return append(out, linkLines(c, v, w)...)
 }
@@ -52,7 +58,9 @@ func linkLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 		if i == 0 {
 			out = append(out, func(r widget.Rect) { table.drawHeading(c, r) })
 		}
-		out = append(out, func(r widget.Rect) { table.drawResult(c, r, l, top) })
+		out = append(out, func(r widget.Rect) {
+			table.drawResult(c, r, l, top)
+		})
 	}
 	return out
 }
@@ -79,7 +87,9 @@ func drawGEMMHeading(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
 }
 
 // limitOf is the ratio over which a device is slow; an older engine names none.
-func limitOf(g *falconv1.GemmResult) float64 { return cmp.Or(g.Limit, Limit) }
+func limitOf(g *falconv1.GemmResult) float64 {
+	return cmp.Or(g.Limit, Limit)
+}
 
 // gemmNumW is the room of a result's numbers.
 const gemmNumW = 28
@@ -163,7 +173,8 @@ func (t linkTable) drawHeading(c *widget.Canvas, r widget.Rect) {
 
 func (t linkTable) drawResult(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, top float64) {
 	role := linkRole(l)
-	pen := c.Pen(r).Putf(role, "%-*s", t.name, widget.Cut(widget.Arrows(l.FromDevice+" → "+l.ToDevice, c.ASCII), t.name-1))
+	pen := c.Pen(r).Putf(role, "%-*s",
+		t.name, widget.Cut(widget.Arrows(l.FromDevice+" → "+l.ToDevice, c.ASCII), t.name-1))
 	if l.Err != "" {
 		pen.Put(themes.Warn, l.Err)
 		return
@@ -173,7 +184,8 @@ func (t linkTable) drawResult(c *widget.Canvas, r widget.Rect, l *falconv1.LinkR
 	}
 	usual, of := "-", ""
 	if l.BaseMs > 0 {
-		usual, of = phrase.Ms(l.BaseMs), cmp.Or(l.BaseFrom, l.Basis)
+		usual = phrase.Ms(l.BaseMs)
+		of = cmp.Or(l.BaseFrom, l.Basis)
 	}
 	rate := report.Rate(falcon.LinkResult{Bytes: l.Bytes, Ms: l.Ms}.MBPerS())
 	pen.Putf(role, "%*s%*s", linkNumW, phrase.Ms(l.Ms), linkNumW, rate)
@@ -244,7 +256,8 @@ func Bar(v, top float64, w int, ascii bool) string {
 		v, top = 0, 1
 	}
 	units := int(v/top*float64(w)*8 + 0.5)
-	full, part := "█", eighths[units%8]
+	full := "█"
+	part := eighths[units%8]
 	if ascii {
 		full, part = "#", ""
 	}

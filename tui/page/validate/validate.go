@@ -63,12 +63,18 @@ type Page struct {
 }
 
 // New makes the page.
-func New() *Page { return &Page{picked: map[string]bool{}} }
+func New() *Page {
+	return &Page{picked: map[string]bool{}}
+}
 
 // Request is what a test asked for now would cover: the links named, else those
 // picked here, else the ranks picked.
 func (p *Page) Request(links []string, s *page.State) *falconv1.ValidateRequest {
-	r := &falconv1.ValidateRequest{Links: links, LinkTest: true, Reason: "asked from the console"}
+	r := &falconv1.ValidateRequest{
+		Links:    links,
+		LinkTest: true,
+		Reason:   "asked from the console",
+	}
 	if picked := p.Links(); len(links) == 0 && len(picked) > 0 {
 		r.Links = picked
 		r.Gemm, _ = p.kind.Covers()
@@ -90,7 +96,8 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Newer:
 		p.back = max(0, p.back-1)
 	case key.Links:
-		p.byLink, p.focus = !p.byLink, false
+		p.byLink = !p.byLink
+		p.focus = false
 	case key.Results:
 		p.toResults(s)
 	case key.Metric:
@@ -159,7 +166,8 @@ func (p *Page) toResults(s *page.State) {
 		return
 	}
 	if p.look == asList {
-		p.look, p.chosen = firstMatrix(v), true
+		p.look = firstMatrix(v)
+		p.chosen = true
 	}
 	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worstCell()
 }
@@ -174,7 +182,8 @@ func firstMatrix(v *falconv1.Validation) look {
 
 func (p *Page) switchLook(s *page.State) {
 	v := p.shownValidation(s)
-	p.look, p.chosen = (p.look+1)%looks, true
+	p.look = (p.look + 1) % looks
+	p.chosen = true
 	if p.look == asList {
 		p.focus = false
 	}
@@ -258,10 +267,13 @@ func (p *Page) Panes(*page.State) []page.Pane {
 	if p.byLink {
 		what = page.Pane{Name: "links", Draw: p.drawLinks}
 	}
-	return []page.Pane{what, {Name: "results", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
-		p.followLook(s)
-		p.validation(c, r, s)
-	}}}
+	return []page.Pane{what, {
+		Name: "results",
+		Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			p.followLook(s)
+			p.validation(c, r, s)
+		},
+	}}
 }
 
 func (p *Page) drawRanks(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -279,7 +291,17 @@ func (p *Page) drawRanks(c *widget.Canvas, r widget.Rect, s *page.State) {
 	first := firstShownRow(int(s.Rank())/across, body.H, (s.Roster.World()+across-1)/across) * across
 	for i := range body.H * across {
 		if rank := first + i; rank < s.Roster.World() {
-			drawRankCell(c, widget.Rect{X: body.X + i%across*cellW, Y: body.Y + i/across, W: cellW - 1, H: 1}, s, int32(rank))
+			drawRankCell(
+				c,
+				widget.Rect{
+					X: body.X + i%across*cellW,
+					Y: body.Y + i/across,
+					W: cellW - 1,
+					H: 1,
+				},
+				s,
+				int32(rank),
+			)
 		}
 	}
 	tp, dp, pp := s.Coord(s.Rank())
@@ -292,11 +314,13 @@ func firstShownRow(at, h, n int) int {
 }
 
 func drawRankCell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
-	pen, role := c.Pen(r), themes.Text
+	pen := c.Pen(r)
+	role := themes.Text
 	c.Hit(r, widget.Target{Kind: widget.TargetRank, N: int64(rank)})
 	if rank == s.Rank() {
 		c.Focus(r.X, r.Y)
-		pen, role = c.SelectedPen(r), themes.Selected
+		pen = c.SelectedPen(r)
+		role = themes.Selected
 	}
 	box := "[ ]"
 	if s.Picked(rank) {
@@ -313,11 +337,17 @@ func drawRankCell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := p.shownValidation(s)
 	if v.GetId() == "" {
-		c.Pen(c.Rule(r, "RESULTS", "")).Put(themes.Dim, "nothing has been tested yet; "+s.Key(key.Validate, key.RunTest)+" holds the job for a moment and tests what is picked")
+		c.Pen(c.Rule(r, "RESULTS", "")).Put(
+			themes.Dim,
+			"nothing has been tested yet; "+s.Key(key.Validate, key.RunTest)+
+				" holds the job for a moment and tests what is picked",
+		)
 		return
 	}
 	if v.Id != p.of {
-		p.of, p.scroll, p.at = v.Id, page.Scroll{}, [2]int{}
+		p.of = v.Id
+		p.scroll = page.Scroll{}
+		p.at = [2]int{}
 		if !p.chosen {
 			p.look = firstLook(v)
 		}
@@ -358,7 +388,9 @@ const wideResults = 110
 func (p *Page) drawResults(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	byRank := p.look == byRank || p.look == asList && firstMatrix(v) == byRank
 	switch {
-	case r.W >= wideResults && len(v.Links) > 0 && (firstLook(v) != asList || len(v.Gemm) > 0 || p.look != asList):
+	case r.W >= wideResults &&
+		len(v.Links) > 0 &&
+		(firstLook(v) != asList || len(v.Gemm) > 0 || p.look != asList):
 		left, right := r.Columns(r.W * 45 / 100)
 		p.resultList(c, left, v)
 		_, right = right.Columns(2)
@@ -376,10 +408,13 @@ func (p *Page) drawMatrix(c *widget.Canvas, r widget.Rect, v *falconv1.Validatio
 
 func (p *Page) resultList(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
 	lines := resultLines(c, v, r.W)
-	if _, last := r.Rows(r.H - 1); len(lines)-p.scroll.First(len(lines), r.H) > r.H && r.H > 1 {
+	_, last := r.Rows(r.H - 1)
+	if len(lines)-p.scroll.First(len(lines), r.H) > r.H && r.H > 1 {
 		c.Fill(last, ' ', c.Pal.Style(themes.Dim))
 	}
-	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) { lines[i](row) })
+	p.scroll.Rows(c, r, len(lines), func(row widget.Rect, i int) {
+		lines[i](row)
+	})
 }
 
 func stateRole(v *falconv1.Validation) themes.Role {

@@ -26,17 +26,34 @@ var (
 
 // stateOf is a job of n ranks, two a node.
 func stateOf(n int32, v *falconv1.Validation, older ...*falconv1.Validation) *page.State {
-	snap := &falconv1.SnapshotReply{Job: &falconv1.Job{World: n, Dp: n}, Validation: v, AtUnixNs: int64(time.Hour)}
+	snap := &falconv1.SnapshotReply{
+		Job:        &falconv1.Job{World: n, Dp: n},
+		Validation: v,
+		AtUnixNs:   int64(time.Hour),
+	}
 	for r := range n {
 		snap.Ranks = append(snap.Ranks, &falconv1.RankView{Rank: r, Device: dev(r)})
 	}
 	return page.NewState(&feed.State{Snap: snap, Validations: older})
 }
 
-func dev(r int32) string { return fmt.Sprintf("n%d.g%d", r/2, r%2) }
+func dev(r int32) string {
+	return fmt.Sprintf("n%d.g%d", r/2, r%2)
+}
 
 func link(from, to int32, ratio float64) *falconv1.LinkResult {
-	l := &falconv1.LinkResult{From: from, To: to, FromDevice: dev(from), ToDevice: dev(to), Ms: 2 * ratio, BaseMs: 2, Ratio: ratio, Slow: ratio > Limit, Basis: "class", Class: "same rail"}
+	l := &falconv1.LinkResult{
+		From:       from,
+		To:         to,
+		FromDevice: dev(from),
+		ToDevice:   dev(to),
+		Ms:         2 * ratio,
+		BaseMs:     2,
+		Ratio:      ratio,
+		Slow:       ratio > Limit,
+		Basis:      "class",
+		Class:      "same rail",
+	}
 	if from/2 != to/2 {
 		l.Link = fmt.Sprintf("n%d-n%d", min(from, to)/2, max(from, to)/2)
 	}
@@ -64,7 +81,13 @@ func wants(t *testing.T, out string, parts ...string) {
 }
 
 func ring(n int32, slow [2]int32, ratio float64) *falconv1.Validation {
-	v := &falconv1.Validation{Id: "VAL-0007", State: "done", By: "maria", Passes: 2, PassesDone: 2}
+	v := &falconv1.Validation{
+		Id:         "VAL-0007",
+		State:      "done",
+		By:         "maria",
+		Passes:     2,
+		PassesDone: 2,
+	}
 	for r := range n {
 		for _, to := range []int32{(r + 1) % n, (r + n - 1) % n} {
 			x := 1.0
@@ -78,11 +101,17 @@ func ring(n int32, slow [2]int32, ratio float64) *falconv1.Validation {
 }
 
 func TestMatrixShowsTheWorstOfEachPair(t *testing.T) {
-	s, p := stateOf(8, ring(8, [2]int32{3, 4}, 1.86)), New()
+	s := stateOf(8, ring(8, [2]int32{3, 4}, 1.86))
+	p := New()
 	out := draw(t, p, s, small)
 	wants(t, out, "from\\to", "✖1.86", "n1", "n3")
 	p.Act(key.Results, s, small)
-	wants(t, draw(t, p, s, small), "n1 → n2 3.7 ms, 1.86× of 2.0 ms (median of its class) SLOW", "n2 → n1 2.0 ms, 1.00×")
+	wants(
+		t,
+		draw(t, p, s, small),
+		"n1 → n2 3.7 ms, 1.86× of 2.0 ms (median of its class) SLOW",
+		"n2 → n1 2.0 ms, 1.00×",
+	)
 	p.Act(key.Metric, s, small)
 	wants(t, draw(t, p, s, small), "r3 → r4 3.7 ms, 1.86× of 2.0 ms")
 	p.Act(key.Metric, s, small)
@@ -93,9 +122,17 @@ func TestMatrixShowsTheWorstOfEachPair(t *testing.T) {
 func TestGPUsAreMeasuredAgainstTheMedian(t *testing.T) {
 	v := &falconv1.Validation{Id: "VAL-0001", State: "done"}
 	for r := range int32(4) {
-		g := &falconv1.GemmResult{Rank: r, Device: dev(r), Ms: 6, MedianMs: 6, Ratio: 1}
+		g := &falconv1.GemmResult{
+			Rank:     r,
+			Device:   dev(r),
+			Ms:       6,
+			MedianMs: 6,
+			Ratio:    1,
+		}
 		if r == 2 {
-			g.Ms, g.Ratio, g.Slow = 12, 2, true
+			g.Ms = 12
+			g.Ratio = 2
+			g.Slow = true
 		}
 		v.Gemm = append(v.Gemm, g)
 	}
@@ -108,18 +145,41 @@ func TestGPUsAreMeasuredAgainstTheMedian(t *testing.T) {
 
 func TestAValidationIsSeenRunning(t *testing.T) {
 	at := int64(time.Hour)
-	v := &falconv1.Validation{Id: "VAL-0002", State: "testing", Passes: 3, PassesDone: 1, Now: &falconv1.ValidationNow{
-		Step: "pass", Pass: 1, Pairs: []*falconv1.RankPair{{A: 0, B: 2}, {A: 1, B: 3}}, HeldUnixNs: at - int64(420*time.Millisecond), DeadlineUnixNs: at + int64(8*time.Second),
-	}}
+	v := &falconv1.Validation{
+		Id:         "VAL-0002",
+		State:      "testing",
+		Passes:     3,
+		PassesDone: 1,
+		Now: &falconv1.ValidationNow{
+			Step:           "pass",
+			Pass:           1,
+			Pairs:          []*falconv1.RankPair{{A: 0, B: 2}, {A: 1, B: 3}},
+			HeldUnixNs:     at - int64(420*time.Millisecond),
+			DeadlineUnixNs: at + int64(8*time.Second),
+		},
+	}
 	s := stateOf(4, v)
-	wants(t, draw(t, New(), s, small), "pass 2 of 3", "job held 420 ms", "at most 8 s more", "1 of 3 passes done", "2 pairs talk now: n0.g0↔n1.g0  n0.g1↔n1.g1")
+	wants(
+		t,
+		draw(t, New(), s, small),
+		"pass 2 of 3",
+		"job held 420 ms",
+		"at most 8 s more",
+		"1 of 3 passes done",
+		"2 pairs talk now: n0.g0↔n1.g0  n0.g1↔n1.g1",
+	)
 	v.Now = &falconv1.ValidationNow{Step: "gemm", Ranks: []int32{1, 3}}
 	wants(t, draw(t, New(), s, small), "GEMM on the GPUs", "awaited: ranks 1, 3")
 }
 
 func TestOlderValidationsAreBrowsed(t *testing.T) {
-	older := &falconv1.Validation{Id: "VAL-0001", State: "failed", Reason: "an agent was lost"}
-	s, p := stateOf(4, ring(4, [2]int32{0, 1}, 1)), New()
+	older := &falconv1.Validation{
+		Id:     "VAL-0001",
+		State:  "failed",
+		Reason: "an agent was lost",
+	}
+	s := stateOf(4, ring(4, [2]int32{0, 1}, 1))
+	p := New()
 	s.Feed.Validations = []*falconv1.Validation{s.Snap().Validation, older}
 	wants(t, draw(t, p, s, small), "VAL-0007 done  2 of 2")
 	p.Act(key.Older, s, small)
@@ -132,12 +192,19 @@ func TestOlderValidationsAreBrowsed(t *testing.T) {
 }
 
 func TestLinksArePickedSuspiciousFirst(t *testing.T) {
-	s, p := stateOf(8, ring(8, [2]int32{3, 4}, 1.86)), New()
-	s.Snap().Incidents = []*falconv1.Incident{{Id: "INC-0003", State: "located", Verdict: &falconv1.Verdict{Links: []string{"n0-n3"}}}}
+	s := stateOf(8, ring(8, [2]int32{3, 4}, 1.86))
+	p := New()
+	s.Snap().Incidents = []*falconv1.Incident{{
+		Id:      "INC-0003",
+		State:   "located",
+		Verdict: &falconv1.Verdict{Links: []string{"n0-n3"}},
+	}}
 	p.Act(key.Links, s, small)
 	out := draw(t, p, s, small)
-	wants(t, out, "TEST LINKS", "n0-n3            ▲ suspicious: named by INC-0003", "n1-n2            ▲ suspicious: 1.86× in VAL-0007")
-	if strings.Index(out, "n0-n3") > strings.Index(out, "n0-n1") && strings.Contains(out, "n0-n1") {
+	wants(t, out, "TEST LINKS", "n0-n3            ▲ suspicious: named by INC-0003",
+		"n1-n2            ▲ suspicious: 1.86× in VAL-0007")
+	if strings.Index(out, "n0-n3") > strings.Index(out, "n0-n1") &&
+		strings.Contains(out, "n0-n1") {
 		t.Errorf("suspicious links are not first:\n%s", out)
 	}
 	p.Act(key.Pick, s, small)
@@ -154,7 +221,8 @@ func TestLinksArePickedSuspiciousFirst(t *testing.T) {
 
 // Pairs are those of the picked ranks' nodes; too many are not listed.
 func TestPairsAreThoseOfThePickedRanks(t *testing.T) {
-	s, p := stateOf(400, nil), New()
+	s := stateOf(400, nil)
+	p := New()
 	list, more := p.candidates(s)
 	if len(list) != 0 || more == "" {
 		t.Errorf("%d pairs of 200 nodes, %q", len(list), more)
@@ -172,15 +240,21 @@ func TestMatrixAgainstAPlainSearch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := &falconv1.Validation{}
 		for range rapid.IntRange(0, 40).Draw(t, "n") {
-			from, to := rapid.Int32Range(0, 9).Draw(t, "from"), rapid.Int32Range(0, 9).Draw(t, "to")
-			v.Links = append(v.Links, link(from, to, rapid.SampledFrom([]float64{0, 1, 1.1, 1.3, 2}).Draw(t, "ratio")))
+			from := rapid.Int32Range(0, 9).Draw(t, "from")
+			to := rapid.Int32Range(0, 9).Draw(t, "to")
+			v.Links = append(v.Links, link(
+				from,
+				to,
+				rapid.SampledFrom([]float64{0, 1, 1.1, 1.3, 2}).Draw(t, "ratio"),
+			))
 		}
 		m := newMatrix(v, false)
 		for i, a := range m.names {
 			for j, b := range m.names {
 				worst := -1.0
 				for _, l := range v.Links {
-					if strings.HasPrefix(l.FromDevice, a+".") && strings.HasPrefix(l.ToDevice, b+".") {
+					if strings.HasPrefix(l.FromDevice, a+".") &&
+						strings.HasPrefix(l.ToDevice, b+".") {
 						worst = max(worst, l.Ratio)
 					}
 				}

@@ -11,7 +11,10 @@ import (
 
 func main() {
 	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: standins TORCH LIB CACHE (the package's folder, bin/lib, and where to keep the stand-ins)")
+		fmt.Fprintln(
+			os.Stderr,
+			"usage: standins TORCH LIB CACHE (the package's folder, bin/lib, and where to keep the stand-ins)",
+		)
 		os.Exit(2)
 	}
 	folder, names, err := hollow.Build(os.Args[1], os.Args[2], os.Args[3])
@@ -22,5 +25,6 @@ func main() {
 	if why := hollow.Uncomputed(folder); why != "" {
 		fmt.Fprintf(os.Stderr, "standins: control data on emulated GPUs is not computed: %s\n", why)
 	}
-	fmt.Printf("LD_LIBRARY_PATH=%s\nLD_PRELOAD=%s\nCUDA_VISIBLE_DEVICES=\n", folder, hollow.Preload(folder, names))
+	fmt.Printf("LD_LIBRARY_PATH=%s\nLD_PRELOAD=%s\nCUDA_VISIBLE_DEVICES=\n",
+		folder, hollow.Preload(folder, names))
 }

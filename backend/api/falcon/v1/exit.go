@@ -21,7 +21,9 @@ const ExitedNormally = "exited normally"
 const ExitedInOrder = "exited in order"
 
 // ExitedWell reports whether an exit text is of a process that ended with success.
-func ExitedWell(exit string) bool { return exit == ExitedNormally || exit == ExitedInOrder }
+func ExitedWell(exit string) bool {
+	return exit == ExitedNormally || exit == ExitedInOrder
+}
 
 // ExitStatus is the text of a process that exited.
 func ExitStatus(status int) string {

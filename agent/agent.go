@@ -456,7 +456,9 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 	a.flushSamples(now) // its last iterations come before its end
 	if st := p.endedState(a.node, how); st != nil {
 		a.sendEnd(st)
-		a.questions.readWords(p, st)
+	}
+	if how != "" {
+		a.readWords(p, how)
 	}
 	a.log.Info(
 		"a training process ended",
@@ -465,6 +467,18 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 		slog.Uint64("overwritten_unread", p.lost),
 	)
 	a.updatePids()
+}
+
+// readWords has what an ended process printed read, once: whether that says why depends on how it ended, which
+// is known or will not be.
+func (a *Agent) readWords(p *process, how string) {
+	if p.read {
+		return
+	}
+	p.read = true
+	if st := p.endedState(a.node, how); st != nil {
+		a.questions.readWords(p, st)
+	}
 }
 
 // sendEnd reports how a process ended. A launch asks later which ranks ended well.
@@ -481,11 +495,13 @@ func (a *Agent) reapProcess(p *process, now time.Time) {
 		if st := p.endedState(a.node, how); st != nil {
 			a.sendEnd(st)
 		}
+		a.readWords(p, how)
 		p.deadline = now
 	}
 	if now.Before(p.deadline) {
 		return
 	}
+	a.readWords(p, "")
 	a.dropProcess(p)
 }
 

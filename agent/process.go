@@ -72,6 +72,7 @@ type process struct {
 	said     string    // the telling line of its output, once it has ended
 	goneAt   time.Time // when its end was noticed
 	dead     bool
+	read     bool      // what it printed last was asked for
 	deadline time.Time // until when a dead process's exit status is asked for
 }
 

@@ -24,6 +24,7 @@ func (s processSet) processAt(path string) *process {
 func (s processSet) addProcess(p *process) {
 	s.byPath[p.path] = p
 }
+
 func (s processSet) remove(p *process) {
 	delete(s.byPath, p.path)
 }

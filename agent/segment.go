@@ -104,6 +104,7 @@ func newShmDir(path, job string, old OldKernel) *shmDir {
 func (d *shmDir) Discover() (ring.Listing, error) {
 	return d.scanner.Discover(time.Now())
 }
+
 func (d *shmDir) Open(path string) (Segment, error) {
 	return openSegment(path)
 }
@@ -111,6 +112,7 @@ func (d *shmDir) MonoNs() int64 { return ring.MonoNs() }
 func (d *shmDir) Born(pid int) (uint64, bool) {
 	return startTicks(pid)
 }
+
 func (d *shmDir) Namespace() uint64 {
 	return d.prover.PIDNs()
 }

@@ -16,12 +16,15 @@ type garbage struct{ *rand.Rand }
 func (g garbage) rank() falcon.Rank {
 	return falcon.Rank(g.IntN(7) - 1)
 }
+
 func (g garbage) node() falcon.Node {
 	return []falcon.Node{"n0", "n1", "n2", "n3", "n8", "n9", ""}[g.IntN(7)]
 }
+
 func (g garbage) generation() uint64 {
 	return []uint64{0, 1, 2, 3, 4, math.MaxUint64}[g.IntN(6)]
 }
+
 func (g garbage) text() string {
 	return []string{"", "x"}[g.IntN(2)]
 }
@@ -29,9 +32,11 @@ func (g garbage) yes() bool { return g.IntN(2) == 0 }
 func (g garbage) step() int64 {
 	return []int64{-1, 0, 6, 7, 8, math.MaxInt64}[g.IntN(6)]
 }
+
 func (g garbage) device() falcon.Device {
 	return []falcon.Device{"n0.g0", "n1.nic0", "", "n9", "n2.g"}[g.IntN(5)]
 }
+
 func (g garbage) hold() (h falcon.RankHold) {
 	h.Steps = [2]int64{g.step(), g.step()}
 	return h

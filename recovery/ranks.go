@@ -66,27 +66,35 @@ func (t *rankTable) renumber(perm []falcon.Rank) {
 func (t *rankTable) placementInForce() falcon.Placement {
 	return t.placed
 }
+
 func (t *rankTable) deviceOf(r falcon.Rank) falcon.Device {
 	return t.placed[r]
 }
+
 func (t *rankTable) nodeOf(r falcon.Rank) falcon.Node {
 	return t.placed[r].Node()
 }
+
 func (t *rankTable) ranksOnNode(n falcon.Node) []falcon.Rank {
 	return t.on[n]
 }
+
 func (t *rankTable) usedNodes() []falcon.Node {
 	return t.nodes
 }
+
 func (t *rankTable) worldSize() int {
 	return len(t.members)
 }
+
 func (t *rankTable) hasRank(r falcon.Rank) bool {
 	return r >= 0 && int(r) < len(t.members)
 }
+
 func (t *rankTable) memberOf(r falcon.Rank) *member {
 	return &t.members[r]
 }
+
 func (t *rankTable) generationFloor(d falcon.Device) uint64 {
 	return t.floor[d]
 }

@@ -43,6 +43,7 @@ func (s *standing) Done() <-chan struct{}    { return nil }
 func (s *standing) Blur(away bool) {
 	s.blurred = away
 }
+
 func (s *standing) Pull(name string) {
 	s.pulled = append(s.pulled, name)
 }

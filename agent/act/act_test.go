@@ -162,6 +162,7 @@ type slow struct {
 func (slow) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	return nil, false
 }
+
 func (s slow) PollLate(time.Time) (*falconv1.CommandResult, bool) {
 	return s.pollLate()
 }

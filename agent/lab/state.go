@@ -98,6 +98,7 @@ func (s *silicon) resetThrottle(n, g int) {
 func offsetOfGPU(n, g int) int {
 	return gpuOffset + (n*gpusMax+g)*gpuBytes
 }
+
 func offsetOfLink(a, b int) int {
 	return linkOffset + (a*nodesMax+b)*linkBytes
 }
@@ -145,15 +146,19 @@ func (s *silicon) bandwidth(a, b int) float64 {
 func (s *silicon) storeFloat64(at int, v float64) {
 	s.storeUint64(at, math.Float64bits(v))
 }
+
 func (s *silicon) storeUint64(at int, v uint64) {
 	atomic.StoreUint64((*uint64)(s.pointerAt(at)), v)
 }
+
 func (s *silicon) storeUint32(at int, v uint32) {
 	atomic.StoreUint32((*uint32)(s.pointerAt(at)), v)
 }
+
 func (s *silicon) loadUint64(at int) uint64 {
 	return atomic.LoadUint64((*uint64)(s.pointerAt(at)))
 }
+
 func (s *silicon) pointerAt(off int) unsafe.Pointer {
 	return unsafe.Pointer(&s.mem[off])
 }

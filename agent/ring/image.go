@@ -27,18 +27,23 @@ func (m image) pointer32(off uint64) *uint32 {
 func (m image) readUint64(off uint64) uint64 {
 	return atomic.LoadUint64(m.pointer64(off))
 }
+
 func (m image) readInt64(off uint64) int64 {
 	return int64(m.readUint64(off))
 }
+
 func (m image) readUint32(off uint64) uint32 {
 	return atomic.LoadUint32(m.pointer32(off))
 }
+
 func (m image) readInt32(off uint64) int32 {
 	return int32(m.readUint32(off))
 }
+
 func (m image) writeUint64(off uint64, v uint64) {
 	atomic.StoreUint64(m.pointer64(off), v)
 }
+
 func (m image) writeUint32(off uint64, v uint32) {
 	atomic.StoreUint32(m.pointer32(off), v)
 }

@@ -35,6 +35,7 @@ func (m *machine) pass(d time.Duration) {
 	m.wall = m.wall.Add(d)
 	m.since += d
 }
+
 func (m *machine) step(d time.Duration) {
 	m.wall = m.wall.Add(d)
 }

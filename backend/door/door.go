@@ -195,22 +195,21 @@ func (d *Door) prove(s *strangers.Stranger) {
 func (d *Door) noteFailed(from net.Addr, err error) {
 	var refused *tls.CertificateVerificationError
 	var alert *net.OpError
-	what := ""
-	switch {
-	case errors.As(err, &refused):
-		what = "the certificate of a caller was refused"
-	case errors.As(err, &alert) && alert.Op == "remote error":
-		what = "a caller has refused the engine's certificate, or offers none: does it name the address by which it was called?"
-	default:
+	byCaller := errors.As(err, &alert) && alert.Op == "remote error"
+	byEngine := errors.As(err, &refused)
+	if !byCaller && !byEngine || !d.failed.Allow() {
 		return
 	}
-	if d.failed.Allow() {
-		d.cfg.Log.Warn(
-			what,
-			slog.String("from", from.String()),
-			slog.Any("err", err),
-		)
+	caller := slog.String("from", from.String())
+	if byEngine {
+		d.cfg.Log.Warn("the certificate of a caller was refused", caller, slog.Any("err", err))
+		return
 	}
+	d.cfg.Log.Warn(
+		"a caller has refused the engine's certificate, or offers none: does it name the address by which it was called?",
+		caller,
+		slog.Any("err", err),
+	)
 }
 
 func (d *Door) identify(c *tls.Conn) (*Guest, error) {

@@ -385,9 +385,11 @@ func (p *fakePlanner) Tick(time.Time) {}
 func (p *fakePlanner) Ready() mitigate.Ready {
 	return p.ready
 }
+
 func (p *fakePlanner) Advance() {
 	p.ready = mitigate.Ready{}
 }
+
 func (p *fakePlanner) Policy() falcon.Policy {
 	return p.policy
 }

@@ -24,15 +24,19 @@ func (asleep) Advance() {}
 func (asleep) Check(recovery.Decision) error {
 	return recovery.ErrUnknown
 }
+
 func (asleep) CheckDemand(recovery.Demand) error {
 	return recovery.ErrDemand
 }
+
 func (asleep) PredictMs() float64 {
 	return 0
 }
+
 func (asleep) OnlyPaused(time.Time, falcon.Node, time.Duration) bool {
 	return false
 }
+
 func (asleep) Hears(time.Time) bool {
 	return true
 }

@@ -346,12 +346,15 @@ func (w restartWorld) Lost(l falcon.Launch) string {
 func (w restartWorld) Missing(l falcon.Launch) string {
 	return w.cluster.launchText(l)
 }
+
 func (w restartWorld) Alive() int {
 	return w.cluster.job.alive
 }
+
 func (w restartWorld) Hears() bool {
 	return w.rec.Hears(w.now)
 }
+
 func (w restartWorld) Fenced(n falcon.Node) bool {
 	return w.cluster.state.fences.nodeFenced(n)
 }

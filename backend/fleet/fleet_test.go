@@ -164,9 +164,11 @@ func (r *recorder) Attach(s *Session) error {
 	r.attached <- s
 	return nil
 }
+
 func (r *recorder) Detach(s *Session) {
 	r.detached <- s
 }
+
 func (r *recorder) Frame(_ *Session, f *falconv1.AgentFrame) error {
 	r.frames <- f.GetSeq()
 	return nil

@@ -138,7 +138,8 @@ func TestDetectAsks(t *testing.T) {
 		"empty":  {"", "the file is empty", nil, false},
 		"bad unit": {
 			wandb,
-			"--unit hours is not a unit of time; use ms, s, us, ns or min", []string{"--unit", "hours"},
+			"--unit hours is not a unit of time; use ms, s, us, ns or min",
+			[]string{"--unit", "hours"},
 			true,
 		},
 		"bad tokens": {wandb, "--tokens -5 must be positive", []string{"--tokens", "-5"}, true},

@@ -55,6 +55,7 @@ func scene(t *testing.T, spoil func(*jobtest.Job)) Case {
 func slowGPU(j *jobtest.Job) {
 	j.Clock["n1.g0"] = 0.5
 }
+
 func slowHost(j *jobtest.Job) {
 	j.Share["n1"] = 0.06
 }

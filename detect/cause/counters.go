@@ -7,6 +7,7 @@ import (
 func (c *Case) gpuKnown(r falcon.Rank) bool {
 	return c.Counters.GPUs[c.deviceOf(r)].Known
 }
+
 func (c *Case) hostKnown(r falcon.Rank) bool {
 	return c.Counters.Hosts[c.deviceOf(r).Node()].Known
 }

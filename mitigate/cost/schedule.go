@@ -102,12 +102,15 @@ func (c *schedule) swapMessages(s int, send, recv int32) {
 func (c *schedule) forwardIn(s, k int) int32 {
 	return c.messageAfter(s-1, k, false)
 }
+
 func (c *schedule) forwardOut(s, k int) int32 {
 	return c.messageAfter(s, k, false)
 }
+
 func (c *schedule) backwardIn(s, k int) int32 {
 	return c.messageAfter(s, k, true)
 }
+
 func (c *schedule) backwardOut(s, k int) int32 {
 	return c.messageAfter(s-1, k, true)
 }

@@ -69,12 +69,15 @@ func (h *raises) Less(a, b int) bool {
 	}
 	return i < j
 }
+
 func (h *raises) Swap(a, b int) {
 	h.order[a], h.order[b] = h.order[b], h.order[a]
 }
+
 func (h *raises) Push(x any) {
 	h.order = append(h.order, x.(int))
 }
+
 func (h *raises) Pop() any {
 	last := h.order[len(h.order)-1]
 	h.order = h.order[:len(h.order)-1]

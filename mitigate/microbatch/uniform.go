@@ -252,12 +252,15 @@ func (h *steps) Less(a, b int) bool {
 	x, y := h.items[a], h.items[b]
 	return x.cost < y.cost || (x.cost == y.cost && x.i < y.i)
 }
+
 func (h *steps) Swap(a, b int) {
 	h.items[a], h.items[b] = h.items[b], h.items[a]
 }
+
 func (h *steps) Push(x any) {
 	h.items = append(h.items, x.(step))
 }
+
 func (h *steps) Pop() any {
 	last := h.items[len(h.items)-1]
 	h.items = h.items[:len(h.items)-1]

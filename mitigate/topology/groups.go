@@ -341,6 +341,7 @@ func (x *exchange) starts() [][]int {
 func stageFirst(c falcon.Coord) [2]int {
 	return [2]int{c.PP, c.DP}
 }
+
 func replicaFirst(c falcon.Coord) [2]int {
 	return [2]int{c.DP, c.PP}
 }

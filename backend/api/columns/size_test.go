@@ -111,6 +111,7 @@ func benchmarkEncode(b *testing.B, every int) {
 func BenchmarkEncode100kAll(b *testing.B) {
 	benchmarkEncode(b, 1)
 }
+
 func BenchmarkEncode100kFew(b *testing.B) {
 	benchmarkEncode(b, 25)
 }
@@ -142,6 +143,7 @@ func benchmarkDecode(b *testing.B, every int) {
 func BenchmarkDecode100kAll(b *testing.B) {
 	benchmarkDecode(b, 1)
 }
+
 func BenchmarkDecode100kFew(b *testing.B) {
 	benchmarkDecode(b, 25)
 }

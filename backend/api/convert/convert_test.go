@@ -321,6 +321,7 @@ func anyFloat(t *rapid.T) float64 { return number.Draw(t, "number") }
 func anyInt32(t *rapid.T) int32 {
 	return rapid.Int32Min(1).Draw(t, "int32")
 }
+
 func anyLength(t *rapid.T) int {
 	return rapid.IntRange(1, 3).Draw(t, "length")
 }

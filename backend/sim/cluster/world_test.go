@@ -27,12 +27,15 @@ func (q events) Len() int { return len(q) }
 func (q events) Less(i, j int) bool {
 	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].no < q[j].no
 }
+
 func (q events) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 }
+
 func (q *events) Push(x any) {
 	*q = append(*q, x.(event))
 }
+
 func (q *events) Pop() any {
 	old := *q
 	x := old[len(old)-1]

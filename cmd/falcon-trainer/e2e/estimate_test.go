@@ -171,6 +171,7 @@ func (c *catch) Beat(time.Time, []*falconv1.RankBeat, []*falconv1.UnseenRank) {}
 func (*catch) Ends() []*falconv1.RankState {
 	return nil
 }
+
 func (*catch) Hears() bool {
 	return true
 }

@@ -107,9 +107,11 @@ func (b *builder) leavingPart(k int) Part {
 func (b *builder) arrivingPart(k int) Part {
 	return b.noneUnless(b.stage == 0, 0, k, b.forwardPart)
 }
+
 func (b *builder) gradLeaves(k int) Part {
 	return b.noneUnless(b.stage == 0, 0, k, b.backwardPart)
 }
+
 func (b *builder) gradArrives(k int) Part {
 	return b.noneUnless(b.stage == b.stages-1, b.chunks-1, k, b.backwardPart)
 }

@@ -41,6 +41,7 @@ func (s State) emulatedBytes(real int) float64 {
 func (s State) copyTime(real int) time.Duration {
 	return transferTime(s.emulatedBytes(real), s.Copy)
 }
+
 func (s State) storeTime(real int) time.Duration {
 	return transferTime(s.emulatedBytes(real), s.Disk)
 }

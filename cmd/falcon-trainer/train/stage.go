@@ -94,6 +94,7 @@ func (s *stage) inputOf(p schedule.Part) device.Floats {
 func (s *stage) outputOf(p schedule.Part) device.Floats {
 	return s.slotOfPart(p).xs[s.shard.PerChunk()]
 }
+
 func (s *stage) gradientOf(p schedule.Part) device.Floats {
 	return s.slotOfPart(p).back
 }

@@ -147,6 +147,7 @@ type rowsOf struct {
 func readObjects(r io.Reader) (*frame, error) {
 	return readMarked(r, "JSON lines", "")
 }
+
 func readDLLogger(r io.Reader) (*frame, error) {
 	return readMarked(r, "DLLogger log", "DLLL ")
 }

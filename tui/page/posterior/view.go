@@ -39,6 +39,7 @@ func newSeriesView(r widget.Rect, s *falconv1.Series, end int64) view {
 func (v view) newestIteration() int64 {
 	return v.s.FirstIteration + int64(v.hi) - 1
 }
+
 func (v view) oldestIteration() int64 {
 	return v.newestIteration() - int64(v.n) + 1
 }

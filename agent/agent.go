@@ -469,8 +469,8 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 	a.updatePids()
 }
 
-// readWords has what an ended process printed read, once: whether that says why depends on how it ended, which
-// is known or will not be.
+// readWords has what an ended process printed read, once: whether that says why depends on how it
+// ended, which is known by then, or will not be.
 func (a *Agent) readWords(p *process, how string) {
 	if p.read {
 		return

@@ -344,8 +344,8 @@ func (p *parted) updateState(st *falconv1.RankState) {
 	if p.record == nil {
 		return
 	}
-	st.Committed, st.RejoinedGeneration = commitment(p.record.Committed),
-		max(st.RejoinedGeneration, p.record.Rejoined)
+	st.Committed = commitment(p.record.Committed)
+	st.RejoinedGeneration = max(st.RejoinedGeneration, p.record.Rejoined)
 	if p.record.Place > st.PlacementOrder && p.record.Rank >= 0 {
 		st.Rank = int32(p.record.Rank)
 		st.PlacementOrder = p.record.Place

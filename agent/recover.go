@@ -304,8 +304,8 @@ func (t *rejoinTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: acks}
 	switch {
 	case len(open) == 0 && len(lost) > 0:
-		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
-			joinNames(lost)+" ended or was suspended again before it trained again"
+		r.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
+		r.Detail = joinNames(lost) + " ended or was suspended again before it trained again"
 		return r, true
 	case len(open) == 0:
 		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_DONE, firstFailedRejoin(acks)

@@ -15,9 +15,9 @@ func (m *Machine) mergeIntoOpen(s *incidentState, res peer.Result, last bool) bo
 		if o == s || !o.isLocated() || !o.Open() {
 			continue
 		}
-		computes, transfers := m.evidence.isCompute(o) &&
-			(m.evidence.computesLonger(o, res) || last && o.namesAnyRank(res.Slow...)),
-			m.evidence.transfersLonger(o, res)
+		computes := m.evidence.isCompute(o) &&
+			(m.evidence.computesLonger(o, res) || last && o.namesAnyRank(res.Slow...))
+		transfers := m.evidence.transfersLonger(o, res)
 		if !computes && !transfers {
 			continue
 		}

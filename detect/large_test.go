@@ -52,9 +52,9 @@ func findOne(t *testing.T, ranks, after int, seed uint64) (found, falcon.Device)
 		w.run(1)
 		if len(w.all) > 0 && w.all[0].State == falcon.IncidentLocated {
 			out.onset = w.all[0].OnsetIteration - onset
-			out.verified, out.located, out.verdict = w.all[0].DetectedIteration-onset,
-				w.job.Next()-onset,
-				w.all[0].Verdict
+			out.verified = w.all[0].DetectedIteration - onset
+			out.located = w.job.Next() - onset
+			out.verdict = w.all[0].Verdict
 			return out, bad
 		}
 	}

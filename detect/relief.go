@@ -182,10 +182,10 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 		why = passedUnseen
 	}
 	rj.returns.settle(s, s.Verdict)
-	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved,
-		at,
-		false,
-		rj.samples.lastIteration()
+	s.State = falcon.IncidentRelieved
+	s.RelievedIteration = at
+	s.relief.check = false
+	s.relief.healthyAt = rj.samples.lastIteration()
 	rj.incidents.handOut(s)
 	rj.culprits.recordIncident(s)
 	rj.returns.add(s)

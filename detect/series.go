@@ -135,8 +135,8 @@ func inParts(samples []falcon.Sample) [][]falcon.Sample {
 	byIteration := func(a, b falcon.Sample) int {
 		return cmp.Compare(a.Iteration, b.Iteration)
 	}
-	first, last := slices.MinFunc(samples, byIteration).Iteration,
-		slices.MaxFunc(samples, byIteration).Iteration
+	first := slices.MinFunc(samples, byIteration).Iteration
+	last := slices.MaxFunc(samples, byIteration).Iteration
 	if last-first < most {
 		return [][]falcon.Sample{samples}
 	}

@@ -102,14 +102,14 @@ func (t *testPlanner) testsFor(s *incidentState) (ask falcon.ValidationAsk) {
 	links := len(ask.Rings)+len(ask.Trees)+len(ask.Pairs) > 0
 	switch {
 	case len(ask.GEMM) > 0 && links:
-		ask.Question, ask.Why = falcon.QuestionGPUOrLink,
-			fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
+		ask.Question = falcon.QuestionGPUOrLink
+		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
 	case len(ask.GEMM) > 0:
-		ask.Question, ask.Why = falcon.QuestionGPU,
-			fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
+		ask.Question = falcon.QuestionGPU
+		ask.Why = fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
 	case links:
-		ask.Question, ask.Why = falcon.QuestionLink,
-			fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
+		ask.Question = falcon.QuestionLink
+		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
 	default:
 		ask.Question, ask.Why = falcon.QuestionAny, s.ID+": timing names no rank: is any GPU or link slow?"
 		ask.GEMM = t.allRanks()

@@ -90,8 +90,8 @@ func (m *Machine) checkThroughput(iteration int64) {
 	}
 	tail := m.samples.slowest.newestValues(throughputOver)
 	fastest := slices.Sorted(slices.Values(tail))[throughputOver/10]
-	level, line := falcon.Median(slices.Clone(tail)),
-		m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
+	level := falcon.Median(slices.Clone(tail))
+	line := m.cfg.Throughput * min(fastest, slices.Min(tail[throughputOver-levelOver:]))
 	if line <= best && (peak <= 0 || line <= peak) {
 		m.throughputNoted = false
 		return

@@ -293,13 +293,13 @@ func (p *profiler) startEpoch(world int) {
 // deadlineOf is how long a window is waited for. An early one must not keep the search for a
 // culprit waiting, as a node that is missing would; its iterations are as slow as the newest.
 func (p *profiler) deadlineOf(w *window, early bool) time.Duration {
-	iterations, level, least := deadlineTimes*float64(w.iterations),
-		p.samples.currentLevel(),
-		p.cfg.Profile.Deadline
+	iterations := deadlineTimes * float64(w.iterations)
+	level := p.samples.currentLevel()
+	least := p.cfg.Profile.Deadline
 	if early {
-		iterations, level, least = float64(w.iterations+earlyDeadline),
-			slices.Max(append(p.samples.slowest.newestValues(lastOver), 0)),
-			min(least, refusalGrace)
+		iterations = float64(w.iterations + earlyDeadline)
+		level = slices.Max(append(p.samples.slowest.newestValues(lastOver), 0))
+		least = min(least, refusalGrace)
 	}
 	return min(max(least, time.Duration(iterations*level*float64(time.Millisecond))), deadlineMost)
 }

@@ -236,9 +236,9 @@ func (l *workLog) sumPauses(out *cause.Work, slow []*iterationWork) {
 			nodes[l.job.desc.Placement[r].Node()] = true
 		}
 	}
-	out.PauseMs, out.PauseRanks, out.PauseNodes = falcon.Median(ms),
-		slices.Sorted(maps.Keys(times)),
-		slices.Sorted(maps.Keys(nodes))
+	out.PauseMs = falcon.Median(ms)
+	out.PauseRanks = slices.Sorted(maps.Keys(times))
+	out.PauseNodes = slices.Sorted(maps.Keys(nodes))
 	for _, n := range times {
 		out.PauseTop = max(out.PauseTop, float64(n)/float64(len(ms)))
 	}

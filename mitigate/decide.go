@@ -169,12 +169,12 @@ func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision)
 	if a.State == falcon.ActionApproved {
 		verb = "withdrawn"
 	}
-	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs, a.Phase = d.By,
-		d.Reason,
-		d.From,
-		0,
-		p.decisionTime(d),
-		""
+	a.DecidedBy = d.By
+	a.Reason = d.Reason
+	a.DecidedFrom = d.From
+	a.DeadlineUnixNs = 0
+	a.DecidedUnixNs = p.decisionTime(d)
+	a.Phase = ""
 	if d.Approve {
 		a.State = falcon.ActionApproved
 		p.out.addNote(a.ID, "decision", "%s approved by %s",

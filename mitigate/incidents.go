@@ -309,8 +309,8 @@ func causeHelped(s *incidentState, r falcon.Rung) error {
 		return errNotLocated
 	}
 	v := s.incident.Verdict
-	compute, network := v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU),
-		v.HasCause(falcon.CauseNetwork)
+	compute := v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU)
+	network := v.HasCause(falcon.CauseNetwork)
 	switch {
 	case v.Cause == falcon.CauseNotHardware && v.Reason != "":
 		return errOwnWork

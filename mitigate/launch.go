@@ -122,10 +122,10 @@ func (e *executor) failRestart(a *falcon.Action, why string) {
 }
 
 func (e *executor) replaceRestart(a *falcon.Action, why string) {
-	a.State, a.Phase, a.Reason, e.incidents.byID(a.Incident).failedAt = falcon.ActionFailed,
-		"",
-		why,
-		e.iterations.newestIndex()
+	a.State = falcon.ActionFailed
+	a.Phase = ""
+	a.Reason = why
+	e.incidents.byID(a.Incident).failedAt = e.iterations.newestIndex()
 	e.out.addNote(a.ID, "action", "%s failed: %s", a.ID, why)
 	e.out.addAction(*a)
 }

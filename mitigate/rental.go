@@ -215,8 +215,8 @@ func (r Rental) chooseRung(out *Rented) {
 			out.Why = fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms: wait",
 				out.ImpactMs, v.Rung, v.OverheadMs)
 		default:
-			out.Propose, out.Why = v.Rung,
-				fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", out.ImpactMs, v.Rung, v.OverheadMs)
+			out.Propose = v.Rung
+			out.Why = fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", out.ImpactMs, v.Rung, v.OverheadMs)
 		}
 		return
 	}

@@ -394,9 +394,9 @@ func (a args) job() Job {
 		node, who, _ := strings.Cut(n, ":")
 		out.Barred = append(out.Barred, node+" is barred by "+who+" until 14:00Z: fan")
 	}
-	out.Parks, out.RecoveryMs, out.Recovered = a.v["parks"] == "true",
-		a.maybe("recovery"),
-		a.v["recovered"] == "true"
+	out.Parks = a.v["parks"] == "true"
+	out.RecoveryMs = a.maybe("recovery")
+	out.Recovered = a.v["recovered"] == "true"
 	for _, n := range a.words("only") {
 		out.OnlyCopies = append(out.OnlyCopies, falcon.Node(n))
 	}

@@ -37,8 +37,8 @@ func (e *executor) judgePlaces(h actionRef) placeJudgement {
 	if b := e.incidents.besides(a); b != "" {
 		return placeJudgement{waits: fmt.Sprintf("whether its ranks can stay shows without %s", b)}
 	}
-	from, need := e.incidents.changedLast()+int64(e.iterations.cfg.SettleIterations),
-		e.iterations.cfg.MeasureIterations
+	from := e.incidents.changedLast() + int64(e.iterations.cfg.SettleIterations)
+	need := e.iterations.cfg.MeasureIterations
 	times := e.iterations.between(from, e.iterations.newestIndex()+1)
 	if len(times) >= need {
 		ms := falcon.Median(times[len(times)-need:])

@@ -178,10 +178,10 @@ func (v *verifier) replaceOlder(s *incidentState, i int) {
 	for k := range s.actions[:i] {
 		o := &s.actions[k]
 		if o.Rung == falcon.RungS2 && o.State == falcon.ActionKept {
-			o.State, o.RevertKind, o.RevertReason, o.RevertedIteration = falcon.ActionReverted,
-				falcon.RevertReplaced,
-				replacedBy+a.ID,
-				a.AppliedIteration
+			o.State = falcon.ActionReverted
+			o.RevertKind = falcon.RevertReplaced
+			o.RevertReason = replacedBy + a.ID
+			o.RevertedIteration = a.AppliedIteration
 			v.out.addAction(*o)
 		}
 	}

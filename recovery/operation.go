@@ -127,9 +127,9 @@ func (op *operation) renumber(to falcon.Placement, perm []falcon.Rank) {
 	if c == nil {
 		return
 	}
-	c.Placement, c.Pending, c.Replaced = slices.Clone(to),
-		renumberRanks(c.Pending, perm),
-		renumberKeys(c.Replaced, perm)
+	c.Placement = slices.Clone(to)
+	c.Pending = renumberRanks(c.Pending, perm)
+	c.Replaced = renumberKeys(c.Replaced, perm)
 	for i := range c.Faults {
 		c.Faults[i].Ranks = renumberRanks(c.Faults[i].Ranks, perm)
 	}

@@ -56,8 +56,8 @@ func newDialog(id int, q decision.Question, keys *key.Map, now time.Time) *dialo
 		// the safe choice is to do it: nothing acts on the job
 		d.focus = buttonDo
 	}
-	d.word, d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax),
-		newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
+	d.word = newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
+	d.reason = newTextEntry(keys, key.Dialog, "", decision.ReasonMax)
 	return d
 }
 

@@ -304,11 +304,11 @@ func (f *Fleet) enterJob(name string, to *link.Target) tea.Cmd {
 		return nil
 	}
 	opts := f.opts
-	opts.Context, opts.Open, opts.Mute, opts.NoMouse, opts.Theme = name,
-		to,
-		f.alerts.Muted(),
-		!f.mouse,
-		f.themes.theme.Name
+	opts.Context = name
+	opts.Open = to
+	opts.Mute = f.alerts.Muted()
+	opts.NoMouse = !f.mouse
+	opts.Theme = f.themes.theme.Name
 	opts.Save = savePrefixed(f.opts.Save, name)
 	m, err := New(src, opts)
 	if err != nil {

@@ -105,8 +105,8 @@ func keyLines(list []key.Binding, w int) []page.Line {
 func openHelp(m *Model) {
 	m.help = newHelpBox(m.keys, m.keyScopes(false)...)
 	x := page.First(m.work.live)
-	m.help.now, m.help.first = m.offeredKeys(page.Situation(m.work.live, m.work.current)),
-		page.Say(m.work.live, &x)
+	m.help.now = m.offeredKeys(page.Situation(m.work.live, m.work.current))
+	m.help.first = page.Say(m.work.live, &x)
 }
 
 // foundBindings are the bindings of a scope that have a key and hold what is wanted.

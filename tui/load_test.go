@@ -153,8 +153,8 @@ func prepared(b *testing.B) (*enginetest.Engine, [2]*feed.State) {
 			Columns:    120,
 			RunLengths: 64,
 		})
-		states[i].Columns, states[i].Snap.Ranks = columns.Of(len(states[i].Snap.Ranks), states[i].Snap.Ranks),
-			nil
+		states[i].Columns = columns.Of(len(states[i].Snap.Ranks), states[i].Snap.Ranks)
+		states[i].Snap.Ranks = nil
 		states[i].Memo = &feed.Memo{}
 		page.Prepare(states[i], filter.Filter{})
 	}

@@ -79,9 +79,9 @@ func TestADialogKeepsItsIncident(t *testing.T) {
 	clk.pass(decision.Guard)
 	gone := *src.state
 	gone.Snap = proto.CloneOf(src.state.Snap)
-	gone.Snap.Incidents, gone.Snap.Ladder, gone.Snap.Others = gone.Snap.Incidents[1:],
-		gone.Snap.Others[0],
-		nil
+	gone.Snap.Incidents = gone.Snap.Incidents[1:]
+	gone.Snap.Ladder = gone.Snap.Others[0]
+	gone.Snap.Others = nil
 	m.Update(updateMsg{&gone})
 	send(m, "tab")
 	send(m, "enter")

@@ -268,8 +268,8 @@ func TestAnotherIncidentsCountdownIsNoDecision(t *testing.T) {
 			State:   "located",
 			Verdict: &falconv1.Verdict{},
 		}}
-		s.Ladder, s.Others = ladder("INC-0001", "dispatched"),
-			[]*falconv1.Ladder{ladder("INC-0002", "proposed")}
+		s.Ladder = ladder("INC-0001", "dispatched")
+		s.Others = []*falconv1.Ladder{ladder("INC-0002", "proposed")}
 	})
 	rows := strings.Split(text(m), "\n")
 	if bar := rows[len(rows)-3]; !strings.Contains(bar, "INC-0002 has an action pending") {

@@ -188,8 +188,8 @@ func bucketed(computeMs, betweenMs float64, votes bool) Window {
 func TestSelfTimeOfADataParallelJobThatReportsNothing(t *testing.T) {
 	for _, votes := range []bool{false, true} {
 		for _, between := range []float64{0, 2} {
-			healthy, slow := Summarize(bucketed(120, between, votes)).SelfMs,
-				Summarize(bucketed(240, 2*between, votes)).SelfMs
+			healthy := Summarize(bucketed(120, between, votes)).SelfMs
+			slow := Summarize(bucketed(240, 2*between, votes)).SelfMs
 			all := 124 + 3*between
 			if healthy < 0.9*all ||
 				healthy > all+0.2 ||

@@ -108,9 +108,9 @@ func (r *records) fillRecovery(s *RecoveryReport, since uint64) {
 		return v.Generation == s.Generation
 	})
 	if i >= 0 {
-		s.ResumeIteration, s.LostIterations, s.DownMs = r.restarts[i].FirstIteration,
-			r.restarts[i].Redone,
-			r.restarts[i].DownMs
+		s.ResumeIteration = r.restarts[i].FirstIteration
+		s.LostIterations = r.restarts[i].Redone
+		s.DownMs = r.restarts[i].DownMs
 	}
 	if last == nil {
 		return

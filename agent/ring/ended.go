@@ -187,9 +187,9 @@ func DecodeEnded(b []byte) (Ended, error) {
 	}
 	e.Rank = max(e.Header.Rank, -1)
 	if order := m.readUint64(endPlaceOrder); order != 0 {
-		e.Rank, e.Place, e.PlaceIteration = max(int(m.readInt32(endPlaceRank)), -1),
-			order,
-			m.readInt64(endPlaceIteration)
+		e.Rank = max(int(m.readInt32(endPlaceRank)), -1)
+		e.Place = order
+		e.PlaceIteration = m.readInt64(endPlaceIteration)
 	}
 	if !e.End.InOrder() || e.Header.PID < 1 || e.Rank >= ranksMax {
 		return Ended{}, fmt.Errorf("%w: the end record of a process says nothing that can be; remove it",

@@ -164,8 +164,8 @@ func (p *Process) Park() (out Park, ok bool) {
 			SinceNs:    w.readInt64(ctlParkNs),
 		}
 		for i := range out.Hold.Steps {
-			out.Hold.Steps[i], out.Hold.Sums[i] = w.readInt64(ctlParkSteps+8*uint64(i)),
-				w.readUint64(ctlParkSums+8*uint64(i))
+			out.Hold.Steps[i] = w.readInt64(ctlParkSteps + 8*uint64(i))
+			out.Hold.Sums[i] = w.readUint64(ctlParkSums + 8*uint64(i))
 		}
 	})
 	if !ok || !out.On {

@@ -184,9 +184,9 @@ func (s *Scanner) judgeUnread(f *finding, e Entry, h head, err error) proof.Outc
 	runs := s.prover.Numbered(e.PID)
 	switch {
 	case err != nil && runs:
-		f.unproven.Reason, f.unproven.User, f.unproven.JobUser = falcon.UnprovenUser,
-			int(h.claim.UID),
-			os.Geteuid()
+		f.unproven.Reason = falcon.UnprovenUser
+		f.unproven.User = int(h.claim.UID)
+		f.unproven.JobUser = os.Geteuid()
 	case err == nil && !runs && s.prover.SeesAll():
 		return proof.Gone
 	case err == nil && h.filled && runs:

@@ -278,8 +278,8 @@ func (c *commCounts) peerCounts(steady, whole bool) []*falconv1.PeerCount {
 	for _, p := range c.peers {
 		o := &falconv1.PeerCount{Peer: p.peer}
 		if steady {
-			o.SendsPerIteration, o.RecvsPerIteration = p.at[1].sends-p.at[2].sends,
-				p.at[1].recvs-p.at[2].recvs
+			o.SendsPerIteration = p.at[1].sends - p.at[2].sends
+			o.RecvsPerIteration = p.at[1].recvs - p.at[2].recvs
 		}
 		if whole {
 			o.Sends, o.Recvs = p.at[1].sends, p.at[1].recvs

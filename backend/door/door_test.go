@@ -62,8 +62,8 @@ func TestPeersOwnEndIsNoReason(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	g := guest(auth.RoleViewer, "ann")
-	g.conn, g.Leaf = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13}),
-		&x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
+	g.conn = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13})
+	g.Leaf = &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	let := make(chan error, 1)
 	go func() { let <- d.let(g) }()

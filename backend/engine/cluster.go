@@ -77,12 +77,12 @@ func (c *clusterView) jobNodes() []falcon.Node {
 
 // holdersNow finds the nodes that hold ranks, where they are not known.
 func (c *clusterView) holdersNow() *holders {
-	of, h := holdersOf{
+	of := holdersOf{
 		changes:   c.job.changes,
 		world:     c.state.job.Layout.World(),
 		described: firstSeat(c.state.job.Placement),
-	},
-		&c.holders
+	}
+	h := &c.holders
 	if v := c.recovering(); v != nil {
 		of.moved = firstSeat(v.Placement)
 	}

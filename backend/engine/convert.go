@@ -81,9 +81,9 @@ func gpuFrom(node falcon.Node, g *falconv1.Gpu) falcon.GPUReading {
 
 func hostFrom(node falcon.Node, h *falconv1.Host) falcon.HostReading {
 	out := convert.HostFromProto(node, h)
-	out.LoadPerCPU, out.StealShare, out.Err = finite(out.LoadPerCPU, 1e6),
-		min(finite(out.StealShare, msMost), 1),
-		clean(out.Err)
+	out.LoadPerCPU = finite(out.LoadPerCPU, 1e6)
+	out.StealShare = min(finite(out.StealShare, msMost), 1)
+	out.Err = clean(out.Err)
 	return out
 }
 

@@ -56,8 +56,8 @@ func (d *jobDescriber) view() epoch.View {
 	if v.Configured == (falcon.Layout{}) && d.job.needsInference(v.Job) {
 		v.Inferred, v.Unsure = d.job.inferredLayout()
 	}
-	v.Ranks, v.Unsettled = d.job.ranksView(d.job.world()),
-		len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
+	v.Ranks = d.job.ranksView(d.job.world())
+	v.Unsettled = len(d.orders.open()) > 0 || d.cluster.unsettledRank() >= 0
 	if r := d.cluster.unadopted(); r != nil {
 		v.Recovered = &epoch.Recovered{
 			Generation: r.Generation,

@@ -107,8 +107,8 @@ func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 		how = statements.Gone
 	}
 	if first == nil {
-		out.How, out.Why = string(statements.Stopped),
-			fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
+		out.How = string(statements.Stopped)
+		out.Why = fmt.Sprintf("%d of %d ranks were ended by SIGTERM or SIGINT", ordered, len(j.ranks))
 		return
 	}
 	why := fmt.Sprintf("rank %d on %s %s",

@@ -200,8 +200,8 @@ func (a *fakeAgent) test(c *falconv1.Command) {
 			out.Status = falconv1.TestStatus_TEST_STATUS_REFUSED
 			out.Reason = "the job is not held"
 		case t.GetKind() == falconv1.TestKind_TEST_KIND_ID:
-			out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, uniqueID),
-				bytes.Repeat([]byte{2}, uniqueID)
+			out.ForwardId = bytes.Repeat([]byte{1}, uniqueID)
+			out.BackwardId = bytes.Repeat([]byte{2}, uniqueID)
 		case t.GetKind() == falconv1.TestKind_TEST_KIND_LINK &&
 			(len(t.GetForwardId()) != uniqueID || t.GetForwardId()[0] != 1):
 			out.Status = falconv1.TestStatus_TEST_STATUS_FAILED

@@ -62,12 +62,12 @@ func (a *fakeAgent) outdated(c *falconv1.Command, j *fakeJob) bool {
 	}
 	a.follows(&falconv1.Welcome{Epoch: c.GetEpoch(), Engine: a.stands.GetEngine()})
 	a.stands.Command = max(a.stands.GetCommand(), c.GetId())
-	g, has := max(
+	g := max(
 		c.GetSuspend().GetGeneration(),
 		c.GetLaunch().GetGeneration(),
 		c.GetRejoin().GetGeneration(),
-	),
-		a.standing(j).GetGeneration()
+	)
+	has := a.standing(j).GetGeneration()
 	if g != 0 && g < has {
 		return refuse(
 			&falconv1.Standing{Epoch: c.GetEpoch(), Generation: has},

@@ -110,9 +110,9 @@ func (p *phrase) add(when bool, format string, args ...any) {
 // policyFrom is a policy as a console sent it, its texts cleaned.
 func policyFrom(p *falconv1.Policy) falcon.Policy {
 	out := convert.PolicyFromProto(p)
-	out.Owner, out.Hours, out.Recovery.Approval = clean(out.Owner),
-		clean(out.Hours),
-		clean(out.Recovery.Approval)
+	out.Owner = clean(out.Owner)
+	out.Hours = clean(out.Hours)
+	out.Recovery.Approval = clean(out.Recovery.Approval)
 	out.Tests = clean(out.Tests)
 	rungs := out.Rungs
 	if rungs != nil {

@@ -159,9 +159,9 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 			}}}
 		}
 	case recovery.Launch:
-		t.Generation, t.Kind, t.Nodes = c.Generation,
-			launchKind,
-			falcon.Placement(slices.Collect(maps.Values(c.Ranks))).SortedNodes()
+		t.Generation = c.Generation
+		t.Kind = launchKind
+		t.Nodes = falcon.Placement(slices.Collect(maps.Values(c.Ranks))).SortedNodes()
 		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
 	case recovery.Table:
 		t.Generation, t.Kind, t.Nodes = c.Generation, tableKind, c.Placement.SortedNodes()
@@ -169,10 +169,10 @@ func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation,
-			rejoinKind,
-			c.Placement.SortedNodes(),
-			dr.cluster.livePids()
+		t.Generation = c.Generation
+		t.Kind = rejoinKind
+		t.Nodes = c.Placement.SortedNodes()
+		t.Pids = dr.cluster.livePids()
 		on := seats(c.Placement)
 		t.body = func(n falcon.Node) *falconv1.Command {
 			return rejoinCommand(c, on[n], t.Pids)

@@ -388,8 +388,8 @@ func TestBoxAgainstReference(t *testing.T) {
 				ref.remove(first)
 			},
 			"others": func(t *rapid.T) {
-				nodes, version = rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID).Draw(t, "nodes"),
-					version+1
+				nodes = rapid.SliceOfDistinct(rapid.SampledFrom(all), rapid.ID).Draw(t, "nodes")
+				version = version + 1
 			},
 			"wait": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(t, "ms")) * time.Millisecond)

@@ -35,16 +35,16 @@ func (p Picture) job() Statement {
 	case state == "":
 		s.Kind = Unknown
 	case p.together() != "":
-		s.Kind, s.Severity, s.Since, s.Recovery = p.together(),
-			Bad,
-			at(p.Snap.GetRecovery().GetStartedUnixNs()),
-			p.Snap.GetRecovery()
+		s.Kind = p.together()
+		s.Severity = Bad
+		s.Since = at(p.Snap.GetRecovery().GetStartedUnixNs())
+		s.Recovery = p.Snap.GetRecovery()
 		s.Ranks = Spoken(s.Recovery).GetRanks()
 	case j.GetEnd() != nil:
-		s.Kind, s.Severity, s.Since, s.Ranks = endKind(j.GetEnd().GetHow()),
-			Bad,
-			at(j.GetEnd().GetAtUnixNs()),
-			j.GetEnd().GetFirst()
+		s.Kind = endKind(j.GetEnd().GetHow())
+		s.Severity = Bad
+		s.Since = at(j.GetEnd().GetAtUnixNs())
+		s.Ranks = j.GetEnd().GetFirst()
 		if s.Kind == Finished {
 			s.Severity = Good
 		}
@@ -83,10 +83,10 @@ func (p Picture) going(s *Statement) {
 	v := p.Snap.GetValidation()
 	switch idle := s.For(p.Now); {
 	case p.Snap.GetHang() != nil:
-		s.Kind, s.Severity, s.Hang, s.Since = Standing,
-			Bad,
-			p.Snap.GetHang(),
-			at(p.Snap.GetHang().GetSinceUnixNs())
+		s.Kind = Standing
+		s.Severity = Bad
+		s.Hang = p.Snap.GetHang()
+		s.Since = at(p.Snap.GetHang().GetSinceUnixNs())
 		for _, c := range s.Hang.GetCulprits() {
 			s.Ranks = append(s.Ranks, c.GetRanks()...)
 		}

@@ -167,9 +167,9 @@ func TestTheMostDangerousPendingActionIsFirst(t *testing.T) {
 	if list = begins(t, s, Pending); list[0].Ends != EndsNode {
 		t.Errorf("a fence ends a node's processes: %+v", list[0])
 	}
-	s.Others[0].Actions[0].Variant, s.Others[0].Actions[0].State, s.Others[0].Actions[0].DeadlineUnixNs = "",
-		"dispatched",
-		0
+	s.Others[0].Actions[0].Variant = ""
+	s.Others[0].Actions[0].State = "dispatched"
+	s.Others[0].Actions[0].DeadlineUnixNs = 0
 	s.Job.State = "restarting"
 	begins(t, s, Acting, Moving, Pending)
 	s.Job.State, s.Others[0].Actions[0].State, s.Others[0].Actions[0].DeadlineUnixNs = "slow", "proposed", 0
@@ -180,8 +180,8 @@ func TestTheMostDangerousPendingActionIsFirst(t *testing.T) {
 func TestFrozenCountdownsWaitForAPerson(t *testing.T) {
 	for _, state := range []string{"proposed", "approved"} {
 		s := steady(0)
-		s.Incidents, s.Ladder = []*falconv1.Incident{openIncident("INC-0001")},
-			ladder(action("INC-0001", "S4", state, in(time.Minute)))
+		s.Incidents = []*falconv1.Incident{openIncident("INC-0001")}
+		s.Ladder = ladder(action("INC-0001", "S4", state, in(time.Minute)))
 		s.Policy.Frozen = true
 		list := begins(t, s, Decision)
 		if _, counts := list[0].Left(now); counts || list[0].Who != Approver {

@@ -325,8 +325,8 @@ func (s *script) results(node falcon.Node, say map[string]string) *falconv1.Comm
 				}
 			}
 			if x.GetKind() == falconv1.TestKind_TEST_KIND_ID {
-				out.ForwardId, out.BackwardId = bytes.Repeat([]byte{1}, idBytes),
-					bytes.Repeat([]byte{2}, idBytes)
+				out.ForwardId = bytes.Repeat([]byte{1}, idBytes)
+				out.BackwardId = bytes.Repeat([]byte{2}, idBytes)
 			}
 			r.Tests = append(r.Tests, out)
 		}

@@ -106,9 +106,9 @@ func (s *script) do(d *datadriven.TestData) string {
 		}
 		s.v.Announce(s.now, falcon.Rank(number("rank", 0)), state, next)
 	case "job":
-		s.at.Gone, s.at.Left, s.at.Patience = text("gone"),
-			d.HasArg("left"),
-			time.Duration(number("patience", 0))*time.Second
+		s.at.Gone = text("gone")
+		s.at.Left = d.HasArg("left")
+		s.at.Patience = time.Duration(number("patience", 0)) * time.Second
 	case "wait":
 		s.now = s.now.Add(time.Duration(number("seconds", 0)) * time.Second)
 	default:

@@ -90,10 +90,10 @@ func TestDisturbedRuns(t *testing.T) {
 	if disturbed(calm, 0.001) || !disturbed(calm, 0.02) {
 		t.Errorf("calm run: scatter %.2f", scatter(calm))
 	}
-	calm.Iterations[20].Ms, calm.Iterations[21].Ms, calm.Iterations[22].Ms, calm.Iterations[23].Ms = 300,
-		310,
-		290,
-		280
+	calm.Iterations[20].Ms = 300
+	calm.Iterations[21].Ms = 310
+	calm.Iterations[22].Ms = 290
+	calm.Iterations[23].Ms = 280
 	if !disturbed(calm, 0) {
 		t.Errorf("a burst went unseen: scatter %.2f", scatter(calm))
 	}

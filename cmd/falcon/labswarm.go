@@ -313,11 +313,11 @@ func measureSwarm(
 	}
 	took := time.Since(at).Seconds()
 	is := s.Totals()
-	r.Seconds, r.EngineCores, r.SwarmCores = took,
-		(processCPU(e.pid())-cpu)/took,
-		(processCPU(os.Getpid())-own)/took
-	r.SamplesPerS, r.TakenPerS = float64(is.Samples-was.Samples)/took,
-		float64(p.job.GetIteration()-iteration)*float64(r.Ranks)/took
+	r.Seconds = took
+	r.EngineCores = (processCPU(e.pid()) - cpu) / took
+	r.SwarmCores = (processCPU(os.Getpid()) - own) / took
+	r.SamplesPerS = float64(is.Samples-was.Samples) / took
+	r.TakenPerS = float64(p.job.GetIteration()-iteration) * float64(r.Ranks) / took
 	r.RSSMB, r.PeakMB = processMemory(e.pid(), "VmRSS:"), processMemory(e.pid(), "VmHWM:")
 	r.JournalKBPerMin = float64(e.journalBytes()-journal) / 1e3 / took * 60
 	r.Dropped = is.Dropped

@@ -112,8 +112,8 @@ func planTopology(in *topologyProblem) (any, error) {
 		Links:        map[string][]falcon.Link{},
 	}
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP} {
-		out.Links["left_"+string(d)], out.Links["joined_"+string(d)] = listed(plan.Preview.Left[d]),
-			listed(plan.Preview.Joined[d])
+		out.Links["left_"+string(d)] = listed(plan.Preview.Left[d])
+		out.Links["joined_"+string(d)] = listed(plan.Preview.Joined[d])
 	}
 	return out, nil
 }

@@ -54,9 +54,9 @@ func TestTheOnlyPathOfAJob(t *testing.T) {
 	}{
 		{"all rings are slow", func(*Case) {}, falcon.CauseNetwork},
 		{"one ring is slower than the others", func(c *Case) {
-			c.Timing.Groups[1].Suspect, c.Timing.Groups[1].TransferMs, c.Timing.Groups[1].Ratio = true,
-				70,
-				1.17
+			c.Timing.Groups[1].Suspect = true
+			c.Timing.Groups[1].TransferMs = 70
+			c.Timing.Groups[1].Ratio = 1.17
 		}, falcon.CauseNetwork},
 		{"a ring within a node is as ever", func(c *Case) {
 			c.Timing.Groups = append(c.Timing.Groups, peer.Group{

@@ -126,10 +126,10 @@ func (s *story) second() {
 }
 
 func (s *story) host(r *falcon.HostReading) {
-	r.AtNs, r.LoadPerCPU, r.StealShare, r.Emulated = s.ns(),
-		s.rng.Float64(),
-		s.rng.Float64()*float64(s.rng.IntN(2)),
-		s.odd(90)
+	r.AtNs = s.ns()
+	r.LoadPerCPU = s.rng.Float64()
+	r.StealShare = s.rng.Float64() * float64(s.rng.IntN(2))
+	r.Emulated = s.odd(90)
 	s.counter(&r.PressureUs, 1e6)
 	s.counter(&r.ThrottledUs, 1e6)
 	was := r.RunDelayNs

@@ -114,8 +114,8 @@ func TestBounds(t *testing.T) {
 		e.Devices = nil
 		for n := range 40 {
 			node := falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", i))
-			e.Devices, e.NICs = append(e.Devices, falcon.NewDevice(node, n)),
-				append(e.NICs, falcon.NIC(fmt.Sprintf("%s.nic%d", node, n)))
+			e.Devices = append(e.Devices, falcon.NewDevice(node, n))
+			e.NICs = append(e.NICs, falcon.NIC(fmt.Sprintf("%s.nic%d", node, n)))
 			e.Links = append(e.Links, falcon.NewLink(
 				node,
 				falcon.Node(fmt.Sprintf("node-of-thirty-characters-%04d", 5000+n)),

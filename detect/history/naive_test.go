@@ -169,8 +169,8 @@ func drawEntry(t *rapid.T, n int, job uint64, at int64) *Entry {
 		e.Devices = append(e.Devices, falcon.NewDevice(node(), 0))
 	}
 	if rapid.Bool().Draw(t, "link") {
-		e.Links, e.NICs = []falcon.Link{falcon.NewLink("n7", node())},
-			[]falcon.NIC{falcon.NIC(node() + ".nic0")}
+		e.Links = []falcon.Link{falcon.NewLink("n7", node())}
+		e.NICs = []falcon.NIC{falcon.NIC(node() + ".nic0")}
 	}
 	return e
 }

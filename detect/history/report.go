@@ -306,14 +306,14 @@ func (l *Ledger) culprits(past []Entry, q Query) []Culprit {
 	jobs := map[Name]map[uint64]bool{}
 	if q.SinceNs == 0 {
 		for k, t := range l.named {
-			found[k], jobs[k] = &Culprit{
+			found[k] = &Culprit{
 				Name:    k,
 				Times:   t.Times,
 				FirstNs: t.FirstNs,
 				LastNs:  t.LastNs,
 				Last:    t.Last,
-			},
-				map[uint64]bool{}
+			}
+			jobs[k] = map[uint64]bool{}
 		}
 	}
 	half := float64(cmp.Or(max(0, q.HalfLife), HalfLife))

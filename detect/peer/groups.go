@@ -81,9 +81,9 @@ func (w *Window) judgeGroups(res *Result, classes []joinedCalls) {
 	pasts := map[kind]past{}
 	spreads := map[kind]kindSpread{}
 	for k, v := range kinds {
-		alike[k], pasts[k], spreads[k] = othersOf(v),
-			summarizePast(own[k], w.Rules.Suspect),
-			w.spreadOfKind(v, own[k])
+		alike[k] = othersOf(v)
+		pasts[k] = summarizePast(own[k], w.Rules.Suspect)
+		spreads[k] = w.spreadOfKind(v, own[k])
 	}
 	for i := range res.Groups {
 		g := &res.Groups[i]

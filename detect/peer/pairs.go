@@ -35,9 +35,9 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 	pasts := map[position]past{}
 	spreads := map[position]kindSpread{}
 	for k, v := range places {
-		alike[k], pasts[k], spreads[k] = othersOf(v),
-			summarizePast(own[k], w.Rules.Suspect),
-			w.spreadOfKind(v, own[k])
+		alike[k] = othersOf(v)
+		pasts[k] = summarizePast(own[k], w.Rules.Suspect)
+		spreads[k] = w.spreadOfKind(v, own[k])
 	}
 	troubled := w.troubled(res)
 	for i := range res.Pairs {

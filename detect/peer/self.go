@@ -63,8 +63,8 @@ func (w *Window) comparePeers(res *Result) {
 			if !r.Measured {
 				continue
 			}
-			r.Peers, r.PeerMs = all.count(),
-				expected(r.SelfMs, all.medianWithout(r.SelfMs), usual, r.MicroBatches)
+			r.Peers = all.count()
+			r.PeerMs = expected(r.SelfMs, all.medianWithout(r.SelfMs), usual, r.MicroBatches)
 			if r.Peers >= w.Rules.MinPeers {
 				r.Ratio = r.SelfMs / r.PeerMs
 				r.Basis = ByPeers

@@ -410,9 +410,9 @@ func (t *Timeline) nameComms(r falcon.Rank, in []commCall) []Call {
 			c.op != falcon.OpSend &&
 			c.op != falcon.OpRecv &&
 			c.op != falcon.OpNone:
-			call.Comm, call.Size, call.Dimension = uint64(c.group.id),
-				c.group.size,
-				t.dimension(r, c.group, known)
+			call.Comm = uint64(c.group.id)
+			call.Size = c.group.size
+			call.Dimension = t.dimension(r, c.group, known)
 		default:
 			continue
 		}

@@ -121,8 +121,8 @@ func TestCalibrateFindsTheModel(t *testing.T) {
 		for k := range size { // the first node and the last change places
 			q[k], q[len(q)-size+k] = q[len(q)-size+k], q[k]
 		}
-		x, y := got.Iteration(q, []int32{5, 9, 8, 8}).IterationMs,
-			m.Iteration(q, []int32{5, 9, 8, 8}).IterationMs
+		x := got.Iteration(q, []int32{5, 9, 8, 8}).IterationMs
+		y := m.Iteration(q, []int32{5, 9, 8, 8}).IterationMs
 		if math.Abs(x-y) > 0.01*y {
 			t.Fatalf("%v: %.2f ms elsewhere, want %.2f; links %+v against %+v", l, x, y, got.Links, m.Links)
 		}
@@ -179,9 +179,9 @@ func TestCalibrateCountsChunks(t *testing.T) {
 	prof := measured(m, p, even(2, 4), false)
 	for i, g := range prof.Groups {
 		if g.Dimension == falcon.DimPP {
-			prof.Groups[i].Calls, prof.Groups[i].Bytes, prof.Groups[i].TransferMs = 3*g.Calls,
-				3*g.Bytes,
-				3*g.TransferMs
+			prof.Groups[i].Calls = 3 * g.Calls
+			prof.Groups[i].Bytes = 3 * g.Bytes
+			prof.Groups[i].TransferMs = 3 * g.TransferMs
 		}
 	}
 	got, err := Calibrate(Calibration{

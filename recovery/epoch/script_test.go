@@ -198,8 +198,8 @@ func TestEpochsFollowProcesses(t *testing.T) {
 		now := time.Unix(1000, 0)
 		for range rapid.IntRange(1, 30).Draw(t, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 6000).Draw(t, "ms")) * time.Millisecond)
-			v.Frozen, v.Unsettled = rapid.IntRange(0, 5).Draw(t, "frozen") == 0,
-				rapid.Bool().Draw(t, "unsettled")
+			v.Frozen = rapid.IntRange(0, 5).Draw(t, "frozen") == 0
+			v.Unsettled = rapid.Bool().Draw(t, "unsettled")
 			v.Ranks = nil
 			for r := range rapid.IntRange(0, 3).Draw(t, "world") {
 				v.Ranks = append(v.Ranks, Rank{

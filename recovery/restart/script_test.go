@@ -130,9 +130,9 @@ func (s *script) do(d *datadriven.TestData) string {
 	case "superseded":
 		return step(Superseded{})
 	case "world":
-		s.running, s.lost, s.alive = strings.ReplaceAll(arg("running"), "_", " "),
-			strings.ReplaceAll(arg("lost"), "_", " "),
-			int(number("alive"))
+		s.running = strings.ReplaceAll(arg("running"), "_", " ")
+		s.lost = strings.ReplaceAll(arg("lost"), "_", " ")
+		s.alive = int(number("alive"))
 		s.fenced, s.deaf = nil, d.HasArg("deaf")
 		if n := arg("fenced"); n != "" {
 			s.fenced = []falcon.Node{falcon.Node(n)}

@@ -125,7 +125,7 @@ func inFront(snap *falconv1.SnapshotReply, at int) (*falconv1.SnapshotReply, boo
 		snap.Incidents[:at],
 		snap.Incidents[at+1:],
 	)
-	out.Ladder, out.Others = others[n],
-		slices.Concat([]*falconv1.Ladder{snap.GetLadder()}, others[:n], others[n+1:])
+	out.Ladder = others[n]
+	out.Others = slices.Concat([]*falconv1.Ladder{snap.GetLadder()}, others[:n], others[n+1:])
 	return out, true
 }

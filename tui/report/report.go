@@ -85,10 +85,10 @@ func Of(answer *falconv1.IncidentsReply) []Incident {
 		}
 		s := &out[i]
 		*s = incidentOf(convert.IncidentFromProto(v), convert.LadderFromProto(l))
-		s.OnsetUnixNs, s.EndUnixNs, s.FirstOnsetUnixNs, s.since = v.GetOnsetUnixNs(),
-			v.GetEndUnixNs(),
-			v.GetFirstOnsetUnixNs(),
-			phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
+		s.OnsetUnixNs = v.GetOnsetUnixNs()
+		s.EndUnixNs = v.GetEndUnixNs()
+		s.FirstOnsetUnixNs = v.GetFirstOnsetUnixNs()
+		s.since = phrase.Since(v, time.Unix(0, r.GetAtUnixNs()), nil)
 		for _, t := range r.GetValidations() {
 			if t.GetIncident() == v.GetId() {
 				s.Validations = append(s.Validations, convert.ValidationFromProto(t))

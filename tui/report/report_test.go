@@ -132,8 +132,8 @@ func throttled() *falconv1.IncidentsReply {
 // its beginning is no longer held.
 func lost() *falconv1.IncidentsReply {
 	r := throttled()
-	r.Incidents[0].OnsetUnixNs, r.Incidents[0].EndUnixNs = 1_795_000_000_000_000_000,
-		1_795_000_090_000_000_000
+	r.Incidents[0].OnsetUnixNs = 1_795_000_000_000_000_000
+	r.Incidents[0].EndUnixNs = 1_795_000_090_000_000_000
 	r.AtUnixNs = 1_795_000_100_000_000_000
 	r.Triage = []*falconv1.Triage{{
 		Incident:    "INC-0001",

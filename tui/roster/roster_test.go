@@ -237,13 +237,13 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 			v.Health = falconv1.RankHealth(rapid.IntRange(0, 5).Draw(t, "health"))
 			v.Level = rapid.Int32Range(-1, 8).Draw(t, "level")
 			v.SelfRatio, v.CnpPerS, v.Ms, v.WaitMs = value("self"), value("cnp"), value("ms"), value("wait")
-			v.SmClockMhz, v.TemperatureC = rapid.Uint32Range(0, 9000).Draw(t, "clock"),
-				rapid.Uint32Range(0, 120).Draw(t, "temperature")
+			v.SmClockMhz = rapid.Uint32Range(0, 9000).Draw(t, "clock")
+			v.TemperatureC = rapid.Uint32Range(0, 120).Draw(t, "temperature")
 			if rapid.Bool().Draw(t, "says") {
-				v.WaitStep, v.TemperatureStep = rapid.Int32Range(-1, 9).Draw(t, "wait step"),
-					rapid.Int32Range(0, 8).Draw(t, "heat step")
-				v.ClockStep, v.CnpStep = rapid.Int32Range(0, 8).Draw(t, "clock step"),
-					rapid.Int32Range(0, 8).Draw(t, "cnp step")
+				v.WaitStep = rapid.Int32Range(-1, 9).Draw(t, "wait step")
+				v.TemperatureStep = rapid.Int32Range(0, 8).Draw(t, "heat step")
+				v.ClockStep = rapid.Int32Range(0, 8).Draw(t, "clock step")
+				v.CnpStep = rapid.Int32Range(0, 8).Draw(t, "cnp step")
 			}
 			switch rapid.IntRange(0, 9).Draw(t, "place") {
 			case 0:

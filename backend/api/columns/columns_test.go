@@ -31,9 +31,9 @@ func plain(ranks []*falconv1.RankView) []*falconv1.RankView {
 	for _, r := range ranks {
 		v := proto.CloneOf(r)
 		v.Ms, v.WaitMs, v.SelfMs = down(r.Ms, 100), down(r.WaitMs, 100), down(r.SelfMs, 1000)
-		v.Slowdown, v.SelfRatio, v.Probability = down(r.Slowdown, 1e4),
-			down(r.SelfRatio, 1e4),
-			down(r.Probability, 1e4)
+		v.Slowdown = down(r.Slowdown, 1e4)
+		v.SelfRatio = down(r.SelfRatio, 1e4)
+		v.Probability = down(r.Probability, 1e4)
 		out = append(out, v)
 	}
 	return out

@@ -64,9 +64,9 @@ func next(rng *rand.Rand, ranks []*falconv1.RankView, every int) []*falconv1.Ran
 		out[i] = ranks[i]
 		if i/8%every == 0 {
 			out[i] = fresh[i]
-			out[i].SelfMs, out[i].SelfRatio, out[i].WaitMs = ranks[i].SelfMs,
-				ranks[i].SelfRatio,
-				ranks[i].WaitMs
+			out[i].SelfMs = ranks[i].SelfMs
+			out[i].SelfRatio = ranks[i].SelfRatio
+			out[i].WaitMs = ranks[i].WaitMs
 		}
 	}
 	return out

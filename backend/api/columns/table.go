@@ -115,13 +115,13 @@ func (t *Table) Put(r *falconv1.RankView) {
 	v[selfMs][i], v[selfRatio][i] = unitsOf(selfMs, r.SelfMs), unitsOf(selfRatio, r.SelfRatio)
 	v[waitMs][i], v[probability][i] = unitsOf(waitMs, r.WaitMs), unitsOf(probability, r.Probability)
 	v[cnpPerS][i] = unitsOf(cnpPerS, r.CnpPerS)
-	v[smClockMhz][i], v[temperatureC][i] = int32(min(r.SmClockMhz, math.MaxInt32)),
-		int32(min(r.TemperatureC, math.MaxInt32))
+	v[smClockMhz][i] = int32(min(r.SmClockMhz, math.MaxInt32))
+	v[temperatureC][i] = int32(min(r.TemperatureC, math.MaxInt32))
 	v[iteration][i] = int32(max(math.MinInt32, min(r.Iteration, math.MaxInt32)))
-	v[waitStep][i], v[temperatureStep][i], v[clockStep][i], v[cnpStep][i] = r.WaitStep,
-		r.TemperatureStep,
-		r.ClockStep,
-		r.CnpStep
+	v[waitStep][i] = r.WaitStep
+	v[temperatureStep][i] = r.TemperatureStep
+	v[clockStep][i] = r.ClockStep
+	v[cnpStep][i] = r.CnpStep
 	v[busy][i], v[smBusy][i] = int32(min(r.Busy, math.MaxInt32)), int32(min(r.SmBusy, math.MaxInt32))
 	if r.Failing {
 		v[failing][i] = 1

@@ -17,21 +17,21 @@ func (t *Table) Views() []*falconv1.RankView {
 func (t *Table) Fill(r *falconv1.RankView, i int) {
 	v := &t.values
 	r.Rank, r.Device = int32(i), t.devices[i]
-	r.Health, r.Level, r.SlowSteps = falconv1.RankHealth(valueAt(v[health], i)),
-		valueAt(v[level], i),
-		valueAt(v[slowSteps], i)
+	r.Health = falconv1.RankHealth(valueAt(v[health], i))
+	r.Level = valueAt(v[level], i)
+	r.SlowSteps = valueAt(v[slowSteps], i)
 	r.Ms, r.Slowdown = float64(valueAt(v[ms], i))/per[ms], float64(valueAt(v[slowdown], i))/per[slowdown]
-	r.SelfMs, r.SelfRatio = float64(valueAt(v[selfMs], i))/per[selfMs],
-		float64(valueAt(v[selfRatio], i))/per[selfRatio]
-	r.WaitMs, r.Probability = float64(valueAt(v[waitMs], i))/per[waitMs],
-		float64(valueAt(v[probability], i))/per[probability]
-	r.SmClockMhz, r.TemperatureC = uint32(max(0, valueAt(v[smClockMhz], i))),
-		uint32(max(0, valueAt(v[temperatureC], i)))
+	r.SelfMs = float64(valueAt(v[selfMs], i)) / per[selfMs]
+	r.SelfRatio = float64(valueAt(v[selfRatio], i)) / per[selfRatio]
+	r.WaitMs = float64(valueAt(v[waitMs], i)) / per[waitMs]
+	r.Probability = float64(valueAt(v[probability], i)) / per[probability]
+	r.SmClockMhz = uint32(max(0, valueAt(v[smClockMhz], i)))
+	r.TemperatureC = uint32(max(0, valueAt(v[temperatureC], i)))
 	r.CnpPerS = float64(valueAt(v[cnpPerS], i)) / per[cnpPerS]
-	r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep = valueAt(v[waitStep], i),
-		valueAt(v[temperatureStep], i),
-		valueAt(v[clockStep], i),
-		valueAt(v[cnpStep], i)
+	r.WaitStep = valueAt(v[waitStep], i)
+	r.TemperatureStep = valueAt(v[temperatureStep], i)
+	r.ClockStep = valueAt(v[clockStep], i)
+	r.CnpStep = valueAt(v[cnpStep], i)
 	r.Busy, r.SmBusy = uint32(max(0, valueAt(v[busy], i))), uint32(max(0, valueAt(v[smBusy], i)))
 	r.Iteration, r.Failing = int64(valueAt(v[iteration], i)), valueAt(v[failing], i) != 0
 }

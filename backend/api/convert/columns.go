@@ -44,8 +44,8 @@ func callsToColumns(calls []falcon.CallTiming) *falconv1.CallColumns {
 		out.Ordinal = append(out.Ordinal,
 			int64(c.Ordinal-ordinals[c.Comm]),
 		) //#nosec G115 -- undone by the same wrap
-		out.StartNs, out.QueueNs = append(out.StartNs, nsOf(c.StartMs)-start),
-			append(out.QueueNs, nsOf(c.QueueMs)-queue)
+		out.StartNs = append(out.StartNs, nsOf(c.StartMs)-start)
+		out.QueueNs = append(out.QueueNs, nsOf(c.QueueMs)-queue)
 		out.DurationNs = append(out.DurationNs, nsOf(c.DurationMs))
 		ordinals[c.Comm], start, queue = c.Ordinal, nsOf(c.StartMs), nsOf(c.QueueMs)
 	}

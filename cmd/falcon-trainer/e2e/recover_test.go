@@ -393,8 +393,8 @@ func TestRandomFaults(t *testing.T) {
 	need(t)
 	jobs := append(slices.Clone(recoverJobs), recoverJobs[0], recoverJobs[1])
 	jobs[2].layout, jobs[2].more = falcon.Layout{TP: 1, DP: 3, PP: 2}, []string{"--virtual-stages=2"}
-	jobs[3].layout, jobs[3].more = falcon.Layout{TP: 2, DP: 4, PP: 1},
-		[]string{"--zero=1", "--zero-instances=2", "--eval-every=3"}
+	jobs[3].layout = falcon.Layout{TP: 2, DP: 4, PP: 1}
+	jobs[3].more = []string{"--zero=1", "--zero-instances=2", "--eval-every=3"}
 	points := []string{"forward", "backward", "before-barrier", "mid-update", "after-update", "gather"}
 	for range *recoveries {
 		seed := rand.Uint64()

@@ -145,10 +145,10 @@ func (s *stage) wideMatrix(f device.Floats) device.Matrix {
 func (s *stage) forward(p schedule.Part) {
 	sl, sh := s.slotOfPart(p), s.shard
 	for i := range sh.PerChunk() {
-		w, x, unit, square := s.layerViews(s.weight, p.Chunk*sh.PerChunk()+i),
-			sl.xs[i],
-			sl.units[i],
-			sl.squares[i]
+		w := s.layerViews(s.weight, p.Chunk*sh.PerChunk()+i)
+		x := sl.xs[i]
+		unit := sl.units[i]
+		square := sl.squares[i]
 		s.q.Gemm(s.wideMatrix(unit), w.w1, s.hiddenMatrix(x), false)
 		s.q.Activate(unit, w.b1, unit, square, sh.Width, sh.Batch)
 		s.q.Gemm(s.hiddenMatrix(s.branch), w.w2, s.wideMatrix(square), false)

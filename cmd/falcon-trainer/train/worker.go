@@ -267,10 +267,10 @@ type iterationClock struct {
 }
 
 func (c *iterationClock) fillTimes(line *iterationLine, now time.Time, paused time.Duration) {
-	line.Ms, line.PausedMs, line.OrderMs, line.EndUnixNs = milliseconds(now.Sub(c.ended)),
-		milliseconds(paused-c.paused),
-		milliseconds(c.ordered),
-		now.UnixNano()
+	line.Ms = milliseconds(now.Sub(c.ended))
+	line.PausedMs = milliseconds(paused - c.paused)
+	line.OrderMs = milliseconds(c.ordered)
+	line.EndUnixNs = now.UnixNano()
 	c.ended = now
 	c.paused = paused
 	c.ordered = 0

@@ -41,8 +41,8 @@ func profileDoc(t *testing.T, j *Overlapped, healthy map[string]any) map[string]
 			durations, starts = append(durations, p.Calls[k].DurationMs), append(starts, p.Calls[k].StartMs)
 		}
 		g := byOp[c.Op]
-		g["durations_ms"], g["starts_ms"] = append(g["durations_ms"].([][]float64), durations),
-			append(g["starts_ms"].([][]float64), starts)
+		g["durations_ms"] = append(g["durations_ms"].([][]float64), durations)
+		g["starts_ms"] = append(g["starts_ms"].([][]float64), starts)
 	}
 	doc := map[string]any{
 		"layout":     map[string]int{"tp": 1, "dp": len(profiles), "pp": 1},

@@ -37,8 +37,8 @@ func (t *Tally) Markdown() string {
 	for i, name := range Names() {
 		b.WriteString(row(name, &t.By[i]))
 	}
-	ladders, start := fmt.Sprintf("%d of %d", s.LadderFound, s.LadderSpells),
-		fmt.Sprintf("%d of %d", s.FromStartRelieved, s.FromStart)
+	ladders := fmt.Sprintf("%d of %d", s.LadderFound, s.LadderSpells)
+	start := fmt.Sprintf("%d of %d", s.FromStartRelieved, s.FromStart)
 	fmt.Fprintf(&b,
 		"\nFalcon with 95 %% confidence: FPR at most %.3f %% (%d of %d), FNR at most %.3f %% (%d of %d). Ladders of steps below 10 %% found: %s; spells from the first iteration on, told by their relief: %s.\n",
 		100*Upper(s.FalsePositive, healthy), s.FalsePositive, healthy,

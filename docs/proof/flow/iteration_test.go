@@ -208,7 +208,8 @@ func TestSameSeedSameTimes(t *testing.T) {
 	j, n := plain(4, 4, 8)
 	j.ActivationMB, j.GradientMB = 5, []float64{500, 500, 500, 500}
 	play := func() float64 {
-		it, noise := n.Iteration(j), Noise{
+		it := n.Iteration(j)
+		noise := Noise{
 			Op:  0.1,
 			Rng: rand.New(rand.NewPCG(1, 1)),
 		}

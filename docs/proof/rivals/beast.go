@@ -307,8 +307,8 @@ func (c *chain) birth() {
 	if cut-p.from < c.set.Apart || p.to-cut < c.set.Apart {
 		return
 	}
-	left, right := piece{from: p.from, to: cut, order: p.order},
-		piece{from: cut, to: p.to, order: c.rng.IntN(2)}
+	left := piece{from: p.from, to: cut, order: p.order}
+	right := piece{from: cut, to: p.to, order: c.rng.IntN(2)}
 	c.offer(at, at+1, c.logPairs(len(c.pieces)), left, right)
 }
 

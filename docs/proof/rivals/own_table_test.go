@@ -262,8 +262,8 @@ func (f workersFile) read(t *testing.T, raw string) (table WorkerTable) {
 		w := slices.Index(table.Workers, strings.Join(name, "/"))
 		if w < 0 {
 			w = len(table.Workers)
-			table.Workers, table.Rows = append(table.Workers, strings.Join(name, "/")),
-				append(table.Rows, nil)
+			table.Workers = append(table.Workers, strings.Join(name, "/"))
+			table.Rows = append(table.Rows, nil)
 		}
 		table.Rows[w] = append(table.Rows[w], values)
 	}

@@ -78,11 +78,11 @@ const scaled = 10
 func (s *Story) reset() {
 	s.rng = rand.New(rand.NewPCG(s.Seed, 15))
 	j := jobtest.New(s.Layout, s.Nodes, 4+s.rng.IntN(5), s.Seed)
-	j.ForwardMs, j.DPMs, j.PPMs, j.TPMs, j.LaunchMs = scaled*j.ForwardMs,
-		scaled*j.DPMs,
-		scaled*j.PPMs,
-		scaled*j.TPMs,
-		scaled*j.LaunchMs
+	j.ForwardMs = scaled * j.ForwardMs
+	j.DPMs = scaled * j.DPMs
+	j.PPMs = scaled * j.PPMs
+	j.TPMs = scaled * j.TPMs
+	j.LaunchMs = scaled * j.LaunchMs
 	j.Noise, j.Hiccup = 0.005+0.015*s.rng.Float64(), 0.05*s.rng.Float64()
 	s.job, s.Faults = j, nil
 	if s.Kind == Lengths {

@@ -118,10 +118,10 @@ func judgeJobs(jobs int) []SeriesRow {
 	total := [2][]Scores{make([]Scores, len(methods)), make([]Scores, len(methods))}
 	var lock sync.Mutex
 	inParallel(2*len(methods)*len(mixes)*jobs, func(i int) {
-		half, m, mix, job := i%2,
-			i/2%len(methods),
-			i/2/len(methods)%len(mixes),
-			uint64(i/2/len(methods)/len(mixes))
+		half := i % 2
+		m := i / 2 % len(methods)
+		mix := i / 2 / len(methods) % len(mixes)
+		job := uint64(i / 2 / len(methods) / len(mixes))
 		if half == 1 && methods[m].Tries == nil {
 			return
 		}

@@ -197,8 +197,8 @@ func (j *Job) reduce(stage int, ready []float64, out *played) float64 {
 	if k > 1 {
 		edge := make([]float64, k) // from member i to the next
 		for i := range edge {
-			a, b := l.RankOf(falcon.Coord{DP: i, PP: stage}),
-				l.RankOf(falcon.Coord{DP: (i + 1) % k, PP: stage})
+			a := l.RankOf(falcon.Coord{DP: i, PP: stage})
+			b := l.RankOf(falcon.Coord{DP: (i + 1) % k, PP: stage})
 			edge[i] = j.edgeMs(a, b, j.GradientMB/float64(k))
 		}
 		next := make([]float64, k)

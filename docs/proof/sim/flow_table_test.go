@@ -307,10 +307,10 @@ was done counts as 0 %, and the planner's first reason follows.
 			if !j.best.all {
 				t.Fatalf("%s, seed %d: splits were left out", c.name, i+1)
 			}
-			all.ofBest, all.miss, all.trials, all.best = append(all.ofBest, j.ofBest...),
-				append(all.miss, j.miss...),
-				append(all.trials, j.trials...),
-				j.best
+			all.ofBest = append(all.ofBest, j.ofBest...)
+			all.miss = append(all.miss, j.miss...)
+			all.trials = append(all.trials, j.trials...)
+			all.best = j.best
 		}
 		missed, of := all.missed()
 		row := fmt.Sprintf("| %s | %s | %d | %s | %d of %d%s |\n",

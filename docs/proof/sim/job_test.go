@@ -50,7 +50,8 @@ func (q *slowly) end(s, k, backward int) float64 {
 	}
 	from := s - 1 + 2*backward
 	if from >= 0 && from < l.PP {
-		a, b := l.RankOf(falcon.Coord{DP: q.d, PP: from}), l.RankOf(falcon.Coord{
+		a := l.RankOf(falcon.Coord{DP: q.d, PP: from})
+		b := l.RankOf(falcon.Coord{
 			DP: q.d,
 			PP: s,
 		})
@@ -85,7 +86,8 @@ func (q *slowly) reduced(stage int, ready []float64) float64 {
 			return v
 		}
 		from := (member - 1 + k) % k
-		a, b := l.RankOf(falcon.Coord{DP: from, PP: stage}), l.RankOf(falcon.Coord{
+		a := l.RankOf(falcon.Coord{DP: from, PP: stage})
+		b := l.RankOf(falcon.Coord{
 			DP: member,
 			PP: stage,
 		})

@@ -128,11 +128,11 @@ func historyAt(at time.Time, hostile string) *falconv1.HistoryReply {
 		Slowdowns:  straight(6, 0.12, 3.1),
 		Culprits:   pastCulprits(at, hostile),
 	}
-	r.Past[0].Devices, r.Past[1].Links, r.Past[1].Nics = []string{"n1.g0" + hostile},
-		[]string{"n0-n2"},
-		[]string{"n0.nic0", "n2.nic1"}
-	r.Past[3].Links, r.Past[4].Devices, r.Past[5].Nics = []string{"n0-n2"},
-		[]string{"n1.g0"},
-		[]string{"n2.nic1"}
+	r.Past[0].Devices = []string{"n1.g0" + hostile}
+	r.Past[1].Links = []string{"n0-n2"}
+	r.Past[1].Nics = []string{"n0.nic0", "n2.nic1"}
+	r.Past[3].Links = []string{"n0-n2"}
+	r.Past[4].Devices = []string{"n1.g0"}
+	r.Past[5].Nics = []string{"n2.nic1"}
 	return r
 }

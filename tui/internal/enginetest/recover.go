@@ -83,9 +83,9 @@ func (e *Engine) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falcon
 	case "deny":
 		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryDenied, "maria", "denied by maria: "+r.Reason
 	case "abort":
-		e.lost.state, e.lost.by, e.lost.reason = falcon.RecoveryCancelled,
-			"maria",
-			"aborted by maria: "+r.Reason+"; the job stands"
+		e.lost.state = falcon.RecoveryCancelled
+		e.lost.by = "maria"
+		e.lost.reason = "aborted by maria: " + r.Reason + "; the job stands"
 	case "ended":
 		e.lost.state = falcon.RecoveryReplace
 		e.lost.proof = false

@@ -86,12 +86,12 @@ func (o *Options) other(a *falconv1.Action) {
 	a.Id = fmt.Sprintf("INC-0001/%s/1", o.proposes())
 	switch a.Rung = o.proposes(); a.Rung {
 	case "S3":
-		a.PlanHash, a.MicroBatches, a.Previous, a.Preview, a.PredictedMs, a.OverheadMs = "77e1b0c3",
-			nil,
-			nil,
-			o.preview(),
-			280,
-			900
+		a.PlanHash = "77e1b0c3"
+		a.MicroBatches = nil
+		a.Previous = nil
+		a.Preview = o.preview()
+		a.PredictedMs = 280
+		a.OverheadMs = 900
 	case "S4":
 		a.PlanHash = "51d7aa02"
 		a.MicroBatches = nil

@@ -66,9 +66,9 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	if !r.Brief || e.opts.Old {
 		s.Ranks = e.ranks(version)
 	}
-	s.Validation, s.Recovery, s.Hang = e.validation(),
-		e.recovery(),
-		e.still.verdict(e.opts.at(e.iter), e.hostile)
+	s.Validation = e.validation()
+	s.Recovery = e.recovery()
+	s.Hang = e.still.verdict(e.opts.at(e.iter), e.hostile)
 	s.Operators = e.operators
 	s.Listening = "10.0.0.5:7440"
 	s.Recent = e.recent(r.Recent)
@@ -542,9 +542,9 @@ func (e *Engine) progress(a *falconv1.Action) {
 		return
 	}
 	if e.story() >= e.approved+2 {
-		a.State, a.AppliedIteration, a.AppliedUnixNs = "applied",
-			e.approved+2,
-			e.opts.at(e.approved+2).UnixNano()
+		a.State = "applied"
+		a.AppliedIteration = e.approved + 2
+		a.AppliedUnixNs = e.opts.at(e.approved + 2).UnixNano()
 	}
 	if e.story() >= e.approved+8 {
 		a.State, a.MeasuredMs = "kept", 262.3

@@ -295,8 +295,8 @@ func (v *View) reading(columns []history.Bucket, s *page.State, w window, m page
 	at := len(columns) - 1
 	when := ""
 	if !v.hair.IsZero() {
-		at, when = min(w.at(v.hair, len(columns)), len(columns)-1),
-			phrase.Clock(v.hair, s.EngineNow(), s.Zone)+"  "
+		at = min(w.at(v.hair, len(columns)), len(columns)-1)
+		when = phrase.Clock(v.hair, s.EngineNow(), s.Zone) + "  "
 	}
 	for at >= 0 && columns[at].N == 0 {
 		at--

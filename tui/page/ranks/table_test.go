@@ -53,7 +53,9 @@ func TestTableBelow64Ranks(t *testing.T) {
 func TestTableRowsAreInReach(t *testing.T) {
 	for _, n := range []int{1, 5, 24, 63} {
 		for _, size := range [][2]int{{60, 11}, {80, 19}, {120, 35}, {200, 55}} {
-			s, p, r := state(job(1, n, 1)), New(), widget.Rect{
+			s := state(job(1, n, 1))
+			p := New()
+			r := widget.Rect{
 				W: size[0],
 				H: size[1],
 			}

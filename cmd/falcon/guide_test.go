@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -271,6 +272,7 @@ func (g *guide) machine(name string) string {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() {
+		killNamespace(c.Process.Pid)
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
@@ -281,6 +283,25 @@ func (g *guide) machine(name string) string {
 		return strings.TrimSpace(string(text)) == "sleep"
 	})
 	return name
+}
+
+// killNamespace ends all processes in the network namespace of one, which the test has made: ranks that
+// a launcher has started outlive it.
+func killNamespace(pid int) {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if mine, _ := os.Readlink("/proc/self/ns/net"); err != nil || own == mine {
+		return
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		other, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || other == pid {
+			continue
+		}
+		if of, err := os.Readlink(filepath.Join(dir, "ns/net")); err == nil && of == own {
+			_ = syscall.Kill(other, syscall.SIGKILL)
+		}
+	}
 }
 
 func (g *guide) write(name, text string, mode os.FileMode) {

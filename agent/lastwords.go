@@ -3,6 +3,7 @@ package agent
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
@@ -101,7 +102,9 @@ func tellingLine(parts []*falconv1.PeekPart) (line string, tells bool) {
 			}
 		}
 	}
-	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
+	lines = slices.DeleteFunc(lines, func(l string) bool {
+		return l == "" || strings.HasPrefix(l, `{"`) // a record for programs, as the adapter writes
+	})
 	for _, pattern := range telling {
 		for _, l := range slices.Backward(lines) {
 			if pattern.MatchString(l) {

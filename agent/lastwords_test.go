@@ -43,6 +43,8 @@ func TestTellingLine(t *testing.T) {
 		},
 		{"anything that sounds like one", "assertion x > 0", []string{"assertion x > 0", "bye"}},
 		{"the last line", "bye", []string{"step 1", "", "bye", ""}},
+		{"beside a record for programs", "KeyError: 1", []string{"KeyError: 1", `{"rank": 1, "why": "an error"}`}},
+		{"no record for programs", "failed to load", []string{"failed to load", `{"rank": 1, "why": "an error"}`}},
 		{"nothing", "", []string{"", ""}},
 		{"a long line", long[:wordsMost], []string{long}},
 	} {

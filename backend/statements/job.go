@@ -103,8 +103,8 @@ func (p Picture) going(s *Statement) {
 		if idle > max(longStandLeast, longStand*s.Usual) {
 			s.Severity = Bad
 		}
-	case s.Job.GetIteration() < 0: // this job epoch has had none so far
-		s.Kind, s.Severity = Waiting, Warn
+	case s.Job.GetIteration() < 0: // this job epoch has had none so far, as each has at its start
+		s.Kind = Waiting
 	default:
 		p.pace(s)
 	}

@@ -48,6 +48,9 @@ func standing(s *statements.Statement, now time.Time) string {
 		return "nothing received yet"
 	case statements.Waiting:
 		if falcon.JobState(j.GetState()) != falcon.JobWaiting {
+			if s.Severity < statements.Warn {
+				return "waiting for the first iteration"
+			}
 			return "waiting for an iteration: none was heard of so far"
 		}
 		if s.Severity < statements.Warn && len(s.Nodes) > 0 {

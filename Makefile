@@ -147,7 +147,7 @@ simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (
 
 # TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
 core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree
-	go test . ./backend/sim/tabletest ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
+	go test . ./backend/statements ./backend/sim/... ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
 	go -C docs/proof test ./... -race -short -timeout 1h
 
 SCHEDULES ?= 100000

@@ -454,11 +454,12 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 		p.deadline = now
 	}
 	a.flushSamples(now) // its last iterations come before its end
-	if st := p.endedState(a.node, how); st != nil {
+	st := p.endedState(a.node, how)
+	if st != nil {
 		a.sendEnd(st)
 	}
 	if how != "" {
-		a.readWords(p, how)
+		a.readWords(p, st)
 	}
 	a.log.Info(
 		"a training process ended",
@@ -471,14 +472,12 @@ func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 
 // readWords has what an ended process printed read, once: whether that says why depends on how it
 // ended, which is known by then, or will not be.
-func (a *Agent) readWords(p *process, how string) {
-	if p.read {
+func (a *Agent) readWords(p *process, end *falconv1.RankState) {
+	if end == nil || p.read {
 		return
 	}
 	p.read = true
-	if st := p.endedState(a.node, how); st != nil {
-		a.questions.readWords(p, st)
-	}
+	a.questions.readWords(p, end)
 }
 
 // sendEnd reports how a process ended. A launch asks later which ranks ended well.
@@ -494,14 +493,16 @@ func (a *Agent) reapProcess(p *process, now time.Time) {
 	if how, known := p.exitReason(a.launcher); known && now.Before(p.deadline) {
 		if st := p.endedState(a.node, how); st != nil {
 			a.sendEnd(st)
+			a.readWords(p, st)
 		}
-		a.readWords(p, how)
 		p.deadline = now
 	}
 	if now.Before(p.deadline) {
 		return
 	}
-	a.readWords(p, "")
+	if !p.read { // how it ended stays unknown
+		a.readWords(p, p.endedState(a.node, ""))
+	}
 	a.dropProcess(p)
 }
 

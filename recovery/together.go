@@ -151,31 +151,29 @@ func (w together) interrupted(now time.Time) falcon.EndsTogether {
 	return falcon.EndsInterrupted
 }
 
-// erredAtStart is what ends mean of which the first one is an error of the program, before any rank has begun
-// an iteration: a replacement would fail as well. Others may live and wait for those ranks, or fail as their
-// peers are gone.
+// erredAtStart is what ends mean of which the first one is an error of the program, before any rank
+// has begun an iteration: a replacement would fail as well. Others may live and wait for those ranks,
+// or fail as their peers are gone.
 func (w together) erredAtStart(now time.Time) falcon.EndsTogether {
 	c := w.op.rec
-	seen := endsSeen{}
 	if w.pace.Newest() >= 0 ||
 		len(c.Launched) > 0 ||
 		!onlyEnds(c) ||
 		w.nodes.AnyMissing(w.ranks.usedNodes(), now) {
 		return ""
 	}
-	var first *member
+	seen := endsSeen{}
 	for r, x := range w.ranks.everyRank() {
 		if !x.hasEnded() {
 			continue
 		}
-		if p := x.process(); p.Normal || p.Finished || w.ends.Doubtful(r) {
+		p := x.process()
+		if p.Normal || p.Finished || w.ends.Doubtful(r) {
 			return ""
 		}
-		seen.add(x.process(), x.endReported())
-		if first == nil || x.endReported().Before(first.endReported()) {
-			first = x
-		}
+		seen.add(p, x.endReported())
 	}
+	first := w.firstToEnd(func(Process) bool { return true })
 	if first == nil ||
 		!first.wasHeard() ||
 		!first.process().Ending.OwnError() ||
@@ -245,20 +243,26 @@ func (s *jobState) describeTogether(why falcon.EndsTogether) string {
 	if why == falcon.EndsStopped || why == falcon.EndsInterrupted {
 		return text
 	}
-	var first *member
+	first := s.firstToEnd(func(p Process) bool { return p.Ending.Words() != "" })
+	if first == nil {
+		return text
+	}
+	return fmt.Sprintf("rank %d: %s; %s",
+		first.process().Rank, first.process().Ending.Words(), text)
+}
+
+// firstToEnd returns the rank whose end was reported first, of those whose process is as asked; nil
+// where none has ended.
+func (s *jobState) firstToEnd(is func(Process) bool) (first *member) {
 	for _, x := range s.ranks.everyRank() {
-		if !x.hasEnded() || x.process().Ending.Words() == "" {
+		if !x.hasEnded() || !is(x.process()) {
 			continue
 		}
 		if first == nil || x.endReported().Before(first.endReported()) {
 			first = x
 		}
 	}
-	if first == nil {
-		return text
-	}
-	return fmt.Sprintf("rank %d: %s; %s",
-		first.process().Rank, first.process().Ending.Words(), text)
+	return first
 }
 
 // togetherTexts say what a person is asked.

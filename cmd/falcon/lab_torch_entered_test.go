@@ -119,12 +119,7 @@ func (j enteredJob) play(t *testing.T, r *rand.Rand) []lab.RecoveryReport {
 	sc.Nodes = 2
 	sc.Iterations = iterations
 	sc.MicroBatches = 4
-	sc.Policy = map[string]any{
-		"mode":     "auto",
-		"cap":      "S1",
-		"owner":    "lab",
-		"recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
-	}
+	sc.Policy = killsPolicy()
 	for k := range kills {
 		sc.Events = append(sc.Events, lab.Event{
 			AtIteration: int64(torchBefore * (k + 1)),
@@ -145,20 +140,11 @@ func (j enteredJob) play(t *testing.T, r *rand.Rand) []lab.RecoveryReport {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if len(got.Recoveries) != kills {
-		t.Errorf("%d recoveries of %d deaths\n%s", len(got.Recoveries), kills, out)
-	}
-	for _, s := range got.Recoveries {
-		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v",
-			s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
-		if !recoveredRight(s) {
-			t.Errorf("%s: %+v", s.ID, s)
-		}
-	}
+	all := judgeKills(t, got, kills, out)
 	for _, bad := range judgeEntered(readEntered(t, folder), iterations, j.numbers) {
 		t.Error(bad)
 	}
-	return got.Recoveries
+	return all
 }
 
 // enteredLine is what a rank writes just before an update.

@@ -70,12 +70,7 @@ func playPipelineKills(t *testing.T, command string, kills, seed int) []lab.Reco
 		0,
 	)
 	sc.Nodes, sc.Iterations = 2, iterations
-	sc.Policy = map[string]any{
-		"mode":     "auto",
-		"cap":      "S1",
-		"owner":    "lab",
-		"recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
-	}
+	sc.Policy = killsPolicy()
 	report, out, err := playLab(
 		t,
 		filepath.Join(t.TempDir(), "report.json"),
@@ -86,15 +81,5 @@ func playPipelineKills(t *testing.T, command string, kills, seed int) []lab.Reco
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if len(report.Recoveries) != kills {
-		t.Errorf("%d recoveries of %d deaths\n%s", len(report.Recoveries), kills, out)
-	}
-	for _, s := range report.Recoveries {
-		t.Logf("%s: %s, known after %.0f ms, down %.0f ms, %d iterations again, phases %v",
-			s.ID, s.Fault, s.DetectedMs, s.DownMs, s.LostIterations, s.PhasesMs)
-		if !recoveredRight(s) {
-			t.Errorf("%s: %+v", s.ID, s)
-		}
-	}
-	return report.Recoveries
+	return judgeKills(t, report, kills, out)
 }

@@ -172,6 +172,12 @@ func playTorchKills(t *testing.T, command, backend string, kills, seed int) []la
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return judgeKills(t, report, kills, out)
+}
+
+// judgeKills expects one right recovery for each death, and returns them.
+func judgeKills(t *testing.T, report lab.Report, kills int, out string) []lab.RecoveryReport {
+	t.Helper()
 	if len(report.Recoveries) != kills {
 		t.Errorf("%d recoveries of %d deaths\n%s", len(report.Recoveries), kills, out)
 	}
@@ -183,4 +189,14 @@ func playTorchKills(t *testing.T, command, backend string, kills, seed int) []la
 		}
 	}
 	return report.Recoveries
+}
+
+// killsPolicy recovers from any number of deaths by itself, and does nothing else.
+func killsPolicy() map[string]any {
+	return map[string]any{
+		"mode":     "auto",
+		"cap":      "S1",
+		"owner":    "lab",
+		"recovery": map[string]any{"per_hour": 1000, "in_place": 1000},
+	}
 }

@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times tables lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check fuzz bench python python-test python-torch clean
+.PHONY: help build native demo test check nightly times tables lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -45,9 +45,9 @@ demo: build ## play the default scenario: a console on a terminal, a plain story
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.
 test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-check: proto-check native-asan native-tsan native-arm64 tier-check ## the second tier, what CI runs: the race detector, sanitizers, whole scenarios, lint, python-test, fuzzing; half an hour
+check: build native-asan native-tsan native-arm64 lint python-test tier-check ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; 20 minutes
 
-tier-test tier-check: tier-%: build
+tier-test tier-check tier-night: tier-%: build
 	.ci/tier $*
 
 times: build ## measure the parts of `make test` and `make check` and write their table into docs/testing.md
@@ -133,7 +133,7 @@ PAGES   ?= $(CURDIR)/docs
 RESULTS ?= $(BIN)
 
 # Exact on any machine first, then what is timed.
-NIGHTLY := simulate core-race schedules crashes keys attacks eval autopsy-power one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers torch-entered version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
+NIGHTLY := proto-check tier-night simulate schedules crashes keys attacks eval autopsy-power one-slow table7 flow rivals outage pictures seeds pauses swaps harmless node-pauses clock-steps old-journals ends recoveries torch-kills pipeline-kills frameworks-entered torch-deaths torch-standby torch-pauses torch-versions torch-screen torch-lab torch-trainers torch-entered version-pairs hangs estimates detection-times soak figures pairs rings link-tests throttle store-scale scale
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
@@ -143,12 +143,7 @@ SIM_FIRST ?= 1
 SIM_COUNT ?= 300
 SIM_TIMEOUT ?= 2h
 simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
-	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats|TestWhatIsSaidIsTrue' -first $(SIM_FIRST) -seeds $(SIM_COUNT) -said $(SIM_COUNT)
-
-# TestMemory weighs the heap, where the race detector's allocator gives small numbers twice the room.
-core-race: ## what check runs without the race detector, under it: the pure core, the emulation on it, the checks of the tree
-	go test . ./backend/statements ./backend/sim/... ./detect/... ./mitigate/... ./recovery/... -race -short -timeout 1h -skip '^TestMemory$$'
-	go -C docs/proof test ./... -race -short -timeout 1h
+	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
 
 SCHEDULES ?= 100000
 STORIES ?= 1400

@@ -34,6 +34,7 @@ require (
 require (
 	charm.land/ssh v0.4.3
 	charm.land/wish/v2 v2.0.3
+	github.com/bufbuild/protocompile v0.14.1
 	github.com/charmbracelet/ultraviolet v0.0.0-20260811164956-006e29f97886
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/hashicorp/golang-lru/v2 v2.0.7

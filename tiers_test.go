@@ -19,13 +19,16 @@ import (
 type tierRow struct {
 	tier, text string
 	packages   []string
-	run        *regexp.Regexp
+	run, skip  *regexp.Regexp // skip is nil where nothing is skipped
 	flags      []string
 	matched    bool
 }
 
 func (r *tierRow) covers(dir, test string) bool {
-	return r.run.MatchString(test) && slices.ContainsFunc(r.packages, func(p string) bool {
+	if r.skip != nil && r.skip.MatchString(test) || !r.run.MatchString(test) {
+		return false
+	}
+	return slices.ContainsFunc(r.packages, func(p string) bool {
 		parent, all := strings.CutSuffix(p, "/...")
 		return p == "./..." && !isProof(dir) ||
 			p == dir ||
@@ -47,10 +50,12 @@ func tierRows(t *testing.T) []*tierRow {
 		if len(f) == 0 || strings.HasPrefix(f[0], "#") {
 			continue
 		}
-		tier := strings.TrimSuffix(f[0], "-beside")
-		if len(f) < 3 || tier != "test" && tier != "check" {
-			t.Fatalf(".ci/tiers: %q: want a tier (test, check or check-beside), packages, tests and flags",
-				line)
+		tier, _, _ := strings.Cut(f[0], "-") // the rest is its lane
+		if len(f) < 3 || !slices.Contains([]string{"test", "check", "night"}, tier) {
+			t.Fatalf(
+				".ci/tiers: %q: want a tier (test, check, check-a, check-b or night), packages, tests and flags",
+				line,
+			)
 		}
 		packages := strings.Split(f[1], ",")
 		for _, p := range packages {
@@ -58,13 +63,17 @@ func tierRows(t *testing.T) []*tierRow {
 				t.Errorf(".ci/tiers: %q: one row has packages of two modules", line)
 			}
 		}
-		rows = append(rows, &tierRow{
+		r := &tierRow{
 			tier:     tier,
 			text:     line,
 			packages: packages,
 			run:      compiled(t, f[2]),
 			flags:    f[3:],
-		})
+		}
+		if i := slices.Index(r.flags, "-skip"); i >= 0 {
+			r.skip = compiled(t, r.flags[i+1])
+		}
+		rows = append(rows, r)
 	}
 	return rows
 }
@@ -267,7 +276,7 @@ func (p *testPackage) reach(test string) (short bool, gates []string) {
 }
 
 // Every test is in a tier: -short sizes of all are in test and check, what
-// -short skips or cuts is whole in check, and what a flag asks for is in nightly.
+// -short skips or cuts is whole in check or in night, and what a flag asks for is in nightly.
 func TestTiers(t *testing.T) {
 	rows := append(tierRows(t), nightlyRows(t)...)
 	packages := testPackages(t)
@@ -301,7 +310,7 @@ func tierProblems(rows []*tierRow, p *testPackage, dir, name string) []string {
 		}
 		r.matched = true
 		count[r.tier]++
-		if r.tier == "check" && !r.has("short") {
+		if r.tier != "test" && r.tier != "nightly" && !r.has("short") {
 			whole++
 		}
 		for _, g := range gates {
@@ -319,7 +328,7 @@ func tierProblems(rows []*tierRow, p *testPackage, dir, name string) []string {
 		bad = append(bad, "runs twice in check")
 	case short && len(gates) == 0 && whole != 1:
 		bad = append(bad, fmt.Sprintf(
-			"is skipped or cut by -short and runs whole %d times in check, want once",
+			"is skipped or cut by -short and runs whole %d times in check and night, want once",
 			whole,
 		))
 	}

@@ -156,9 +156,11 @@ func upsetsOf(seed uint64) string {
 	return *upset
 }
 
-// TestSeeds plays random schedules. A seed's run depends on nothing else.
+// TestSeeds plays random schedules, and judges what is done of the job and what is said of it. A
+// seed's run depends on nothing else.
 func TestSeeds(t *testing.T) {
 	var sum tally
+	truths := newTruths()
 	began := time.Now()
 	t.Run("all", func(t *testing.T) {
 		shards := uint64(runtime.GOMAXPROCS(0))
@@ -168,8 +170,10 @@ func TestSeeds(t *testing.T) {
 				t.Parallel()
 				for seed := *first + shard; seed < end; seed += shards {
 					s := drawn(seed)
+					s.judged = true
 					c := play(t, s)
 					sum.add(c)
+					truths.add(t, c)
 					if *hashes {
 						t.Logf("seed %d: trace %s", seed, c.hash())
 					}
@@ -182,6 +186,7 @@ func TestSeeds(t *testing.T) {
 	})
 	t.Logf("%d seeds in %v: %s", seedsMost(), time.Since(began).Round(time.Millisecond), &sum)
 	sum.check(t)
+	truths.check(t)
 }
 
 // tally is what all runs together have met: a test that meets nothing proves

@@ -271,8 +271,9 @@ func (g *guide) machine(name string) string {
 	if err := c.Start(); err != nil {
 		g.t.Fatal(err)
 	}
-	g.t.Cleanup(func() {
-		killNamespace(c.Process.Pid)
+	network := ""
+	g.t.Cleanup(func() { // by now the test's context has ended the process
+		killNamespace(network)
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
@@ -282,24 +283,24 @@ func (g *guide) machine(name string) string {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.Process.Pid))
 		return strings.TrimSpace(string(text)) == "sleep"
 	})
+	network, _ = os.Readlink(fmt.Sprintf("/proc/%d/ns/net", c.Process.Pid))
 	return name
 }
 
-// killNamespace ends all processes in the network namespace of one, which the test has made: ranks that
-// a launcher has started outlive it.
-func killNamespace(pid int) {
-	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
-	if mine, _ := os.Readlink("/proc/self/ns/net"); err != nil || own == mine {
+// killNamespace ends all processes in a network namespace that the test has made: ranks that a
+// launcher has started outlive it.
+func killNamespace(network string) {
+	if mine, err := os.Readlink("/proc/self/ns/net"); err != nil || network == "" || network == mine {
 		return
 	}
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
-		other, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || other == pid {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
 			continue
 		}
-		if of, err := os.Readlink(filepath.Join(dir, "ns/net")); err == nil && of == own {
-			_ = syscall.Kill(other, syscall.SIGKILL)
+		if of, err := os.Readlink(filepath.Join(dir, "ns/net")); err == nil && of == network {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 }

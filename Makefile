@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times tables lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-torch clean
+.PHONY: help build native demo test check nightly times tables lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -45,7 +45,7 @@ demo: build ## play the default scenario: a console on a terminal, a plain story
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.
 test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-check: build native-asan native-tsan native-arm64 lint python-test tier-check ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; 20 minutes
+check: build native-asan native-tsan native-arm64 lint tier-check python-test ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; 20 minutes
 
 tier-test tier-check tier-night: tier-%: build
 	.ci/tier $*
@@ -98,8 +98,11 @@ native-arm64: ## the hook and the profiler plug-in cross-compiled for arm64, the
 python: ## linters and pytest for native/python into .tools; skipped without PyPI
 	.ci/python tools
 
-python-test: native ## ruff, mypy and pytest on native/python; those with torch where FALCON_PYTHON, .tools/torch or python3 has it
+python-test: native ## ruff, mypy and pytest on native/python; those with torch where FALCON_PYTHON, .tools/torch or python3 has it, two cases of each
 	.ci/python test
+
+python-all: native ## the same with every case, and with transformers, accelerate, Lightning and DeepSpeed
+	.ci/python all
 
 frameworks-entered: native ## Megatron-LM and torchtitan on gloo: ranks killed and moved, up to 20 times in a job
 	.ci/python long
@@ -137,7 +140,7 @@ NIGHTLY := proto-check tier-night simulate schedules crashes keys attacks eval a
 .PHONY: $(NIGHTLY)
 export NIGHT_SEEDS ?= 10000
 nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) simulated schedules, and a minute of each fuzz target; hours; pages, logs and results go to bin/nightly, goes on where it stopped
-	.ci/nightly python-torch $(NIGHTLY) fuzz python-test
+	.ci/nightly python-torch $(NIGHTLY) fuzz python-all
 
 SIM_FIRST ?= 1
 SIM_COUNT ?= 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,19 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 collect_ignore = []
 if importlib.util.find_spec("torch") is None:
     collect_ignore = [f.name for f in HERE.glob("test_torch_*.py")]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the first and the last case of each test with torch, but where FALCON_CASES says all."""
+    if os.environ.get("FALCON_CASES") == "all":
+        return
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.path.name.startswith("test_torch_"):
+            cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    left_out = [item for of_one in cases.values() for item in of_one[1:-1]]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
 
 
 def pytest_report_header() -> str:

@@ -39,7 +39,7 @@ native: ## build the hook, the profiler plug-in and the CPU stand-ins into bin/l
 	$(MAKE) -s -C native/hook all BIN=$(BIN)
 	$(MAKE) -s -C native/profiler all BIN=$(BIN)
 
-demo: build ## play the default scenario: a console on a terminal, a plain story without one
+demo: build ## play the default scenario: a console on a terminal, plain text without one
 	$(BIN)/falcon lab run
 
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.

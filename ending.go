@@ -136,7 +136,7 @@ type EndsTogether string
 // Meanings; nothing of it is a loss of nodes.
 const (
 	EndsStopped EndsTogether = "stopped" // SIGTERM or SIGINT ended all of them: somebody has stopped the job
-	// the same, or how is not told: none of them parked, as those do whose peer has died
+	// the same, or how is not reported: none of them parked, as those do whose peer has died
 	EndsAtOnce EndsTogether = "at once"
 	// all failed before the first iteration: the program, or its start, is at fault
 	EndsUnbegun EndsTogether = "unbegun"

@@ -137,7 +137,7 @@ var directions = []rule{
 			"detect/work", "detect/xidcode",
 		},
 		nil,
-		"the agent knows the API, the time, the period, the work, what NCCL is told and what Xid codes mean only",
+		"the agent knows the API, the time, the period, the work, what NCCL is given and what Xid codes mean only",
 	},
 	{
 		"backend",

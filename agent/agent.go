@@ -65,7 +65,7 @@ type Agent struct {
 	samples   []falcon.Sample // not sent so far
 
 	notes  notebook
-	next   succession
+	next   carryover
 	unseen unseenRanks
 
 	last struct{ ticked, scanned, polled, shipped, beaten, heard, held time.Time }
@@ -161,7 +161,7 @@ func New(cfg Config, opt Options) *Agent {
 	a.stored = newStoredCheckpoint(cfg.Launch.Checkpoint, a.log)
 	a.unseen = newUnseenRanks(cfg.Host.Proc, a.node, cfg.Job, cfg.ShmDir)
 	a.notes = newNotebook(own.file(followedFile), a.dir.Namespace())
-	a.next = succession{
+	a.next = carryover{
 		node:   cfg.Node,
 		job:    cfg.Job,
 		path:   own.file(handoverFile),

@@ -98,7 +98,7 @@ func TestStarvedHookIsAlive(t *testing.T) {
 	}
 }
 
-// An end is told without waiting for the next look, which is a second away here.
+// An end is reported without waiting for the next look, which is a second away here.
 func TestEndIsToldAtOnce(t *testing.T) {
 	cfg := Defaults()
 	cfg.DrainMs = 1000

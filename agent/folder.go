@@ -78,7 +78,7 @@ func OpenFolder(cfg Config, log *slog.Logger) (*Folder, error) {
 // freeUsers names what stands where the hooks of users would have their folders, and
 // removes it where it may and no file of a hook lies there.
 func freeUsers(shared string, log *slog.Logger) {
-	_, taken, _ := ring.Folders(shared) // a folder that can't be listed is told of by the first scan
+	_, taken, _ := ring.Folders(shared) // a folder that can't be listed is logged by the first scan
 	for _, t := range taken {
 		removed := t.Free && os.Geteuid() == 0 && ownfile.Clear(t.Path) == nil
 		log.Warn(

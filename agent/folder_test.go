@@ -305,7 +305,7 @@ func TestEveryNameIsInTheTable(t *testing.T) {
 }
 
 // Hooks' files are found in the shared folder and in the folders of all users below it;
-// what has such a name and is none is told of once.
+// what has such a name and is none is logged once.
 func TestFoldersOfUsers(t *testing.T) {
 	asRoot(t)
 	shared := sharedFolder(t)

@@ -55,9 +55,9 @@ type reading struct {
 	Next   uint64 `json:"next"`
 }
 
-// succession is what this life of the agent has of the one before, and leaves to
+// carryover is what this life of the agent has of the one before, and leaves to
 // the next.
-type succession struct {
+type carryover struct {
 	node, job, path string
 	most            int64 // bytes
 	monoNs          func() int64
@@ -94,7 +94,7 @@ func (a *Agent) HandOver(stream ship.Handover) error {
 }
 
 // newHead begins a handover of this agent, written now.
-func (n *succession) newHead() handoverHead {
+func (n *carryover) newHead() handoverHead {
 	return handoverHead{
 		Version:   handoverVersion,
 		Node:      n.node,
@@ -293,7 +293,7 @@ func (a *Agent) exportWork(now time.Time) {
 
 // resumeMarks goes on with a process's marks where the life before has stopped: with
 // the last that it read, which begins the next iteration.
-func (n *succession) resumeMarks(p *process) {
+func (n *carryover) resumeMarks(p *process) {
 	if n.taken == nil {
 		return
 	}

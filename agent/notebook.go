@@ -46,12 +46,12 @@ type followed struct {
 // notebook keeps what the next life of this agent has to know of processes.
 type notebook struct {
 	path string
-	have *noted // what is in the file; nil while that is unknown
-	uid  int    // this agent's
+	have *recordedStates // what is in the file; nil while that is unknown
+	uid  int             // this agent's
 
 	namespace uint64 // of this agent's numbers of processes
 
-	parted    []*parted             // followed by an earlier life, and not by this one
+	departed  []*departed           // followed by an earlier life, and not by this one
 	endedWell map[launchedRank]bool // who has ended with success, of the newest launch
 	failed    bool                  // it can't be written, and that was said
 }
@@ -71,14 +71,14 @@ type launchedRank struct {
 	generation uint64
 }
 
-// noted is the content of the file. States are the same while their pointers are.
-type noted struct {
+// recordedStates is the content of the file. States are the same while their pointers are.
+type recordedStates struct {
 	procs    []followed
 	ends     []*falconv1.RankState
 	standing *falconv1.Standing // of engines; generation and order follow from the processes
 }
 
-func (n *noted) equals(other *noted) bool {
+func (n *recordedStates) equals(other *recordedStates) bool {
 	if n == nil || !proto.Equal(n.standing, other.standing) {
 		return false
 	}
@@ -86,7 +86,7 @@ func (n *noted) equals(other *noted) bool {
 }
 
 // writeStates brings the file up to date.
-func (n *notebook) writeStates(v noted) error {
+func (n *notebook) writeStates(v recordedStates) error {
 	v.procs = v.procs[:min(len(v.procs), followedMax)]
 	if n.have.equals(&v) {
 		return nil
@@ -109,7 +109,7 @@ func (n *notebook) writeStates(v noted) error {
 		err = relay.Save(n.path, sealed)
 	}
 	if err == nil {
-		n.have = &noted{slices.Clone(v.procs), slices.Clone(v.ends), v.standing}
+		n.have = &recordedStates{slices.Clone(v.procs), slices.Clone(v.ends), v.standing}
 	}
 	return err
 }
@@ -123,14 +123,14 @@ func marshalState(st *falconv1.RankState) []byte {
 }
 
 // readStates is what the life before has left; nothing where there is none.
-func (n *notebook) readStates() (noted, error) {
+func (n *notebook) readStates() (recordedStates, error) {
 	var head notebookHead
 	parts, err := relay.Load(n.path, notebookMost, &head)
 	if errors.Is(err, fs.ErrNotExist) {
-		return noted{}, nil
+		return recordedStates{}, nil
 	}
 	if err != nil {
-		return noted{}, err
+		return recordedStates{}, err
 	}
 	v, err := head.decodeStates(parts)
 	if head.Namespace != 0 && head.Namespace != n.namespace {
@@ -139,18 +139,18 @@ func (n *notebook) readStates() (noted, error) {
 	return v, err
 }
 
-func (h notebookHead) decodeStates(parts [][]byte) (noted, error) {
-	v := noted{standing: &falconv1.Standing{}}
+func (h notebookHead) decodeStates(parts [][]byte) (recordedStates, error) {
+	v := recordedStates{standing: &falconv1.Standing{}}
 	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) {
-		return noted{}, relay.ErrDamaged
+		return recordedStates{}, relay.ErrDamaged
 	}
 	if proto.Unmarshal(h.Standing, v.standing) != nil {
-		return noted{}, relay.ErrDamaged
+		return recordedStates{}, relay.ErrDamaged
 	}
 	for i, b := range parts {
 		st := &falconv1.RankState{}
 		if proto.Unmarshal(b, st) != nil {
-			return noted{}, relay.ErrDamaged
+			return recordedStates{}, relay.ErrDamaged
 		}
 		switch {
 		case i >= len(h.Procs):
@@ -176,7 +176,7 @@ func (n *notebook) resumeFollowed(a *Agent) {
 	}
 	a.executor.Resume(v.standing)
 	for _, p := range v.procs {
-		n.parted = append(n.parted, &parted{followed: p})
+		n.departed = append(n.departed, &departed{followed: p})
 	}
 	again := a.ship.Ends()
 	for _, st := range v.ends {
@@ -197,10 +197,10 @@ func (n *notebook) saveFollowed(a *Agent) {
 			procs = append(procs, p.followedRecord())
 		}
 	}
-	for _, p := range n.parted {
+	for _, p := range n.departed {
 		procs = append(procs, p.followed)
 	}
-	err := n.writeStates(noted{procs, a.ship.Ends(), a.executor.Standing()})
+	err := n.writeStates(recordedStates{procs, a.ship.Ends(), a.executor.Standing()})
 	if err != nil && !n.failed {
 		a.log.Warn(
 			"can't write down which processes are followed: ends during a restart of the agent will not be reported",
@@ -221,16 +221,16 @@ func (p *process) followedRecord() followed {
 	}
 }
 
-// parted is a process that was followed by an earlier life of this agent and has
+// departed is a process that was followed by an earlier life of this agent and has
 // no file to be followed by any more.
-type parted struct {
+type departed struct {
 	followed
 	record *ring.Ended // its own, nil while there is none
 }
 
 // followAgain reports whether a process is followed again.
 func (n *notebook) followAgain(p *process) {
-	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool {
+	n.departed = slices.DeleteFunc(n.departed, func(o *departed) bool {
 		return o.Path == p.path && o.MadeNs == p.header.StartMonoNs
 	})
 }
@@ -251,7 +251,7 @@ func (n *notebook) reportUnseenEnds(a *Agent) {
 	for _, w := range words {
 		n.takeEndRecord(a, w)
 	}
-	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool {
+	n.departed = slices.DeleteFunc(n.departed, func(p *departed) bool {
 		return p.reportIfEnded(a)
 	})
 }
@@ -260,7 +260,7 @@ func (n *notebook) reportUnseenEnds(a *Agent) {
 // it has gone.
 func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
 	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
-	for _, p := range n.parted {
+	for _, p := range n.departed {
 		if p.Path == base && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
 			p.record = &w
 			return
@@ -311,7 +311,7 @@ func strayState(w ring.Ended) *falconv1.RankState {
 }
 
 // reportIfEnded reports the end of a process that is gone; false while it runs.
-func (p *parted) reportIfEnded(a *Agent) bool {
+func (p *departed) reportIfEnded(a *Agent) bool {
 	if now, runs := a.dir.Born(p.PID); runs && now == p.Born {
 		return false // its training is over, or its file can't be read for the moment
 	}
@@ -332,7 +332,7 @@ func (p *parted) reportIfEnded(a *Agent) bool {
 }
 
 // exitReason is how the process ended, by its end record, or by the mark in its file.
-func (p *parted) exitReason(dir Directory) string {
+func (p *departed) exitReason(dir Directory) string {
 	if p.record != nil {
 		return describeEnd(p.record.End)
 	}
@@ -340,7 +340,7 @@ func (p *parted) exitReason(dir Directory) string {
 }
 
 // updateState brings a state, which an earlier agent has sent, up to the process's end.
-func (p *parted) updateState(st *falconv1.RankState) {
+func (p *departed) updateState(st *falconv1.RankState) {
 	if p.record == nil {
 		return
 	}

@@ -182,10 +182,10 @@ func TestPauseAndResume(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		a.hold(ring.PauseQuiet)
 		wait(3 * time.Millisecond)
-		told := len(n.of(1))
+		announced := len(n.of(1))
 		wait(500 * time.Millisecond) // nothing changes: nothing is said
-		if len(n.of(1)) != told || told > 8 {
-			t.Fatalf("%d results, then %d", told, len(n.of(1)))
+		if len(n.of(1)) != announced || announced > 8 {
+			t.Fatalf("%d results, then %d", announced, len(n.of(1)))
 		}
 		if p := n.last(t, 1, accepted).Pauses; p[0].State != falconv1.PauseState_PAUSE_STATE_QUIET ||
 			p[1].State != falconv1.PauseState_PAUSE_STATE_REACHED ||
@@ -554,7 +554,7 @@ func TestReasonCodes(t *testing.T) {
 		math.MaxUint32: 0,
 	} {
 		if got := reasonCode(in); got != want {
-			t.Errorf("reason %d is told as %v, want %v", in, got, want)
+			t.Errorf("reason %d is reported as %v, want %v", in, got, want)
 		}
 	}
 }

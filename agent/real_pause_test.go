@@ -202,15 +202,15 @@ func checkHeldTime(t *testing.T, j *realJob, pauses []*falconv1.RankPause) {
 					rank, s.Iteration, run, longest)
 			}
 		}
-		told := pauses[slices.IndexFunc(pauses, func(p *falconv1.RankPause) bool {
+		announced := pauses[slices.IndexFunc(pauses, func(p *falconv1.RankPause) bool {
 			return p.Rank == rank
 		})].HeldMs
 		if n < 1 ||
 			n > 2 ||
-			told < float64(heldFor.Milliseconds()) ||
-			held < told-timerMs ||
-			held > told+timerMs {
-			t.Errorf("rank %d: %d iterations hold %.1f ms, the hook held it for %.1f ms", rank, n, held, told)
+			announced < float64(heldFor.Milliseconds()) ||
+			held < announced-timerMs ||
+			held > announced+timerMs {
+			t.Errorf("rank %d: %d iterations hold %.1f ms, the hook held it for %.1f ms", rank, n, held, announced)
 		}
 	}
 }

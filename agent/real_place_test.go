@@ -73,7 +73,7 @@ func TestRealRanksChangePlaces(t *testing.T) {
 }
 
 // checkRealSwap wants each process to have gone where the order says, and the
-// steps to be told.
+// steps to be reported.
 func checkRealSwap(t *testing.T, j *realJob, r *falconv1.CommandResult, to []int) {
 	t.Helper()
 	if r.Status != done || len(r.Ranks) != realRanks {

@@ -506,7 +506,7 @@ func TestSamplesAroundARecovery(t *testing.T) {
 }
 
 // A second fault comes while a process is being started for the first: when it
-// has come up, it parks in the newer generation, and is told in that one only.
+// has come up, it parks in the newer generation, and is explained in that one only.
 func TestProcessThatJoinsLate(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a := n.adapted(100, 0, "n1.g0")

@@ -65,14 +65,14 @@ func TestProfileAcrossAnOrder(t *testing.T) {
 	})
 }
 
-// expecter is a tracker that remembers what it was told.
+// expecter is a tracker that remembers what it was given.
 type expecter struct {
 	*period.Tracker
-	told []int
+	announced []int
 }
 
 func (e *expecter) Expect(n int) {
-	e.told = append(e.told, n)
+	e.announced = append(e.announced, n)
 	e.Tracker.Expect(n)
 }
 
@@ -116,8 +116,8 @@ func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
 	train(20, 8)
 	s.control.MicroBatches = 5
 	train(2, 5)
-	if len(e.told) != 1 || e.told[0] != 12 || p.iterations.infer.Period() != 12 {
-		t.Fatalf("told %v, period %d after two iterations of 12 calls", e.told, p.iterations.infer.Period())
+	if len(e.announced) != 1 || e.announced[0] != 12 || p.iterations.infer.Period() != 12 {
+		t.Fatalf("told %v, period %d after two iterations of 12 calls", e.announced, p.iterations.infer.Period())
 	}
 }
 

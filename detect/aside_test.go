@@ -106,10 +106,10 @@ func TestComparedTooLate(t *testing.T) {
 		if m.profile.inFlight() {
 			t.Errorf("%s: the window is awaited still", name)
 		}
-		told := m.Ready().Notes
+		announced := m.Ready().Notes
 		if name == "time" &&
-			(len(told) == 0 || !strings.Contains(told[len(told)-1].Text, "not compared in time")) {
-			t.Errorf("%s: %+v", name, told)
+			(len(announced) == 0 || !strings.Contains(announced[len(announced)-1].Text, "not compared in time")) {
+			t.Errorf("%s: %+v", name, announced)
 		}
 		m.Step(time.Unix(200, 0), c.Run())
 		if m.profile.haveLast {

@@ -61,11 +61,11 @@ func TestALastingSlowdownIsToldInTime(t *testing.T) {
 			t.Fatalf("seed %d: nothing told\n%s", seed, w.out.String())
 		}
 		inc := w.all[0]
-		told := w.job.Next() - 1
+		announced := w.job.Next() - 1
 		if inc.State != falcon.IncidentVerified ||
-			told > max(inc.DetectedIteration, 47) ||
+			announced > max(inc.DetectedIteration, 47) ||
 			inc.DetectedIteration > 47 {
-			t.Errorf("seed %d: told at %d: %+v", seed, told, inc)
+			t.Errorf("seed %d: told at %d: %+v", seed, announced, inc)
 		}
 	}
 }

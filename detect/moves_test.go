@@ -251,8 +251,8 @@ func TestRandomPlacementsUnderAFault(t *testing.T) {
 		if st := w.m.Steady(); st.CurrentMs < 1.12*st.BaselineMs {
 			continue // hardly slower
 		}
-		told := fmt.Sprint(cause, want, []falcon.Link(nil))
-		wantOpen(t, w, told)
+		announced := fmt.Sprint(cause, want, []falcon.Link(nil))
+		wantOpen(t, w, announced)
 		for range 1 + rng.IntN(3) {
 			blocks := make([]int32, sh.nodes)
 			for i, b := range rng.Perm(sh.nodes) {
@@ -260,7 +260,7 @@ func TestRandomPlacementsUnderAFault(t *testing.T) {
 			}
 			w.place("INC-0001", false, blocks)
 			w.run(30 + rng.IntN(40))
-			wantOpen(t, w, told)
+			wantOpen(t, w, announced)
 		}
 		w.clearFaults()
 		w.run(70)
@@ -317,7 +317,7 @@ func TestAJobOfTheSameLayoutMayBeAnother(t *testing.T) {
 	}
 }
 
-// Another job on the same GPUs has another pace: what an incident that lasts costs there is not told by
+// Another job on the same GPUs has another pace: what an incident that lasts costs there is not given by
 // the pace of the job before.
 func TestAnotherJobHasAnotherPace(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)

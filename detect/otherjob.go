@@ -8,7 +8,7 @@ type heldLevels struct {
 }
 
 // forgetLevels forgets how fast the job was without the open incidents: it is another job now, and
-// what they cost can't be told by the old one's pace.
+// what they cost can't be determined by the old one's pace.
 func (n *incidentSet) forgetLevels() {
 	for _, s := range n.openIncidents() {
 		n.setLevels(s, 0, 0)

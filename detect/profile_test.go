@@ -80,7 +80,7 @@ func TestProfileIsWhatTheJobDoes(t *testing.T) {
 			w.run(30)
 			w.place("INC-0009", false, swap(8, 2, 5))
 			if got := w.m.Profile(); len(got.SelfMs)+len(got.Groups) > 0 {
-				t.Fatalf("seed %d: a profile of the old placement is told: %+v", seed, got)
+				t.Fatalf("seed %d: a profile of the old placement is reported: %+v", seed, got)
 			}
 		}
 		var profiles []falcon.RankProfile

@@ -265,7 +265,7 @@ type executor struct {
 	cache      *planCache
 	plans      *planMaker
 	limits     *limiter
-	look       *looker
+	look       *remeasurer
 	generation uint64 // of the newest launch
 	stuck      bool   // an order to put ranks back failed, and no iteration has come since
 }

@@ -225,7 +225,7 @@ func TestSharedLossIsChargedOnce(t *testing.T) {
 		want := 0.0
 		type fault struct {
 			falcon.Incident
-			told int64
+			announced int64
 		}
 		var faults []fault
 		for i := range rapid.IntRange(1, 4).Draw(t, "incidents") {
@@ -253,7 +253,7 @@ func TestSharedLossIsChargedOnce(t *testing.T) {
 			}
 			r.step(Iteration{Index: i, Ms: ms})
 			for k, f := range faults {
-				if i == f.told {
+				if i == f.announced {
 					r.step(Incident{f.Incident})
 				}
 				if k == 0 && i == ends-1 {

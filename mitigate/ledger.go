@@ -230,7 +230,7 @@ func (l *costLedger) resetClocks(r falcon.Rung) {
 	}
 }
 
-// restartAbove starts the clocks of the rungs above one anew for an incident: a person has refused the
+// restartAbove starts the clocks of the rungs above one again for an incident: a person has refused the
 // cheaper action, so what was lost until now is no reason for a dearer one. It is due by what is lost
 // from here on.
 func (l *costLedger) restartAbove(s *incidentState, r falcon.Rung) {

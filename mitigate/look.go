@@ -16,9 +16,9 @@ const (
 	lookIterations = 20              // for an answer, where these take longer
 )
 
-// looker has the ranks measured once more where what was measured last may not hold any
+// remeasurer has the ranks measured once more where what was measured last may not hold any
 // more. One action waits at a time.
-type looker struct {
+type remeasurer struct {
 	clock     *clock
 	out       *output
 	incidents *incidentSet
@@ -30,7 +30,7 @@ type looker struct {
 }
 
 // onMeasured takes a complete measurement of the job.
-func (lk *looker) onMeasured(in Measured) {
+func (lk *remeasurer) onMeasured(in Measured) {
 	if in.Begun.After(lk.begun) {
 		lk.begun = in.Begun
 		for _, s := range lk.incidents.list {
@@ -49,7 +49,7 @@ const (
 )
 
 // measuredFor has the ranks measured for an action, and reports how far that is.
-func (lk *looker) measuredFor(a *falcon.Action, iterationMs float64, why string) look {
+func (lk *remeasurer) measuredFor(a *falcon.Action, iterationMs float64, why string) look {
 	if lk.action != a.ID {
 		lk.action, lk.since, lk.asked = a.ID, lk.clock.now, Clock{}
 	}

@@ -74,7 +74,7 @@ type Planner struct {
 	profile    *profiler
 	plans      *planMaker
 	limits     *limiter
-	look       *looker
+	look       *remeasurer
 	verify     *verifier
 	exec       *executor
 }
@@ -131,7 +131,7 @@ func New(cfg Config) *Planner {
 		job:        p.job,
 		incidents:  p.incidents,
 	}
-	p.look = &looker{clock: p.clock, out: p.out, incidents: p.incidents}
+	p.look = &remeasurer{clock: p.clock, out: p.out, incidents: p.incidents}
 	p.verify = &verifier{
 		cfg:        p.cfg,
 		clock:      p.clock,

@@ -135,10 +135,10 @@ func (r Rental) rungView(rung falcon.Rung, nowMs float64, so Rented) falcon.Rung
 		Current:    slices.Contains(r.Taken, rung),
 		PredictMs:  nowMs,
 	}
-	gain, told := r.GainsMs[rung]
-	if share, ok := r.Gains[rung]; ok && !told {
+	gain, announced := r.GainsMs[rung]
+	if share, ok := r.Gains[rung]; ok && !announced {
 		gain = share * so.LossMs
-		told = true
+		announced = true
 	}
 	v.GainMs = gain
 	v.PredictMs = max(0, nowMs-gain)
@@ -153,7 +153,7 @@ func (r Rental) rungView(rung falcon.Rung, nowMs float64, so Rented) falcon.Rung
 		v.Reason = err.Error()
 	case !known:
 		v.Reason = "its overhead is not known"
-	case told && gain == 0:
+	case announced && gain == 0:
 		v.Reason = "it would gain nothing"
 	case v.Approval == falcon.ApprovalNever:
 		v.Reason = "policy forbids it"

@@ -145,7 +145,7 @@ func TestActionsOfIncidentsNotYetToldAreLeftAlone(t *testing.T) {
 		RelievedIteration: 5,
 	}})
 	if len(q.orders) != 0 || len(q.newest) != 0 {
-		t.Fatalf("undone before its incident was told: %v %v", q.orders, q.newest)
+		t.Fatalf("undone before its incident was reported: %v %v", q.orders, q.newest)
 	}
 	q.step(relieved(gpuIncident("INC-0001", 2, 40), 70))
 	if len(q.orders) != 1 || !slices.Equal(q.orders[0].MicroBatches, []int32{8, 8, 8, 8}) {

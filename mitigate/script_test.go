@@ -1,6 +1,7 @@
 package mitigate
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/sentencetest"
 	"github.com/failslow/falcon/mitigate/cost"
 )
 
@@ -25,6 +27,8 @@ type script struct {
 	impacts map[string]Impact
 	last    map[string][]Input // by incident: newest word and speeds
 	open    []string           // incidents in order
+	given   func(Input) Input  // what the planner is given of an input
+	did     []string           // what was persisted, ordered and asked for, without sentences
 }
 
 func newScript(t *testing.T) *script {
@@ -38,7 +42,14 @@ func newScript(t *testing.T) *script {
 		policy:  SetPolicy{falcon.Policy{Mode: falcon.ModeApprove}},
 		impacts: map[string]Impact{},
 		last:    map[string][]Input{},
+		given:   func(in Input) Input { return in },
 	}
+}
+
+// scriptNames are the fields that name a thing, a person, a kind or a mode.
+var scriptNames = []string{
+	"ID", "Incident", "Action", "PlanHash", "By", "From", "DecidedBy", "DecidedFrom",
+	"Approval", "Hours", "Tests", "Kind", "Phase",
 }
 
 // play steps the commands of one paragraph and drains the planner.
@@ -86,7 +97,7 @@ func (sc *script) step(a args) []string {
 		case Speeds:
 			sc.last[in.Incident] = append(sc.last[in.Incident][:1], in)
 		}
-		sc.p.Step(sc.now, in)
+		sc.p.Step(sc.now, sc.given(in))
 		out = append(out, sc.drain()...)
 	}
 	return out
@@ -115,7 +126,7 @@ func (sc *script) restart() []string {
 	}
 	var out []string
 	for _, v := range in {
-		sc.p.Step(sc.now, v)
+		sc.p.Step(sc.now, sc.given(v))
 		out = append(out, sc.drain()...)
 	}
 	return out
@@ -124,6 +135,14 @@ func (sc *script) restart() []string {
 func (sc *script) drain() []string {
 	var out []string
 	r := sc.p.Ready()
+	if blank := sentencetest.Blank(r, scriptNames...); !r.Empty() {
+		blank.Notes = nil
+		did, err := json.Marshal(blank)
+		if err != nil {
+			sc.t.Fatal(err)
+		}
+		sc.did = append(sc.did, string(did))
+	}
 	for _, n := range r.Notes {
 		out = append(out, fmt.Sprintf("note %s: %s", n.Kind, n.Text))
 	}

@@ -196,5 +196,5 @@ type verifier struct {
 	job        *jobState
 	overheads  *overheadBook
 	plans      *planMaker
-	look       *looker
+	look       *remeasurer
 }

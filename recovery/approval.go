@@ -36,7 +36,7 @@ func (ap *approval) whyPerson(now time.Time) string {
 	case onlyHang(c) && hasSign(c, falcon.SignNoneLeft):
 		return mayBeFinished
 	case onlyHang(c) && hasSign(c, falcon.SignUnheard):
-		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
+		return "the engine can't tell a dead node from a fault of its own network: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case onlyHang(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case ap.mayHaveFinished(now, c):
@@ -44,33 +44,33 @@ func (ap *approval) whyPerson(now time.Time) string {
 	case c.Together != "":
 		return ap.describeTogether(c.Together)
 	case ap.policy.Mode == falcon.ModeObserve:
-		return "the console only observes"
+		return "the engine only observes"
 	case ap.policy.Frozen:
 		return "policy is frozen"
 	case p.Approval != "" && p.Approval != falcon.ApprovalAuto:
 		return "policy asks for a person"
 	case ap.hist.automaticWithinHour(now, c) >= most:
 		return fmt.Sprintf("%d recoveries within an hour were made without a person", most)
-	case ap.hear.Blind() && selfHealing(c):
+	case ap.health.Blind() && selfHealing(c):
 		// for as long as most nodes are silent: for ever where they are dead
-		return "most nodes are silent at once, and the console's own network may be at fault: look at them, then approve or deny"
+		return "most nodes are silent at once, and the engine's own network may be at fault: look at them, then approve or deny"
 	}
 	return ""
 }
 
-// mayBeOver reports whether the proposal is from before the console had to listen again, and the
+// mayBeOver reports whether the proposal is from before the engine had to listen again, and the
 // job may go on by itself: iterations that begin are known some beats later.
 func (ap *approval) mayBeOver(now time.Time) bool {
 	switch {
 	case !selfHealing(ap.op.rec):
 		return false
-	case ap.hear.Holds(): // it must listen again now
+	case ap.health.Holds(): // it must listen again now
 		return true
-	case newestFault(ap.op.rec).After(ap.hear.Since()):
+	case newestFault(ap.op.rec).After(ap.health.Since()):
 		return false
 	}
 	usual, _ := ap.pace.Usual()
-	return now.Sub(ap.hear.Since()) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
+	return now.Sub(ap.health.Since()) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
 }
 
 // onlyHang reports whether nothing but the whole job's hang led to a recovery.

@@ -122,7 +122,7 @@ func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format st
 			falcon.RecoveryFailed,
 			fmt.Sprintf(format, late[0], limit)+
 				fmt.Sprintf(
-					", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint",
+					", nor did %d of %d nodes: the engine's own network may be at fault; start the job again from its checkpoint",
 					len(late), nodes,
 				),
 		)

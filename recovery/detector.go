@@ -30,25 +30,25 @@ func newDetector(m *Machine) detector {
 	}
 }
 
-// assessHearing judges the console's own hearing before that of any node. It reports for how
+// assessLocalHealth judges the engine's own health before that of any node. It reports for how
 // long all clocks were held when they are to start again.
-func (d *detector) assessHearing(now time.Time) (held time.Duration, over bool) {
+func (d *detector) assessLocalHealth(now time.Time) (held time.Duration, over bool) {
 	c := d.countHeard(now)
-	blind := d.hear.Blind()
-	held, over = d.hear.Assess(now, c, d.cfg.Grace)
-	if d.hear.Blind() &&
+	blind := d.health.Blind()
+	held, over = d.health.Assess(now, c, d.cfg.Grace)
+	if d.health.Blind() &&
 		!blind &&
 		c.Unheard > max(c.Leaving, 1) &&
 		!d.ends.Finished() {
 		d.out.addNote("", "fault", 2,
-			"%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault",
+			"%d of %d nodes are silent at once: nothing is fenced, the engine's own network may be at fault",
 			c.Unheard, c.Nodes)
 	}
 	return held, over
 }
 
 // countHeard counts the nodes of the job that are heard. Fenced ones count neither for
-// the console's hearing nor against it.
+// the engine's hearing nor against it.
 func (d *detector) countHeard(now time.Time) liveness.Count {
 	var c liveness.Count
 	for _, n := range d.op.stayingNodes() {
@@ -69,7 +69,7 @@ func (d *detector) countHeard(now time.Time) liveness.Count {
 
 // excuseSilence gives more time to nodes that fell silent together with others that are heard again.
 func (d *detector) excuseSilence(now time.Time) {
-	if late := d.nodes.Excuse(now); len(late) > 0 && !d.hear.Holds() {
+	if late := d.nodes.GraceReturned(now); len(late) > 0 && !d.health.Holds() {
 		d.out.addNote("", "fault", 1,
 			"%s fell silent together with nodes that are heard again: the time before it counts starts again",
 			nodeList(late))
@@ -165,7 +165,7 @@ func (d *detector) tooManyToBelieve(nodes int) bool {
 	d.doubted = nodes > 1 && 2*nodes >= all
 	if d.doubted && !before {
 		d.out.addNote("", "fault", 2,
-			"%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the console's own network may be at fault",
+			"%d of %d nodes are without a sign of life of a process at once: nothing is fenced, the engine's own network may be at fault",
 			nodes, all)
 	}
 	return d.doubted
@@ -214,7 +214,7 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 }
 
 // unwatched ends the evidence of an end that no agent watched.
-const unwatched = "as its agent or the console was away"
+const unwatched = "as its agent or the engine was away"
 
 // exitFault is the fault of a process's end.
 func (s *jobState) exitFault(now time.Time, p Process) falcon.Fault {

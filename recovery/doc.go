@@ -41,7 +41,7 @@
 // more suspension when they park.
 //
 // A return. A node that was given up for silence alone is taken back while nothing has taken its
-// place, when it is heard again and its hooks beat; it is not told to end anything until then.
+// place, when it is heard again and its hooks beat; it is not ordered to end anything until then.
 //
 // Where that is not possible. No spare: it waits for one, then restarts the job with the
 // replicas that are whole where policy allows that, else fails. No replica of a shard,

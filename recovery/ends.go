@@ -51,13 +51,13 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 }
 
 // endedHeld reports whether a process ended in order while it was parked for a generation that it has
-// not rejoined: it was told to end, and the job has not come to its end with it. Where others train on,
+// not rejoined: it was ordered to end, and the job has not come to its end with it. Where others train on,
 // a recovery did that which this engine does not know of any more: the rank is missed.
 func endedHeld(p Process) bool {
 	return p.Finished && p.Park != nil && p.Park.Generation > p.Rejoined
 }
 
-// endedUnwatched reports whether the agent of a process that ended, or this console, was away
+// endedUnwatched reports whether the agent of a process that ended, or this engine, was away
 // since the process was last known to live: nobody saw it end.
 func (m *Machine) endedUnwatched(now time.Time, p Process) bool {
 	return m.nodes.Get(p.Node, now).AwaySince(m.ranks.memberOf(p.Rank).lastAlive())
@@ -150,8 +150,8 @@ func (m *Machine) watchEnds(now time.Time) {
 	}
 	for _, r := range m.ends.Overdue(now, wait) {
 		x := m.ranks.memberOf(r)
-		allTold := endedHeld(x.process()) && !m.ranks.anyProcessTrains()
-		if x.hasEnded() && !allTold {
+		allAnnounced := endedHeld(x.process()) && !m.ranks.anyProcessTrains()
+		if x.hasEnded() && !allAnnounced {
 			m.flow.onFault(now, m.detect.exitFault(now, x.process()))
 		}
 	}

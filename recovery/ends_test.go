@@ -18,10 +18,10 @@ func TestAnOrderedEndIsNoEndOfTheJob(t *testing.T) {
 		parked   bool   // the others are
 		lost     bool
 	}{
-		"they were told to end":                        {4, false, false, true},
+		"they were ordered to end":                     {4, false, false, true},
 		"they had rejoined it":                         {5, false, false, false},
 		"most of the ranks have come to the job's end": {4, true, false, false},
-		"all are told to end":                          {4, false, true, false},
+		"all are ordered to end":                       {4, false, true, false},
 	} {
 		at := time.Unix(1_700_000_000, 0)
 		m := New(Config{})

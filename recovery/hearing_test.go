@@ -57,7 +57,7 @@ func TestSleepDoesNotMoveWordsIntoTheFuture(t *testing.T) {
 	}
 }
 
-// The last node that is not fenced is not judged by its silence where the console
+// The last node that is not fenced is not judged by its silence where the engine
 // hears no node at all, and is where it hears others.
 func TestDeafConsoleJudgesNobody(t *testing.T) {
 	for name, heard := range map[string]bool{"hears a spare": true, "hears nobody": false} {
@@ -70,8 +70,8 @@ func TestDeafConsoleJudgesNobody(t *testing.T) {
 			}
 			m.Tick(now)
 		}
-		if m.hear.Holds() == heard {
-			t.Errorf("%s: holds %v", name, m.hear.Holds())
+		if m.health.Holds() == heard {
+			t.Errorf("%s: holds %v", name, m.health.Holds())
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	}
 	before, newest := x.takeBeat(now, b)
 	m.pace.Confirm(before, newest, m.cfg.Beat, m.op.confirmAbove())
-	m.pace.See(now, b.Iteration, m.hear.Holds())
+	m.pace.See(now, b.Iteration, m.health.Holds())
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {
@@ -40,9 +40,9 @@ func (m *Machine) onNode(now time.Time, n Node) {
 
 // onLate has no node judged by silence until the engine has caught up.
 func (m *Machine) onLate(now time.Time) {
-	if m.hear.Late(now, m.cfg.Beat) {
+	if m.health.Late(now, m.cfg.Beat) {
 		m.out.addNote("", "fault", 1,
-			"the console is late itself: no node is judged by silence until it has caught up")
+			"the engine is late itself: no node is judged by silence until it has caught up")
 	}
 }
 
@@ -127,10 +127,10 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 	}
 }
 
-// Hears reports whether silence means something: neither the console nor its network
+// Hears reports whether silence means something: neither the engine nor its network
 // is at fault, or they have been for so long that nothing waits for them any more.
 func (m *Machine) Hears(now time.Time) bool {
-	return m.hear.Means(now, m.cfg.HangMin)
+	return m.health.SilenceCounts(now, m.cfg.HangMin)
 }
 
 // onNewer begins again above a generation that a node has seen, and that was not known. A whole

@@ -73,10 +73,10 @@ type Node struct {
 	How   How // with Alive false: how its stream ended
 }
 
-// Spoke reports that anything but a beat was heard of an agent. It counts for a node that
+// MessageReceived reports that anything but a beat was heard of an agent. It counts for a node that
 // is suspected: a dead one is so only after all that it had sent is here, and one that lives
 // behind a slow path may have beats that lie behind older reports.
-type Spoke struct{ Node falcon.Node }
+type MessageReceived struct{ Node falcon.Node }
 
 // How is how an agent's stream came to its end.
 type How = liveness.How
@@ -86,7 +86,7 @@ const (
 	TimedOut = liveness.TimedOut // nothing was heard on it for long
 	Reset    = liveness.Reset    // the other side broke it
 	Goodbye  = liveness.Goodbye  // the agent reported that it stops in order
-	Closed   = liveness.Closed   // the console ended it itself
+	Closed   = liveness.Closed   // the engine ended it itself
 )
 
 // Late reports that the engine works off messages of some time ago, or was not called
@@ -218,24 +218,24 @@ type Seen struct {
 	AtNs   int64
 }
 
-func (Job) input()        {}
-func (Process) input()    {}
-func (Beat) input()       {}
-func (Node) input()       {}
-func (Spoke) input()      {}
-func (Late) input()       {}
-func (Standstill) input() {}
-func (Device) input()     {}
-func (Pace) input()       {}
-func (Suspended) input()  {}
-func (Newer) input()      {}
-func (Launched) input()   {}
-func (Tabled) input()     {}
-func (Rejoined) input()   {}
-func (Decision) input()   {}
-func (Demand) input()     {}
-func (SetPolicy) input()  {}
-func (Restored) input()   {}
+func (Job) input()             {}
+func (Process) input()         {}
+func (Beat) input()            {}
+func (Node) input()            {}
+func (MessageReceived) input() {}
+func (Late) input()            {}
+func (Standstill) input()      {}
+func (Device) input()          {}
+func (Pace) input()            {}
+func (Suspended) input()       {}
+func (Newer) input()           {}
+func (Launched) input()        {}
+func (Tabled) input()          {}
+func (Rejoined) input()        {}
+func (Decision) input()        {}
+func (Demand) input()          {}
+func (SetPolicy) input()       {}
+func (Restored) input()        {}
 
 // Command is an order for the engine, once Recoveries are durable; idempotent by generation.
 type Command interface{ command() }

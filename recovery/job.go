@@ -61,7 +61,7 @@ func (m *Machine) mergeJob(before, j Job) Job {
 // beginEpoch forgets the epoch's pace and ends; what is known of living processes stays.
 func (m *Machine) beginEpoch(now time.Time, first bool) {
 	if first {
-		m.hear.Open(now, m.cfg.Grace) // who is not back yet may know more
+		m.health.Open(now, m.cfg.Grace) // who is not back yet may know more
 	} else {
 		m.flow.beginEpoch(now)
 	}

@@ -18,11 +18,11 @@ type jobState struct {
 	job    Job
 	hasJob bool
 
-	ranks rankTable
-	nodes *liveness.Hosts
-	pace  progress.Tracker
-	hear  liveness.Hearing   // the console's own
-	ends  completion.Tracker // of the job epoch's processes
+	ranks  rankTable
+	nodes  *liveness.Hosts
+	pace   progress.Tracker
+	health liveness.LocalHealth // the engine's own
+	ends   completion.Tracker   // of the job epoch's processes
 
 	heldUp string // who holds up the job that stands still, "" = not known
 }

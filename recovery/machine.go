@@ -67,13 +67,13 @@ func (m *Machine) Step(now time.Time, in Input) {
 	case Node:
 		m.onNode(now, in)
 		return
-	case Spoke:
+	case MessageReceived:
 		if m.nodes.Get(in.Node, now).Suspected() {
 			m.onNode(now, Node{Node: in.Node, Alive: true})
 		}
 		return
 	case Pace:
-		m.pace.Report(now, in.Iteration, in.Ms, in.Held, m.hear.Holds())
+		m.pace.Report(now, in.Iteration, in.Ms, in.Held, m.health.Holds())
 		return
 	case Late:
 		m.onLate(now)
@@ -127,7 +127,7 @@ func (m *Machine) Tick(now time.Time) {
 	if !m.hasJob {
 		return
 	}
-	if held, over := m.detect.assessHearing(now); over {
+	if held, over := m.detect.assessLocalHealth(now); over {
 		m.restartClocks(now, held)
 	}
 	m.detect.excuseSilence(now)
@@ -140,7 +140,7 @@ func (m *Machine) Tick(now time.Time) {
 }
 
 // skipPause takes a time in which the machine itself was not called out of
-// everybody's silence: a console that slept must not fence the cluster.
+// everybody's silence: an engine that slept must not fence the cluster.
 func (m *Machine) skipPause(now time.Time) {
 	gap := now.Sub(m.last) - m.cfg.Beat
 	if m.last.IsZero() || gap <= 0 {
@@ -157,7 +157,7 @@ func (m *Machine) restartClocks(now time.Time, held time.Duration) {
 	m.nodes.Restart(now)
 	m.ends.Restart(now)
 	m.pace.Restart(now)
-	m.hear.Restart(now)
+	m.health.Restart(now)
 	m.op.restartWaits(now, held)
 }
 
@@ -168,7 +168,7 @@ func (m *Machine) watchJob(now time.Time) {
 	}
 	m.flow.reopenIfTraining()
 	m.detect.markSuspects(now)
-	if !m.hear.Holds() {
+	if !m.health.Holds() {
 		m.watchEnds(now)
 		m.flow.finishIfOver(now)
 		m.handleFaults(now, m.detect.deadNodes(now))

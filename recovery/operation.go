@@ -331,7 +331,7 @@ func (op *operation) extendDeadline(now time.Time, limit time.Duration) {
 	}
 }
 
-// skipPause takes a pause of the console itself out of all waits: nobody could come to it meanwhile.
+// skipPause takes a pause of the engine itself out of all waits: nobody could come to it meanwhile.
 func (op *operation) skipPause(gap time.Duration, now time.Time) {
 	op.clock.Skip(gap, now)
 	if op.isUnderway() && op.clock.Limited() {
@@ -360,12 +360,12 @@ func (op *operation) deadlinePausable() bool {
 }
 
 // deadlinePassed reports whether the deadline of the present state has passed. It is held
-// while the console does not hear, but not for ever.
+// while the engine does not hear, but not for ever.
 func (op *operation) deadlinePassed(now time.Time) bool {
 	if op.rec == nil || !(op.clock.Limited() && op.clock.Due(now)) {
 		return false
 	}
-	return !op.deadlinePausable() || op.hear.Means(now, op.cfg.HangMin)
+	return !op.deadlinePausable() || op.health.SilenceCounts(now, op.cfg.HangMin)
 }
 
 var phaseOf = map[falcon.RecoveryState]string{

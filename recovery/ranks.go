@@ -178,7 +178,7 @@ func (t *rankTable) trainAgain() {
 	}
 }
 
-// skipPause takes a pause of the console itself out of every rank's silence.
+// skipPause takes a pause of the engine itself out of every rank's silence.
 func (t *rankTable) skipPause(gap time.Duration, now time.Time) {
 	for r := range t.members {
 		if x := &t.members[r]; !x.beatAt.IsZero() {

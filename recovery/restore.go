@@ -12,7 +12,7 @@ import (
 // the state are given again, under the same generation.
 func (m *Machine) onRestored(now time.Time, in Restored) {
 	m.op.rec = nil
-	m.hear.Restart(now)
+	m.health.Restart(now)
 	for _, d := range in.Devices {
 		report := d.Device.report()
 		m.nodes.Get(report.Node(), now).Report(report, time.Unix(0, d.AtNs))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/sentencetest"
 )
 
 // Each testdata/*.txt is a story: commands, and below each, after "----", what
@@ -51,7 +53,9 @@ type script struct {
 	calls     uint64
 	waiting   float64 // ms without an iteration
 	ended     []falcon.Rank
-	devices   []Seen // fatal reports, as the journal keeps them
+	devices   []Seen            // fatal reports, as the journal keeps them
+	given     func(Input) Input // what the machine is given of an input
+	did       []string          // what was persisted and ordered, without sentences
 }
 
 func scriptConfig() Config {
@@ -73,7 +77,60 @@ func newScript(t *testing.T) *script {
 		procs:    map[falcon.Rank]Process{},
 		journal:  map[string][]byte{},
 		launches: map[uint64]Launch{},
+		given:    func(in Input) Input { return in },
 	}
+}
+
+// What people read decides nothing: with each sentence that the machine is given replaced, be it by an
+// agent, a person or the journal, it orders the same.
+func TestSentencesDecideNothing(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	replaced := 0
+	for _, file := range files {
+		want := newScript(t)
+		want.replay(file)
+		got := newScript(t)
+		got.given = func(in Input) Input {
+			blank := sentencetest.Blank(in, scriptNames...)
+			if !reflect.DeepEqual(blank, in) {
+				replaced++
+			}
+			return blank
+		}
+		got.replay(file)
+		// A sentence that is another one is persisted once more.
+		got.did, want.did = slices.Compact(got.did), slices.Compact(want.did)
+		if !slices.Equal(got.did, want.did) {
+			t.Errorf("%s: without sentences it does\n%s\nwith them\n%s",
+				file, strings.Join(got.did, "\n"), strings.Join(want.did, "\n"))
+		}
+	}
+	if replaced < 100 {
+		t.Errorf("%d sentences were replaced: the test proves nothing", replaced)
+	}
+}
+
+// scriptNames are the fields that name a thing, a person or a mode; and what a program said of its end,
+// which falcon.Ending classifies.
+var scriptNames = []string{
+	"ID", "Recovery", "PlanHash", "By", "From", "DecidedBy", "DecidedFrom", "StatedBy", "Action",
+	"Approval", "Hours", "Raised", "Said",
+}
+
+// replay plays a script whatever it answers.
+func (s *script) replay(file string) {
+	datadriven.RunTest(s.t, file, func(_ *testing.T, d *datadriven.TestData) string {
+		s.do(d)
+		return d.Expected
+	})
+}
+
+func (s *script) step(in Input) string {
+	s.m.Step(s.now, s.given(in))
+	return s.drain()
 }
 
 // words are the arguments of one command, "key=value".
@@ -108,8 +165,7 @@ func (s *script) feed(verb string, w words) string {
 				out += "refused: " + err.Error() + "\n"
 			}
 		}
-		s.m.Step(s.now, in)
-		out += s.drain()
+		out += s.step(in)
 	}
 	return out
 }
@@ -131,8 +187,7 @@ func (s *script) run(w words) string {
 			s.waiting = 0
 		}
 		for _, in := range s.beats(w) {
-			s.m.Step(s.now, in)
-			out += s.drain()
+			out += s.step(in)
 		}
 	}
 	return out
@@ -212,8 +267,7 @@ func (s *script) restart(except []string) string {
 		}
 	}
 	for _, v := range in {
-		s.m.Step(s.now, v)
-		out += s.drain()
+		out += s.step(v)
 	}
 	return out
 }
@@ -237,12 +291,14 @@ func (s *script) drain() string {
 			s.t.Fatal(err)
 		}
 		s.journal[c.ID] = b
+		s.did = append(s.did, fmt.Sprintln(c.ID, c.State, c.Generation, c.Placement, c.Fenced))
 		if c.State == falcon.RecoveryResumed {
 			s.job.Placement = c.Placement
 		}
 	}
 	for _, c := range r.Commands {
 		out += s.command(c) + "\n"
+		s.did = append(s.did, fmt.Sprintf("%T %+v", c, sentencetest.Blank(c, scriptNames...)))
 	}
 	return out
 }

@@ -108,7 +108,7 @@ func (s *script) sign(verb string, w words) []Input {
 			How:   howOf(w),
 		}}
 	case "spoke":
-		return []Input{Spoke{Node: falcon.Node(w["node"])}}
+		return []Input{MessageReceived{Node: falcon.Node(w["node"])}}
 	case "late":
 		return []Input{Late{}}
 	case "standstill":

@@ -76,7 +76,7 @@ func (d *detector) jobHang(now time.Time) (falcon.Fault, bool) {
 	if begin := d.notBegunFor(now); begin > 0 {
 		if t := d.collectTestimony(now); t.allWait() {
 			stall = min(begin, now.Sub(t.since))
-		} else if d.hear.Exhausted(now, d.cfg.HangMin) { // it may have begun unheard
+		} else if d.health.Exhausted(now, d.cfg.HangMin) { // it may have begun unheard
 			stall = begin
 		}
 	}
@@ -103,7 +103,7 @@ func (d *detector) emptyJob(now time.Time) (falcon.Fault, bool) {
 	if d.pace.Hung() ||
 		d.pace.Held() ||
 		d.ends.Count() > 0 ||
-		d.hear.Holds() ||
+		d.health.Holds() ||
 		d.ranks.anyProcessAlive() ||
 		idle < d.cfg.HangMin ||
 		d.nodes.AnyMissing(d.ranks.usedNodes(), now) {

@@ -9,7 +9,7 @@ import (
 )
 
 // agent takes orders in, and answers those that are done.
-func (s *storm) agent(n *station) {
+func (s *storm) agent(n *simNode) {
 	if !n.up || n.cut || n.paused(s.now) {
 		return
 	}
@@ -21,14 +21,14 @@ func (s *storm) agent(n *station) {
 		n.out = n.out[1:]
 		s.obey(n, o)
 	}
-	n.tasks = slices.DeleteFunc(n.tasks, func(o *errand) bool {
+	n.tasks = slices.DeleteFunc(n.tasks, func(o *task) bool {
 		return s.answers(n, o)
 	})
 }
 
 // attach is a new stream: the node tells of all its processes, and is sent what
 // it has not answered.
-func (s *storm) attach(n *station) {
+func (s *storm) attach(n *simNode) {
 	s.logf("agent of %s is back", n.name)
 	n.attached, n.silent = true, false
 	s.word(n, Node{Node: n.name, Alive: true})
@@ -39,7 +39,7 @@ func (s *storm) attach(n *station) {
 	}
 	for _, o := range s.orders {
 		if o.node == n.name && !o.answered {
-			n.out = append(n.out, letter{due: s.now, order: o})
+			n.out = append(n.out, message{due: s.now, order: o})
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (s *storm) process(p *proc) Process {
 }
 
 // on lists the node's processes that its agent sees alive.
-func (s *storm) on(n *station) []*proc {
+func (s *storm) on(n *simNode) []*proc {
 	var out []*proc
 	for _, p := range s.procs {
 		if p.node == n.name && p.alive && s.visible(p) {
@@ -86,7 +86,7 @@ func (s *storm) on(n *station) []*proc {
 	return out
 }
 
-func (s *storm) obey(n *station, o *errand) {
+func (s *storm) obey(n *simNode, o *task) {
 	switch c := o.cmd.(type) {
 	case Suspend:
 		if !s.job.Parks && len(s.on(n)) > 0 {
@@ -135,13 +135,13 @@ func (s *storm) obey(n *station, o *errand) {
 }
 
 func (s *storm) suspend(p *proc, c Suspend) {
-	if p.told < c.Generation && p.comm < c.Generation {
-		p.told, p.wait = c.Generation, s.now.Add(time.Duration(c.WaitMs)*time.Millisecond)
+	if p.announced < c.Generation && p.comm < c.Generation {
+		p.announced, p.wait = c.Generation, s.now.Add(time.Duration(c.WaitMs)*time.Millisecond)
 	}
 }
 
 // launch starts processes; what starts already for one of the ranks is ended.
-func (s *storm) launch(n *station, o *errand, c Launch) bool {
+func (s *storm) launch(n *simNode, o *task, c Launch) bool {
 	if n.launched[c.Generation] {
 		return true // again: they run, or have run
 	}
@@ -172,17 +172,17 @@ func (s *storm) launch(n *station, o *errand, c Launch) bool {
 				}
 			}
 			s.add(&proc{
-				rank:    r,
-				node:    n.name,
-				launch:  c.Generation,
-				alive:   true,
-				ready:   s.now.Add(time.Duration(s.rng.IntN(6000)) * time.Millisecond),
-				parked:  true,
-				joining: true,
-				obeyed:  c.Generation,
-				told:    c.Generation,
-				tag:     -1,
-				hold:    falcon.RankHold{Steps: [2]int64{-1, -1}},
+				rank:      r,
+				node:      n.name,
+				launch:    c.Generation,
+				alive:     true,
+				ready:     s.now.Add(time.Duration(s.rng.IntN(6000)) * time.Millisecond),
+				parked:    true,
+				joining:   true,
+				obeyed:    c.Generation,
+				announced: c.Generation,
+				tag:       -1,
+				hold:      falcon.RankHold{Steps: [2]int64{-1, -1}},
 			})
 			s.logf("rank %d starts on %s as pid %d for %d", r, n.name, s.pids, c.Generation)
 		}
@@ -191,7 +191,7 @@ func (s *storm) launch(n *station, o *errand, c Launch) bool {
 }
 
 // seats lets the node's processes go on, all or none.
-func (s *storm) seats(n *station, o *errand, c Rejoin) bool {
+func (s *storm) seats(n *simNode, o *task, c Rejoin) bool {
 	var seats []*proc
 	for r, d := range c.Placement {
 		if d.Node() != n.name {
@@ -202,7 +202,7 @@ func (s *storm) seats(n *station, o *errand, c Rejoin) bool {
 			again := p.ack != nil && p.ack.Generation == c.Generation ||
 				p.order != nil && p.order.Generation == c.Generation
 			if p.rank == falcon.Rank(r) &&
-				p.told <= c.Generation &&
+				p.announced <= c.Generation &&
 				(again || p.parked && p.obeyed == c.Generation) {
 				seats = append(seats, p)
 				ok = true
@@ -236,12 +236,12 @@ func (s *storm) seats(n *station, o *errand, c Rejoin) bool {
 }
 
 // answers replies to a task that is done; true = it is off the list.
-func (s *storm) answers(n *station, o *errand) bool {
+func (s *storm) answers(n *simNode, o *task) bool {
 	done := true
 	switch c := o.cmd.(type) {
 	case Suspend:
 		for _, p := range s.on(n) {
-			if p.comm < c.Generation && p.told < c.Generation {
+			if p.comm < c.Generation && p.announced < c.Generation {
 				s.suspend(p, c)
 			}
 			done = done && (p.parked && p.obeyed >= c.Generation || p.comm >= c.Generation)
@@ -285,7 +285,7 @@ func (s *storm) answers(n *station, o *errand) bool {
 }
 
 // reply answers, some answers twice.
-func (s *storm) reply(n *station, o *errand, in Input) {
+func (s *storm) reply(n *simNode, o *task, in Input) {
 	o.answered = true
 	s.word(n, reply{o, in})
 	if s.chance(0.05) {
@@ -293,16 +293,16 @@ func (s *storm) reply(n *station, o *errand, in Input) {
 	}
 }
 
-// reply is an answer to an errand; it is lost with the stream.
+// reply is an answer to an task; it is lost with the stream.
 type reply struct {
-	o  *errand
+	o  *task
 	in Input
 }
 
 func (reply) input() {}
 
 // report tells of what has changed, and every two seconds that all are alive.
-func (s *storm) report(n *station) {
+func (s *storm) report(n *simNode) {
 	if !n.up || !n.attached || n.paused(s.now) {
 		return
 	}
@@ -310,7 +310,7 @@ func (s *storm) report(n *station) {
 		if p.node != n.name || !s.visible(p) {
 			continue
 		}
-		word := said{alive: p.alive, parked: p.parked, told: true}
+		word := said{alive: p.alive, parked: p.parked, announced: true}
 		if p.parked {
 			word.obeyed, word.joining = p.obeyed, p.joining
 		}
@@ -343,8 +343,8 @@ func (s *storm) report(n *station) {
 
 // said is what a process's last word was about.
 type said struct {
-	told, alive, parked, joining bool
-	obeyed                       uint64
+	announced, alive, parked, joining bool
+	obeyed                            uint64
 }
 
 // begun is the iteration that a process has begun.
@@ -362,8 +362,8 @@ func (s *storm) evolve(p *proc) {
 		s.kill(p, "stopped")
 		p.normal = true
 	case p.parked:
-		p.obeyed = max(p.obeyed, p.told)
-	case p.told > max(p.obeyed, p.comm) && (p.training || p.order != nil):
+		p.obeyed = max(p.obeyed, p.announced)
+	case p.announced > max(p.obeyed, p.comm) && (p.training || p.order != nil):
 		if p.training && p.tag == -1 && s.now.Before(p.wait) || s.chance(0.2) {
 			return
 		}
@@ -374,7 +374,7 @@ func (s *storm) evolve(p *proc) {
 		p.parked = true
 		p.training = false
 		p.order = nil
-		p.obeyed = p.told
+		p.obeyed = p.announced
 		p.joining = false
 	case p.order != nil:
 		s.restore(p)
@@ -481,7 +481,7 @@ func (s *storm) train() {
 		all = append(all, p)
 		together = together &&
 			!p.frozen &&
-			p.told <= p.comm &&
+			p.announced <= p.comm &&
 			p.tag == all[0].tag &&
 			p.tag >= 0
 	}

@@ -305,18 +305,18 @@ func (s *storm) send(kind string, generation uint64, c Command, nodes []falcon.N
 		}
 	}
 	for _, name := range nodes {
-		o := &errand{
+		o := &task{
 			node:       name,
 			generation: generation,
 			kind:       kind,
 			cmd:        c,
 			until:      s.now.Add(10 * time.Second),
 		}
-		s.orders = slices.DeleteFunc(s.orders, func(x *errand) bool {
+		s.orders = slices.DeleteFunc(s.orders, func(x *task) bool {
 			return x.node == name && x.kind == kind && x.generation == generation
 		})
 		s.orders = append(s.orders, o)
-		n := s.station(name)
+		n := s.simNode(name)
 		if !n.up || !n.attached {
 			continue
 		}
@@ -324,7 +324,7 @@ func (s *storm) send(kind string, generation uint64, c Command, nodes []falcon.N
 		if k := len(n.out); k > 0 && n.out[k-1].due.After(due) {
 			due = n.out[k-1].due
 		}
-		n.out = append(n.out, letter{due: due, order: o})
+		n.out = append(n.out, message{due: due, order: o})
 	}
 }
 
@@ -397,7 +397,7 @@ func (s *storm) wholeRestart() {
 		return
 	}
 	for _, d := range c.Placement {
-		if n := s.station(d.Node()); !n.up || n.cut {
+		if n := s.simNode(d.Node()); !n.up || n.cut {
 			s.take(Launched{
 				Node:       n.name,
 				Generation: c.Generation,
@@ -491,7 +491,7 @@ func (s *storm) smaller(c falcon.Recovery, p falcon.Placement) {
 		}
 	}
 	if s.saw["fewer replicas"] = true; s.chaos {
-		s.left += 120 // for what befalls the smaller world
+		s.left += 120 // for what happens in the smaller world
 	}
 	s.job.Layout, s.job.Splits = v.Layout, slices.Clone(v.Splits)
 	s.share()

@@ -71,7 +71,7 @@ func (f *fences) forget() {
 }
 
 // refuses reports whether a node's word does not reach the machine.
-func (s *storm) refuses(n *station, in Input) bool {
+func (s *storm) refuses(n *simNode, in Input) bool {
 	if _, on := s.m.Current(); on && s.fences.leaky {
 		return false
 	}
@@ -87,7 +87,7 @@ func (s *storm) refuses(n *station, in Input) bool {
 }
 
 // hear takes a node's word, unless it is refused.
-func (s *storm) hear(n *station, in Input) {
+func (s *storm) hear(n *simNode, in Input) {
 	if s.refuses(n, in) {
 		s.saw["refused word"] = true
 		return

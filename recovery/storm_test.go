@@ -71,7 +71,7 @@ func TestRandomSchedules(t *testing.T) {
 	}
 }
 
-// storm is a cluster whose agents and processes do what they are told, fail,
+// storm is a cluster whose agents and processes do what they are ordered, fail,
 // freeze and fall silent.
 type storm struct {
 	rng   *rand.Rand
@@ -84,7 +84,7 @@ type storm struct {
 	bad   string
 	saw   map[string]bool
 
-	nodes   []*station
+	nodes   []*simNode
 	procs   []*proc
 	pids    int
 	shard   map[falcon.Rank]int
@@ -94,7 +94,7 @@ type storm struct {
 	chaos   bool
 	down    time.Time // the engine is, until then
 	journal []falcon.Recovery
-	orders  []*errand
+	orders  []*task
 	content map[string]string
 	seen    map[string]bool // evidence
 	fences  fences
@@ -107,8 +107,8 @@ type storm struct {
 	weather weather
 }
 
-// station is a node with its agent.
-type station struct {
+// simNode is a node with its agent.
+type simNode struct {
 	name     falcon.Node
 	up       bool
 	cut      bool // nothing comes through, either way
@@ -117,22 +117,22 @@ type station struct {
 	wentOn   time.Time // after its newest pause
 	attach   time.Time
 	attached bool
-	in       []letter // to the engine
-	out      []letter // to the agent
-	tasks    []*errand
+	in       []message // to the engine
+	out      []message // to the agent
+	tasks    []*task
 	table    uint64
 	launched map[uint64]bool
-	silent   bool // the engine was told of the connection's end
+	silent   bool // the engine was informed of the connection's end
 }
 
-type letter struct {
+type message struct {
 	due   time.Time
 	input Input
-	order *errand
+	order *task
 }
 
-// errand is a command on one node.
-type errand struct {
+// task is a command on one node.
+type task struct {
 	node       falcon.Node
 	generation uint64
 	kind       string
@@ -143,34 +143,34 @@ type errand struct {
 
 // proc is one training process.
 type proc struct {
-	rank     falcon.Rank
-	node     falcon.Node
-	pid      int
-	launch   uint64
-	alive    bool
-	frozen   bool
-	paused   bool // frozen with its node, which goes on
-	normal   bool
-	over     bool      // it ended with success, by itself
-	ready    time.Time // it starts until then
-	parked   bool
-	joining  bool
-	training bool
-	order    *Rejoin // in progress
-	stop     bool
-	told     uint64 // suspension
-	wait     time.Time
-	obeyed   uint64
-	comm     uint64
-	tag      int64
-	stuck    bool
-	hold     falcon.RankHold
-	ack      *Rejoined
-	said     said
-	broken   int       // steps in which peers were missing
-	unseen   bool      // nobody sees how it ends
-	updates  int       // steps in the optimizer
-	idle     time.Time // since when it waits for others; zero = it does not
+	rank      falcon.Rank
+	node      falcon.Node
+	pid       int
+	launch    uint64
+	alive     bool
+	frozen    bool
+	paused    bool // frozen with its node, which goes on
+	normal    bool
+	over      bool      // it ended with success, by itself
+	ready     time.Time // it starts until then
+	parked    bool
+	joining   bool
+	training  bool
+	order     *Rejoin // in progress
+	stop      bool
+	announced uint64 // suspension
+	wait      time.Time
+	obeyed    uint64
+	comm      uint64
+	tag       int64
+	stuck     bool
+	hold      falcon.RankHold
+	ack       *Rejoined
+	said      said
+	broken    int       // steps in which peers were missing
+	unseen    bool      // nobody sees how it ends
+	updates   int       // steps in the optimizer
+	idle      time.Time // since when it waits for others; zero = it does not
 }
 
 func (s *storm) chance(p float64) bool { return s.rng.Float64() < p }
@@ -221,7 +221,7 @@ func newStorm(seed uint64) *storm {
 	per := 1 + s.rng.IntN(2)
 	world := s.job.Layout.World()
 	for i := range (world+per-1)/per + s.rng.IntN(4) {
-		n := &station{
+		n := &simNode{
 			name:     falcon.Node(fmt.Sprintf("n%d", i)),
 			up:       true,
 			attached: true,
@@ -369,7 +369,7 @@ func (s *storm) atRest(best int64) bool {
 		s.m.pace.Hung() ||
 		s.deaf() ||
 		s.trainers() == len(s.job.Placement) ||
-		s.m.hear.Blind() && !s.m.ranks.anyProcessAlive() ||
+		s.m.health.Blind() && !s.m.ranks.anyProcessAlive() ||
 		s.m.detect.doubted
 }
 
@@ -379,7 +379,7 @@ func (s *storm) hasNoProof(c falcon.Recovery) bool {
 	return c.State == falcon.RecoverySuspend &&
 		strings.HasPrefix(c.Reason, noProof) &&
 		!slices.ContainsFunc(s.procs, func(p *proc) bool {
-			return p.alive && !p.frozen && s.owner(p) && s.station(p.node).up
+			return p.alive && !p.frozen && s.owner(p) && s.simNode(p.node).up
 		})
 }
 
@@ -395,7 +395,7 @@ func (s *storm) waiting() bool {
 				!p.frozen &&
 				p.obeyed > 0 &&
 				s.owner(p) &&
-				s.station(p.node).up
+				s.simNode(p.node).up
 		})
 }
 
@@ -430,7 +430,7 @@ func (s *storm) owner(p *proc) bool {
 	return !s.fences.nodes[p.node] && p.launch >= s.fences.below[p.rank]
 }
 
-func (s *storm) station(n falcon.Node) *station {
+func (s *storm) simNode(n falcon.Node) *simNode {
 	for _, x := range s.nodes {
 		if x.name == n {
 			return x
@@ -514,7 +514,7 @@ func (s *storm) kill(p *proc, how string) {
 	p.order = nil
 }
 
-func (s *storm) loseNode(n *station) {
+func (s *storm) loseNode(n *simNode) {
 	if !n.up {
 		return
 	}
@@ -527,7 +527,7 @@ func (s *storm) loseNode(n *station) {
 	}
 	n.tasks, n.out = nil, nil
 	if s.chance(0.5) && !n.cut { // the machine is gone, its peer tells
-		n.in = append(n.in, letter{
+		n.in = append(n.in, message{
 			due:   s.now,
 			input: Node{Node: n.name, How: Reset},
 		})
@@ -536,7 +536,7 @@ func (s *storm) loseNode(n *station) {
 	}
 }
 
-func (s *storm) detach(n *station) {
+func (s *storm) detach(n *simNode) {
 	n.attached, n.attach = false, s.now.Add(time.Duration(s.rng.IntN(3000))*time.Millisecond)
 	n.out = nil
 }
@@ -565,7 +565,7 @@ func (s *storm) engineStops() {
 }
 
 // word has a node tell the engine, in the order of its words.
-func (s *storm) word(n *station, in Input) {
+func (s *storm) word(n *simNode, in Input) {
 	if !n.up || !n.attached {
 		return
 	}
@@ -573,5 +573,5 @@ func (s *storm) word(n *station, in Input) {
 	if k := len(n.in); k > 0 && n.in[k-1].due.After(due) {
 		due = n.in[k-1].due
 	}
-	n.in = append(n.in, letter{due: due, input: in})
+	n.in = append(n.in, message{due: due, input: in})
 }

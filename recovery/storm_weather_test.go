@@ -18,7 +18,7 @@ type weather struct {
 	ended    []falcon.Rank
 }
 
-func (s *storm) trouble(n *station) {
+func (s *storm) trouble(n *simNode) {
 	switch s.rng.IntN(8) {
 	case 0:
 		s.saw["goodbye"] = true
@@ -46,7 +46,7 @@ func (s *storm) trouble(n *station) {
 }
 
 // pauseNode has a node's agent and processes stand still for a while, as in a live migration.
-func (s *storm) pauseNode(n *station) {
+func (s *storm) pauseNode(n *simNode) {
 	if !n.up || n.paused(s.now) {
 		return
 	}
@@ -60,10 +60,10 @@ func (s *storm) pauseNode(n *station) {
 	}
 }
 
-func (n *station) paused(now time.Time) bool { return now.Before(n.pause) }
+func (n *simNode) paused(now time.Time) bool { return now.Before(n.pause) }
 
 // goOn has a node that stood still go on; some agents begin a new stream then.
-func (s *storm) goOn(n *station) {
+func (s *storm) goOn(n *simNode) {
 	if n.pause.IsZero() || n.paused(s.now) {
 		return
 	}
@@ -91,7 +91,7 @@ func (s *storm) blackout() {
 	}
 }
 
-func (s *storm) clears(n *station) {
+func (s *storm) clears(n *simNode) {
 	if !n.cutEnds.IsZero() && !s.now.Before(n.cutEnds) {
 		n.cut = false
 		n.cutEnds = time.Time{}
@@ -138,7 +138,7 @@ func (s *storm) harmless(c falcon.Recovery) {
 	if s.pol.Recovery.FenceAlone {
 		return // that asks for less than the word of those who are heard
 	}
-	n := s.station(f.Node)
+	n := s.simNode(f.Node)
 	if !n.wentOn.IsZero() && s.now.Sub(n.wentOn) < 4*time.Second {
 		return // it has just gone on, and that is not known yet
 	}
@@ -166,7 +166,7 @@ func (s *storm) sound() bool {
 					!p.stuck &&
 					s.owner(p)
 		}
-		if !ok || !s.station(d.Node()).up {
+		if !ok || !s.simNode(d.Node()).up {
 			return false
 		}
 	}
@@ -184,7 +184,7 @@ func (s *storm) finish() {
 		!s.chance(0.5) {
 		return
 	}
-	if slices.ContainsFunc(s.nodes, func(n *station) bool {
+	if slices.ContainsFunc(s.nodes, func(n *simNode) bool {
 		return n.cut || n.up && !n.attached
 	}) {
 		return
@@ -227,7 +227,7 @@ func (s *storm) finish() {
 	}
 }
 
-func (s *storm) agentRestarts(n *station, how How) {
+func (s *storm) agentRestarts(n *simNode, how How) {
 	if !n.up {
 		return
 	}
@@ -236,7 +236,7 @@ func (s *storm) agentRestarts(n *station, how How) {
 	n.out = nil
 	n.in = nil
 	if !n.cut {
-		n.in = []letter{{due: s.now, input: Node{Node: n.name, How: how}}}
+		n.in = []message{{due: s.now, input: Node{Node: n.name, How: how}}}
 	}
 	s.detach(n)
 }

@@ -100,11 +100,11 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 	stop, done := w.orders.stopReplaced()
 	if len(stop) > 0 { // they have a time of their own to end in, however late the others parked
 		w.op.clock.Advance(now)
-		w.op.spare.end() // one that is still missing then is waited for anew
+		w.op.spare.end() // one that is still missing then is waited for again
 		w.op.setDeadline(now, w.cfg.SuspendMost)
 	}
-	if w.hear.Blind() && !w.hear.Exhausted(now, w.cfg.HangMin) {
-		return false // who parks may follow another console meanwhile
+	if w.health.Blind() && !w.health.Exhausted(now, w.cfg.HangMin) {
+		return false // who parks may follow another engine meanwhile
 	}
 	return done && !w.awaitProof(now, "") && w.beginReplace(now)
 }

@@ -135,7 +135,7 @@ func (w comeback) takeBack(now time.Time) bool {
 	for _, n := range back {
 		what := "is heard again"
 		if w.returns.isUnanswered(n) {
-			what = "is connected anew"
+			what = "is connected again"
 		}
 		silent := w.returns.withdrawSilence(now, n)
 		w.out.addNote(w.op.rec.ID, "recovery", 1,

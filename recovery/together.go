@@ -29,22 +29,22 @@ const leadLeast = 200 * time.Millisecond
 
 // endsSeen is what is known of the ends of all ranks.
 type endsSeen struct {
-	ordered, untold, failed int       // by SIGTERM or SIGINT; nobody knows how; with a status of its own
-	interrupted             int       // of ordered: by SIGINT
-	first, last             time.Time // of all
-	firstFailed             time.Time
-	firstOrdered            time.Time
-	firstKilled             time.Time     // by another signal
-	alike                   bool          // all ended with one error of their own
-	told                    falcon.Ending // the first that says why
+	ordered, unannounced, failed int       // by SIGTERM or SIGINT; nobody knows how; with a status of its own
+	interrupted                  int       // of ordered: by SIGINT
+	first, last                  time.Time // of all
+	firstFailed                  time.Time
+	firstOrdered                 time.Time
+	firstKilled                  time.Time     // by another signal
+	alike                        bool          // all ended with one error of their own
+	announced                    falcon.Ending // the first that says why
 }
 
 func (s *endsSeen) add(p Process, at time.Time) {
 	e := p.Ending
-	if s.told.Words() == "" {
-		s.told = e
+	if s.announced.Words() == "" {
+		s.announced = e
 	}
-	s.alike = s.alike && e.SameError(s.told)
+	s.alike = s.alike && e.SameError(s.announced)
 	earlier := func(of *time.Time) {
 		if of.IsZero() || at.Before(*of) {
 			*of = at
@@ -62,7 +62,7 @@ func (s *endsSeen) add(p Process, at time.Time) {
 			s.interrupted++
 		}
 	case !e.Known:
-		s.untold++
+		s.unannounced++
 	case e.Signal == 0:
 		s.failed++
 		earlier(&s.firstFailed)
@@ -114,13 +114,13 @@ func (w together) meaningOf(s *endsSeen, heard bool) falcon.EndsTogether {
 		return falcon.EndsUnbegun
 	case s.ordered == all:
 		return falcon.EndsStopped
-	case s.alike && s.ordered == 0 && s.untold+s.failed == all:
+	case s.alike && s.ordered == 0 && s.unannounced+s.failed == all:
 		return falcon.EndsAlike
 	case s.last.Sub(s.first) > atOnceMost:
 		return ""
-	case s.ordered+s.untold == all && w.job.Parks: // who loses a peer parks
+	case s.ordered+s.unannounced == all && w.job.Parks: // who loses a peer parks
 		return falcon.EndsAtOnce
-	case s.ordered+s.untold+s.failed == all && s.ordered > 0 && !s.failedFirst():
+	case s.ordered+s.unannounced+s.failed == all && s.ordered > 0 && !s.failedFirst():
 		// who loses a peer that was stopped may fail
 		return falcon.EndsAtOnce
 	}
@@ -215,19 +215,19 @@ func (w together) mayEndTogether(now time.Time) bool {
 // of them, and some have not told theirs yet.
 func (w together) mayBeAlike() bool {
 	seen := endsSeen{alike: true}
-	untold := false
+	unannounced := false
 	for r, x := range w.ranks.everyRank() {
 		e := x.process().Ending
 		if !e.Known || e.Signal != 0 || e.Ordered() || w.ends.Doubtful(r) {
 			return false
 		}
 		if e.Words() == "" {
-			untold = true
+			unannounced = true
 			continue
 		}
 		seen.add(x.process(), x.endReported())
 	}
-	return untold && seen.alike
+	return unannounced && seen.alike
 }
 
 // onlyEnds reports whether nothing but ends of processes, which no person has asked for, led to a recovery.

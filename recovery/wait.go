@@ -136,7 +136,7 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 		return false
 	}
 	if c := w.op.rec; c.Wait == nil || c.Wait.Spare {
-		w.op.spare.end() // one that is lost again is waited for anew
+		w.op.spare.end() // one that is lost again is waited for again
 		w.op.setDeadline(now, limit-w.op.clock.Spent(now))
 		c.Reason = fmt.Sprintf("%s may come back, and a shard would be lost with it", nodeList(nodes))
 		w.out.addNote(c.ID, "recovery", 2, "%s waits up to %s: %s",
@@ -147,7 +147,7 @@ func (w waits) awaitReturn(now time.Time, a assignment) bool {
 }
 
 // awaitMost has a recovery wait where half of the nodes or more did not do what it waits for: they may
-// all come back, and what is wrong with so many at once may be this console's network, or a storage
+// all come back, and what is wrong with so many at once may be this engine's network, or a storage
 // that they share. False = it did already, or some are heard and have launched, or rejoin.
 func (w waits) awaitMost(now time.Time, late []falcon.Node) bool {
 	c := w.op.rec
@@ -157,7 +157,7 @@ func (w waits) awaitMost(now time.Time, late []falcon.Node) bool {
 	if c.Wait != nil || heard && c.State != falcon.RecoverySuspend {
 		return false
 	}
-	why := fmt.Sprintf("nothing is heard of %s: their network or this console's may be at fault",
+	why := fmt.Sprintf("nothing is heard of %s: their network or the engine's may be at fault",
 		nodeList(late))
 	if heard {
 		why = fmt.Sprintf("the processes on %s do not park: they may share what is at fault", nodeList(late))

@@ -144,7 +144,7 @@ func (w *workflow) finishAgentWait(now time.Time) bool {
 		return false
 	}
 	if !w.op.proof.isAwaited() && w.op.clock.Idle(now) < w.cfg.Unexplained {
-		// the job may have finished while agents, or the console, were away: all ranks
+		// the job may have finished while agents, or the engine, were away: all ranks
 		// are to be reported first
 		return false
 	}

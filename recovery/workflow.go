@@ -188,7 +188,7 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 	}
 	if w.approval.mayBeOver(now) {
 		c.Reason = withSubject(c,
-			"policy approves it once the console has listened for a while: the job may go on by itself")
+			"policy approves it once the engine has heard its nodes for a while: the job may go on by itself")
 		return false
 	}
 	w.approveRecovery(now, byPolicyName, byPolicyName)
@@ -345,7 +345,7 @@ func (w *workflow) cancelIfHealed(now time.Time) {
 		return
 	}
 	if w.pace.ConfirmedAfter(newestFault(c).Add(2 * w.cfg.Beat)) {
-		w.cancelRecovery(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover",
+		w.cancelRecovery(now, fmt.Sprintf("iterations have resumed (%d): nothing is left to recover",
 			w.pace.InBeats()))
 	}
 }

@@ -131,7 +131,7 @@ func TestNoColorHasNone(t *testing.T) {
 		}
 		for _, r := range []Role{Urgent, Selected, Focus, Culprit} {
 			if pal.Style(r).Attr == 0 {
-				t.Errorf("%s %s can't be told from plain text", n, r)
+				t.Errorf("%s %s can't be distinguished from plain text", n, r)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func approvedBy(t *testing.T, o enginetest.Options, by string) (*enginetest.Engi
 	return e, src, clk, quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 }
 
-// What is approved and can be undone is told on every page, with its time, and
+// What is approved and can be undone is reported on every page, with its time, and
 // v takes it back; a approves nothing.
 func TestWithdrawingAnApproval(t *testing.T) {
 	e, src, clk, m := approvedBy(t, enginetest.Options{Undo: 10}, "li")
@@ -123,7 +123,7 @@ func TestFreezeHoldsAnApproval(t *testing.T) {
 	}
 }
 
-// The second approver is asked like the first, and is told of it; the first
+// The second approver is asked like the first, and is informed of it; the first
 // one can only take it back.
 func TestTheSecondApprover(t *testing.T) {
 	_, src, clk, m := approvedBy(t, enginetest.Options{Two: true}, "li")

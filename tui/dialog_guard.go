@@ -103,7 +103,7 @@ func (d *decisions) watchDialog() tea.Cmd {
 	return markReport(d.guard.Ask(d.w, d.h))
 }
 
-// watchResized asks again where a dialog is drawn anew. While sizes come faster than answers,
+// watchResized asks again where a dialog is drawn again. While sizes come faster than answers,
 // the last one is asked for. Nothing is asked without a dialog: an answer that comes when the
 // console has ended would be typed into the shell.
 func (d *decisions) watchResized() tea.Cmd {

@@ -351,7 +351,7 @@ var consequences = map[decision.Verb]string{
 	decision.VerbApprove: "All healthy ranks leave their collectives and park; the lost ones are replaced on their devices or on a spare; state comes from replicas, or else from the checkpoint. Healthy processes go on unless the reason above says otherwise.",
 	decision.VerbDeny:    "Nothing is done about the fault: the job stays stopped until an operator acts.",
 	decision.VerbEnded:   "Look at these nodes first, or have their power cut: if a rank of the job still runs there, two jobs will train and write the same checkpoints. The recovery goes on at once, on other nodes.",
-	decision.VerbAbort:   "The recovery ends here. The job stays stopped: all its processes, those of survivors too, are told to end.",
+	decision.VerbAbort:   "The recovery ends here. The job stays stopped: all its processes, those of survivors too, are ordered to end.",
 }
 
 func recoveryLines(q *decision.Recovery, live *page.State, w int) []page.Line {

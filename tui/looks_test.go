@@ -81,7 +81,7 @@ func TestTheCursorIsNoArrow(t *testing.T) {
 	}
 }
 
-// The ways of S4 are told apart at every size.
+// The ways of S4 are distinguished at every size.
 func TestRungsHaveTheirVariants(t *testing.T) {
 	for _, w := range []int{60, 80, 200} {
 		m := screen(

@@ -46,7 +46,7 @@ func TestRecordingIsShown(t *testing.T) {
 		if !strings.Contains(s, "recording stopped  data") ||
 			!strings.Contains(s, "the recording has stopped: it is at its limit of 512.0 MiB") ||
 			strings.Contains(s, "● rec") {
-			t.Errorf("%d columns: the end is not told in\n%s", w, s)
+			t.Errorf("%d columns: the end is not reported in\n%s", w, s)
 		}
 	}
 	if s := quiet(

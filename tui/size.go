@@ -130,7 +130,7 @@ func keepState(t Terminal) (restore func()) {
 	return func() { _ = tty.Restore(int(in.Fd()), state) } // the process ends now, whatever comes of it
 }
 
-// terminalSize is a terminal's size; one that can't be told is the usual one.
+// terminalSize is a terminal's size; one that can't be determined is the usual one.
 func terminalSize(f *os.File) Size {
 	w, h, err := tty.GetSize(int(f.Fd()))
 	if err != nil || w <= 0 || h <= 0 {

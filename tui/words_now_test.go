@@ -150,7 +150,7 @@ func TestAPartThatLeftHasNotCleared(t *testing.T) {
 	}
 }
 
-// abortedJob is one that an abort has ended: two ranks were lost with a node, the others were told to end.
+// abortedJob is one that an abort has ended: two ranks were lost with a node, the others were ordered to end.
 func abortedJob(s *falconv1.SnapshotReply, at time.Time) {
 	s.Recovery = lostNode(at, "cancelled")
 	s.Recovery.EndedJob = true

@@ -21,7 +21,7 @@ func linesInto(t *testing.T, r *records, generation uint64, texts ...string) {
 	}
 }
 
-// A placement is told by all ranks: the slowest one's steps count, and nobody
+// A placement is reported by all ranks: the slowest one's steps count, and nobody
 // may be on another side than the rest.
 func TestSwapStory(t *testing.T) {
 	r := newRecords(2)

@@ -245,7 +245,7 @@ func TestSamplesNote(t *testing.T) {
 	l.says(survivor, 3)
 	l.says(replacement, 3)
 	ref := Reference{}
-	for _, loss := range []float64{0, 0.1, 7, 0.3} { // iteration 2 was not told: nobody knows its loss
+	for _, loss := range []float64{0, 0.1, 7, 0.3} { // iteration 2 was not reported: nobody knows its loss
 		ref.Rows = append(ref.Rows, Iteration{Loss: loss})
 	}
 	if got := l.records.samplesNote(ref); got != SamplesEqual {

@@ -367,7 +367,7 @@ func TestATakeoverEndsWithItsLaunch(t *testing.T) {
 		"the next generation": func(r *standbyRig) {
 			_ = r.Begin(joiners(3, 6), nil)
 		},
-		"told to end": func(r *standbyRig) { r.EndUnseen(9, nil) },
+		"ordered to end": func(r *standbyRig) { r.EndUnseen(9, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newStandbyRig(t, standbyConfig(1))

@@ -22,9 +22,9 @@ type Event struct {
 
 // fall follows one port's state.
 type fall struct {
-	up   bool      // it was, at the newest reading that could tell
-	from time.Time // when it was found down first, zero while it is up or was never up
-	told bool
+	up        bool      // it was, at the newest reading that could tell
+	from      time.Time // when it was found down first, zero while it is up or was never up
+	announced bool
 }
 
 // update takes in one reading, and returns for how long a port that was up has been down,
@@ -37,10 +37,10 @@ func (f *fall) update(active bool, now time.Time, limit time.Duration) (down tim
 	case f.up:
 		*f = fall{from: now}
 	}
-	if f.from.IsZero() || f.told || now.Sub(f.from) < limit {
+	if f.from.IsZero() || f.announced || now.Sub(f.from) < limit {
 		return 0, false
 	}
-	f.told = true
+	f.announced = true
 	return now.Sub(f.from), true
 }
 

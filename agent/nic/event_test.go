@@ -11,10 +11,10 @@ import (
 func TestFallsAreToldOnce(t *testing.T) {
 	var f fall
 	at := time.Unix(1000, 0)
-	var told []int
+	var announced []int
 	see := func(second int, active bool) {
 		if down, tell := f.update(active, at.Add(time.Duration(second)*time.Second), 5*time.Second); tell {
-			if told = append(told, second); down < 5*time.Second {
+			if announced = append(announced, second); down < 5*time.Second {
 				t.Errorf("told after %v", down)
 			}
 		}
@@ -32,8 +32,8 @@ func TestFallsAreToldOnce(t *testing.T) {
 	for s := 34; s < 60; s++ {
 		see(s, false)
 	}
-	if len(told) != 2 || told[0] != 16 || told[1] != 39 {
-		t.Fatalf("told at %v, want 16 and 39", told)
+	if len(announced) != 2 || announced[0] != 16 || announced[1] != 39 {
+		t.Fatalf("told at %v, want 16 and 39", announced)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestPortsThatFall(t *testing.T) {
 	s.look(p)
 	s.look(p)
 	if len(got) != 1 {
-		t.Fatalf("a state that can't be read was told: %+v", got[1:])
+		t.Fatalf("a state that can't be read was reported: %+v", got[1:])
 	}
 	p.ports[0].device = "gone"
 	s.look(p)

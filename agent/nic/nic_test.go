@@ -337,7 +337,7 @@ func until(t *testing.T, ok func() bool) {
 }
 
 // A read that does not come back (here: of a pipe that nobody writes) stalls
-// neither Latest nor Of, and is told as such.
+// neither Latest nor Of, and is reported as such.
 func TestAStalledReadIsEvidence(t *testing.T) {
 	s := newTree(t)
 	dir := s.rdma("mlx5_0", 1)

@@ -61,23 +61,23 @@ var actions = map[uint64]xidMeaning{
 
 // watched is what was seen of one GPU, so that each event is reported once.
 type watched struct {
-	looked bool
-	fatal  uint64               // uncorrectable ECC errors
-	action uint64               // that the driver asked for
-	told   map[uint32]time.Time // by XID
+	looked    bool
+	fatal     uint64               // uncorrectable ECC errors
+	action    uint64               // that the driver asked for
+	announced map[uint32]time.Time // by XID
 }
 
 // reportXid reports one XID, unless it was reported a moment ago.
 func (p *Prober) reportXid(i int, code uint32, now time.Time) {
 	p.mu.Lock()
 	w := &p.watch[i]
-	if w.told == nil || len(w.told) >= codesMax {
-		w.told = map[uint32]time.Time{}
+	if w.announced == nil || len(w.announced) >= codesMax {
+		w.announced = map[uint32]time.Time{}
 	}
-	last, before := w.told[code]
+	last, before := w.announced[code]
 	again := before && now.Sub(last) < sameXidRest
 	if !again {
-		w.told[code] = now
+		w.announced[code] = now
 	}
 	p.mu.Unlock()
 	if m := describeXid(code); !again {

@@ -102,7 +102,7 @@ func TestGrowthOfEccErrorsAndActions(t *testing.T) {
 		defer p.Close()
 		time.Sleep(3 * time.Second)
 		if got := h.all(); len(got) != 0 {
-			t.Fatalf("an error from before the agent's start was told: %+v", got)
+			t.Fatalf("an error from before the agent's start was reported: %+v", got)
 		}
 		set(gonvml.FI_DEV_ECC_DBE_VOL_TOTAL, 3)
 		time.Sleep(3 * time.Second)

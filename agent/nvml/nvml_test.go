@@ -244,7 +244,7 @@ func TestBacksOffWhenLooksAreDear(t *testing.T) {
 	})
 }
 
-// The GPU that the driver hangs at is told from those that wait behind it.
+// The GPU that the driver hangs at is distinguished from those that wait behind it.
 func TestStallNamesTheGPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()

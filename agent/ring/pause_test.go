@@ -46,7 +46,7 @@ func TestArmWritesGatesAndOrder(t *testing.T) {
 	armed := p.mem.readUint64(p.control + ctlPauseArmed)
 	begins := p.mem.readUint64(p.control + ctlPauseBoundary)
 	if armed != 8 || begins != 42 {
-		t.Errorf("armed %d, the boundary is told as %d", armed, begins)
+		t.Errorf("armed %d, the boundary is reported as %d", armed, begins)
 	}
 	c := p.Comms(nil)
 	if !c[0].Armed || c[0].Cut != 1010 || c[0].Calls != 1000 || c[2].Armed {
@@ -61,7 +61,7 @@ func TestArmWritesGatesAndOrder(t *testing.T) {
 	}
 }
 
-// A cut beyond 2^23 calls is told by its low bits, and read back whole.
+// A cut beyond 2^23 calls is given by its low bits, and read back whole.
 func TestCutsOfOldCommunicators(t *testing.T) {
 	p := open(t, blank())
 	const calls = 5<<30 - 3
@@ -379,7 +379,7 @@ func awaitPause(t *testing.T, r *Process, want PauseState) Pause {
 
 // TestPauseAgainstTheHook: a real process runs up to the cut and no further,
 // answers a test, and goes on at the release; it lets go by itself at the
-// deadline; and what it was held is told by its marks.
+// deadline; and what it was held is given by its marks.
 func TestPauseAgainstTheHook(t *testing.T) {
 	p := startPeer(t)
 	p.do("init", 5)
@@ -450,12 +450,12 @@ func checkHeld(t *testing.T, p *peer, r *Process, s Pause, begunNs int64) {
 	t.Helper()
 	p.do("iteration", 1)
 	marks, _, _ := r.Marks(0, nil)
-	held, told := s.HeldNs(0), marks[len(marks)-1].PausedNs
+	held, announced := s.HeldNs(0), marks[len(marks)-1].PausedNs
 	if held <= 0 ||
-		told < held ||
-		told > MonoNs()-begunNs ||
-		told != r.Control().PausedNs {
-		t.Fatalf("held %d ns, the mark says %d, in all %d", held, told, r.Control().PausedNs)
+		announced < held ||
+		announced > MonoNs()-begunNs ||
+		announced != r.Control().PausedNs {
+		t.Fatalf("held %d ns, the mark says %d, in all %d", held, announced, r.Control().PausedNs)
 	}
 }
 

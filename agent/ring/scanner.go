@@ -42,7 +42,7 @@ type finding struct {
 type Listing struct {
 	Live     []Entry // of processes that run, and are proven
 	Stale    []Entry // left by processes that have ended
-	Unproven []Entry // of processes that can't be told
+	Unproven []Entry // of processes that are not proven
 }
 
 // NewScanner returns a Scanner of a job's files (of all jobs' when it is empty) in dir.

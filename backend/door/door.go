@@ -190,7 +190,7 @@ func (d *Door) prove(s *strangers.Stranger) {
 	}
 }
 
-// noteFailed says why a handshake failed where a certificate is the reason: its caller is told what to do,
+// noteFailed says why a handshake failed where a certificate is the reason: its caller receives the remedy,
 // and so is who reads the engine's log. Who only knocks is no line.
 func (d *Door) noteFailed(from net.Addr, err error) {
 	var refused *tls.CertificateVerificationError

@@ -55,7 +55,7 @@ func (g *Guest) Context() context.Context { return g.ctx }
 // connection is closed.
 const partingWait = time.Second
 
-// End sends the guest away: its streams hear the reason first.
+// End closes the session: its streams receive the reason first.
 func (g *Guest) End(reason error) {
 	g.cancel(reason)
 	time.AfterFunc(partingWait, func() { _ = g.conn.Close() })

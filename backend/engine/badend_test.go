@@ -10,7 +10,7 @@ import (
 	"github.com/failslow/falcon/backend/statements"
 )
 
-// Nobody has failed of whom no end is told: a kernel that tells no status makes a stop look like that.
+// Nobody has failed of whom no end is reported: a kernel that tells no status makes a stop look like that.
 func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 	at := func(s int, e *falconv1.RankState) *process {
 		return &process{
@@ -24,7 +24,7 @@ func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 		ranks []*process
 		want  statements.Kind
 	}{
-		"nothing is told": {
+		"nothing is reported": {
 			[]*process{at(1, &falconv1.RankState{}), at(2, &falconv1.RankState{})},
 			statements.Gone,
 		},
@@ -64,7 +64,7 @@ func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 	}
 }
 
-// Who is told to end while it waits for a recovery ends with success, and the job has not come to its
+// Who is ordered to end while it waits for a recovery ends with success, and the job has not come to its
 // end: an engine that has lost the records of the recovery knows that from the processes.
 func TestADismissedJobHasNotFinished(t *testing.T) {
 	at := func(r falcon.Rank, park *falconv1.Park, rejoined uint64) *process {

@@ -234,7 +234,7 @@ func TestSkewIsMeasured(t *testing.T) {
 		}
 		text := e.lines(t)
 		if strings.Count(text, "1 the clock of node n0 is 600.0 s") != 1 ||
-			strings.Count(text, "agrees with the console's again") != 1 {
+			strings.Count(text, "agrees with the engine's again") != 1 {
 			t.Errorf("the lines are:\n%s", text)
 		}
 		if got := e.views.nodeViews(t0)[0].GetSkewMs(); got != 0 {

@@ -22,7 +22,7 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 			How:   string(statements.Finished),
 			Ranks: int32(len(s.state.job.Placement)),
 		}
-	case !s.job.ended() || s.job.someUntold(now):
+	case !s.job.ended() || s.job.someUnannounced(now):
 		return nil
 	}
 	out := &falconv1.JobEnd{
@@ -34,10 +34,10 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 		out.How, out.By, out.Why = string(statements.Ended), r.ID, fmt.Sprintf("%s: %s", r.State, r.Reason)
 	case s.state.restart.ToldToLeave(s.state.job.Epoch):
 		out.How = string(statements.Ended)
-		out.Why = "its processes were told to write a checkpoint and leave, and nothing was started again"
+		out.Why = "its processes were ordered to write a checkpoint and leave, and nothing was started again"
 	case s.job.wasDismissed():
 		out.How = string(statements.Ended)
-		out.Why = "its processes were told to end while they waited for a recovery, of which this engine knows nothing more"
+		out.Why = "its processes were ordered to end while they waited for a recovery, of which this engine knows nothing more"
 	case s.job.finishedWell():
 		out.How = string(statements.Finished)
 	default:
@@ -60,7 +60,7 @@ func (s *jobStatus) endedByRecovery() *falcon.Recovery {
 }
 
 // someUntold reports whether of a process that has just ended it is not known how.
-func (j *job) someUntold(now time.Time) bool {
+func (j *job) someUnannounced(now time.Time) bool {
 	for _, p := range j.ranks {
 		if !p.state.GetAlive() &&
 			p.state.GetExit() == "" &&
@@ -86,7 +86,7 @@ func (j *job) lastEnd() time.Time {
 // where SIGTERM or SIGINT ended all of them, else they failed, with the words of the first.
 func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 	ordered := 0
-	var first, untold *process // the first that failed, and the first of which nothing is told
+	var first, unannounced *process // the first that failed, and the first of which nothing is reported
 	for _, p := range j.ranks {
 		if falconv1.ExitedWell(p.state.GetExit()) {
 			continue
@@ -96,14 +96,14 @@ func (j *job) fillBadEnd(out *falconv1.JobEnd) {
 			continue
 		}
 		if e := endingOf(p.state); !e.Known && e.Raised.IsZero() {
-			untold = earlier(untold, p)
+			unannounced = earlier(unannounced, p)
 			continue
 		}
 		first = earlier(first, p)
 	}
 	how := statements.Failed
-	if first == nil && untold != nil {
-		first = untold
+	if first == nil && unannounced != nil {
+		first = unannounced
 		how = statements.Gone
 	}
 	if first == nil {

@@ -37,7 +37,7 @@ var (
 
 // Bounds of the loop.
 const (
-	arrivalsMax = 4096 // frames that wait for the engine; agents feel the rest
+	arrivalsMax = 4096 // frames that wait for the engine; agents keep the rest and send it again
 	requestsMax = 256  // console calls that wait
 	batchMax    = 512  // arrivals taken into one batch
 	// how long further arrivals are taken into it: profiles come by the thousand
@@ -137,8 +137,8 @@ type Engine struct {
 	history     *jobHistory
 	probes      *probeKeeper
 	paces       *paceKeeper
-	triage      *triageDesk
-	peeks       *peekDesk
+	triage      *triageStore
+	peeks       *peekRequests
 	kernel      *kernelNotes
 }
 
@@ -238,7 +238,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.status = &jobStatus{shared: s, intake: e.intake}
 	e.history = &jobHistory{shared: s, status: e.status}
 	e.probes = &probeKeeper{shared: s}
-	e.triage = &triageDesk{shared: s}
+	e.triage = &triageStore{shared: s}
 	e.peeks = newPeekDesk(s)
 	e.learner.engine = e
 	e.kernel = newKernelNotes(s)

@@ -236,7 +236,7 @@ func (b *foldBench) carry(word byte, s *script) {
 	case 6:
 		b.verify()
 		b.start()
-	case 7: // the machine starts anew
+	case 7: // the machine starts again
 		b.boots++
 		b.since = time.Second
 		b.start()

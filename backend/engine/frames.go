@@ -71,7 +71,7 @@ func (e *Engine) handleArrival(a arrival, now time.Time) {
 	case arriveFrame:
 		n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now)
 		if n != nil && a.frame.GetBeat() == nil {
-			e.rec.Step(now, recovery.Spoke{Node: n.Name})
+			e.rec.Step(now, recovery.MessageReceived{Node: n.Name})
 		}
 		if fresh && !e.recoveries.refuses(n, a.frame) {
 			e.onFrame(n, a.frame, now)

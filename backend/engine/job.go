@@ -479,7 +479,7 @@ func (j *job) diedUndescribed() bool {
 	return true
 }
 
-// wasDismissed reports whether the job has ended as a process was told to end while it waited for a
+// wasDismissed reports whether the job has ended as a process was ordered to end while it waited for a
 // generation that it has not rejoined: it ends with success then, and the job has not come to its end.
 func (j *job) wasDismissed() bool {
 	if !j.ended() {

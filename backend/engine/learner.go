@@ -32,16 +32,16 @@ const (
 type learner struct {
 	*shared
 
-	engine  *Engine
-	machine *learn.Machine // nil = nothing is learnt, in tests of other parts
-	self    learn.Engine
-	found   uint64 // the newest generation of the journal as it was found
-	held    []arrival
-	began   time.Time
-	told    bool // that the engine waits
-	acted   bool // the machines have what the journal kept
-	older   bool // a node does not say what it follows
-	ends    error
+	engine    *Engine
+	machine   *learn.Machine // nil = nothing is learnt, in tests of other parts
+	self      learn.Engine
+	found     uint64 // the newest generation of the journal as it was found
+	held      []arrival
+	began     time.Time
+	announced bool // that the engine waits
+	acted     bool // the machines have what the journal kept
+	older     bool // a node does not say what it follows
+	ends      error
 }
 
 // begin makes this start known to the journal, and begins to learn.
@@ -105,7 +105,7 @@ func (l *learner) learnsAgain(now time.Time, a arrival) bool {
 		"node %s follows another engine, and this one knows no job: it hears its nodes again",
 		a.session.Hello.GetNode())
 	l.machine = learn.New(l.own(l.cfg.Journal.Head().Seq))
-	l.began, l.told = now, false
+	l.began, l.announced = now, false
 	for _, n := range l.nodes.Nodes() {
 		if n.Connected() {
 			l.machine.Attach(now, n.Name, learn.Report{})
@@ -255,10 +255,10 @@ func (l *learner) notice(now time.Time) {
 	if l.began.IsZero() {
 		l.began = now
 	}
-	if l.told || now.Sub(l.began) < learnNotice || len(l.nodes.Nodes()) == 0 {
+	if l.announced || now.Sub(l.began) < learnNotice || len(l.nodes.Nodes()) == 0 {
 		return
 	}
-	l.told = true
+	l.announced = true
 	l.oplog.logf("journal", 1, "",
 		"the engine has started and acts on nobody before it has heard its nodes: it waits up to %s for %s",
 		l.machine.Limit(), l.waitsFor())

@@ -171,11 +171,11 @@ func (w *linkWatch) compareClock(n falcon.Node, atNs int64, offset time.Duration
 			where = "behind"
 		}
 		w.oplog.logf("agent", 1, string(n),
-			"the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that",
+			"the clock of node %s is %.1f s %s the engine's: have it synchronized (chrony or ntpd); times in its records are off by that",
 			clean(string(n)), size.Abs().Seconds(), where)
 	case s.logged && size.Abs() <= skewBack:
 		s.logged = false
-		w.oplog.logf("agent", 0, string(n), "the clock of node %s agrees with the console's again",
+		w.oplog.logf("agent", 0, string(n), "the clock of node %s agrees with the engine's again",
 			clean(string(n)))
 	}
 }

@@ -179,7 +179,7 @@ func (l *learner) reseat(now time.Time, held []arrival, stale bool) int {
 }
 
 // fenceLeftBehind refuses the processes that were replaced. Those that live are not ended: who was
-// started by hand since can't be told from them. Of the nodes on which a journal that is not stale
+// started by hand since can't be distinguished from them. Of the nodes on which a journal that is not stale
 // has the rank none is: the newest that they have done may not be known yet.
 func (l *learner) fenceLeftBehind(now time.Time, held []arrival, stale bool) {
 	v := fenceRecord{Generation: l.machine.Trains()}

@@ -26,7 +26,7 @@ const (
 type nodeNews struct {
 	racks map[falcon.Node]string // as configured
 	kinds map[newsKind]*newsOf
-	twins map[twinHosts]time.Time // when they were told of
+	twins map[twinHosts]time.Time // when they were reported
 }
 
 // newsOf is one kind of news.

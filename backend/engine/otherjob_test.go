@@ -7,7 +7,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// An agent that follows another job says nothing of this one's ranks: that is told when it comes.
+// An agent that follows another job says nothing of this one's ranks: that is reported when it comes.
 func TestAnAgentOfAnotherJobIsTold(t *testing.T) {
 	hello := func(job string) *falconv1.Hello {
 		return &falconv1.Hello{

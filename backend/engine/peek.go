@@ -37,9 +37,9 @@ const (
 	peekNode   = "node" // all of a node that an autopsy needs
 )
 
-// peekDesk has agents read what people ask for. Nothing that is read is persisted, only
+// peekRequests has agents read what people ask for. Nothing that is read is persisted, only
 // who asked for what; no decision is made on it.
-type peekDesk struct {
+type peekRequests struct {
 	*shared
 
 	newest  uint64
@@ -53,8 +53,8 @@ type peeking struct {
 	answer chan *falconv1.Peeked // has room for one
 }
 
-func newPeekDesk(s *shared) *peekDesk {
-	return &peekDesk{
+func newPeekDesk(s *shared) *peekRequests {
+	return &peekRequests{
 		shared:  s,
 		waiting: map[uint64]*peeking{},
 		people:  map[string]*rate.Limiter{},
@@ -125,7 +125,7 @@ func (p *peeking) await(ctx context.Context) (*falconv1.Peeked, error) {
 }
 
 // admit checks a request and writes down who made it.
-func (d *peekDesk) admit(
+func (d *peekRequests) admit(
 	who Actor,
 	mayStack bool,
 	q *falconv1.PeekRequest,
@@ -158,7 +158,7 @@ func (d *peekDesk) admit(
 }
 
 // target is whose node is asked.
-func (d *peekDesk) target(
+func (d *peekRequests) target(
 	now time.Time,
 	q *falconv1.PeekRequest,
 ) (out *falconv1.PeekReply, about string, err error) {
@@ -181,7 +181,7 @@ func (d *peekDesk) target(
 }
 
 // rankTarget is the node of a rank, or another one that has had it before.
-func (d *peekDesk) rankTarget(
+func (d *peekRequests) rankTarget(
 	now time.Time,
 	r falcon.Rank,
 	node falcon.Node,
@@ -219,7 +219,7 @@ func processText(now time.Time, p *process) string {
 }
 
 // reachable is why a node's agent can't be asked.
-func (d *peekDesk) reachable(now time.Time, name falcon.Node) error {
+func (d *peekRequests) reachable(now time.Time, name falcon.Node) error {
 	n := d.nodes.Node(name)
 	switch {
 	case n == nil:
@@ -235,7 +235,7 @@ func (d *peekDesk) reachable(now time.Time, name falcon.Node) error {
 }
 
 // affordable bounds what waits, and what one person may ask for.
-func (d *peekDesk) affordable(now time.Time, who Actor, node falcon.Node) error {
+func (d *peekRequests) affordable(now time.Time, who Actor, node falcon.Node) error {
 	ofNode := 0
 	for _, w := range d.waiting {
 		if w.node == node {
@@ -262,7 +262,7 @@ func (d *peekDesk) affordable(now time.Time, who Actor, node falcon.Node) error 
 }
 
 // ask sends the question; 0 where the agent has left meanwhile.
-func (d *peekDesk) ask(p *peeking, q *falconv1.PeekRequest) uint64 {
+func (d *peekRequests) ask(p *peeking, q *falconv1.PeekRequest) uint64 {
 	n := d.nodes.Node(p.node)
 	if n == nil || !n.Connected() {
 		return 0
@@ -280,7 +280,7 @@ func (d *peekDesk) ask(p *peeking, q *falconv1.PeekRequest) uint64 {
 }
 
 // onPeeked takes an agent's answer; one that no person waits for is dropped.
-func (d *peekDesk) onPeeked(n *fleet.Node, in *falconv1.Peeked) {
+func (d *peekRequests) onPeeked(n *fleet.Node, in *falconv1.Peeked) {
 	p := d.waiting[in.GetPeek()]
 	if p == nil || p.node != n.Name {
 		return

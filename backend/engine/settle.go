@@ -82,7 +82,7 @@ func (e *Engine) settleMachines(now time.Time) error {
 		}
 	}
 	// What was decided so far is durable and sent; the next turn goes on.
-	e.log.Error("the machines want ever more in one turn", slog.Int("rounds", settleMax))
+	e.log.Error("the machines did not settle in one turn", slog.Int("rounds", settleMax))
 	return e.acknowledgeDurable()
 }
 

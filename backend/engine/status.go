@@ -27,7 +27,7 @@ func (s *jobStatus) current(now time.Time) falcon.JobState {
 	case len(s.job.ranks) == 0:
 		return falcon.JobWaiting
 	case s.job.ended() && s.endedByRecovery() != nil:
-		return falcon.JobLost // processes that are told to end may do so with success
+		return falcon.JobLost // processes that are ordered to end may do so with success
 	case s.job.ended() && s.state.restart.ToldToLeave(s.state.job.Epoch):
 		return falcon.JobLost // they wrote a checkpoint, and nothing was started again
 	case s.job.wasDismissed():

@@ -14,8 +14,8 @@ import (
 // handOver is the verb that assigns all open incidents, or one, with the same note.
 const handOver = "handover"
 
-// triageDesk takes down who looks after which incident.
-type triageDesk struct {
+// triageStore takes down who looks after which incident.
+type triageStore struct {
 	*shared
 }
 
@@ -47,7 +47,7 @@ func Triage(
 	return out, err
 }
 
-func (d *triageDesk) take(who Actor, q *falconv1.TriageRequest) error {
+func (d *triageStore) take(who Actor, q *falconv1.TriageRequest) error {
 	if n := len(q.GetText()); n > triage.TextMost { // clean would cut it
 		return fmt.Errorf("%w: the text has %d bytes, at most %d are kept", ErrInvalid, n, triage.TextMost)
 	}
@@ -76,7 +76,7 @@ func (d *triageDesk) take(who Actor, q *falconv1.TriageRequest) error {
 }
 
 // about are the incidents that a request is about, at least one.
-func (d *triageDesk) about(q *falconv1.TriageRequest) ([]falcon.Incident, error) {
+func (d *triageStore) about(q *falconv1.TriageRequest) ([]falcon.Incident, error) {
 	if q.GetIncident() != "" || q.GetVerb() != handOver {
 		v, known := d.state.incident(q.GetIncident())
 		if !known {

@@ -13,7 +13,7 @@ import (
 
 var dana = Actor{Name: "dana", Role: "operator", From: "10.0.0.8"}
 
-// What people say of an incident is durable, is told to consoles and to the audit, and ends
+// What people say of an incident is durable, is sent to consoles and to the audit, and ends
 // with a snooze's time; it decides nothing.
 func TestTriage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/failslow/falcon/backend/fleet"
 )
 
-// twinsAgain is how long two agents with one name are not told of again.
+// twinsAgain is how long two agents with one name are not reported again.
 const twinsAgain = 10 * time.Minute
 
 // twinHosts are two agents without their ports, which change with each connection.
@@ -25,7 +25,7 @@ func (l *operatorLog) tellTwins(n *fleet.Node, now time.Time) {
 		return
 	}
 	hosts := twinHosts{t.Node, hostIn(t.Stays), hostIn(t.Refused)}
-	if at, told := l.news.twins[hosts]; told && now.Sub(at) < twinsAgain {
+	if at, announced := l.news.twins[hosts]; announced && now.Sub(at) < twinsAgain {
 		return
 	}
 	if l.news.twins == nil || len(l.news.twins) >= newsKinds {

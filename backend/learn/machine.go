@@ -99,25 +99,25 @@ type Machine struct {
 	over   bool
 	forced bool // a person has agreed
 
-	told    map[falcon.Node]bool // that have said all they know
-	claims  claims
-	worlds  map[int]int // ranks that claim each size
-	learnt  Numbers
-	present Numbers // of nodes that follow this epoch or a later one: generation and order
-	foreign Engine  // that somebody follows, and that this journal does not know
-	missing Sign    // a record that was seen, and that this journal does not have; zero = none
-	rivals  map[falcon.Node]rivalry
-	raised  time.Time // when the engine last went above one; zero = never
+	announced map[falcon.Node]bool // that have said all they know
+	claims    claims
+	worlds    map[int]int // ranks that claim each size
+	learnt    Numbers
+	present   Numbers // of nodes that follow this epoch or a later one: generation and order
+	foreign   Engine  // that somebody follows, and that this journal does not know
+	missing   Sign    // a record that was seen, and that this journal does not have; zero = none
+	rivals    map[falcon.Node]rivalry
+	raised    time.Time // when the engine last went above one; zero = never
 }
 
 // New begins to learn.
 func New(own Own) *Machine {
 	return &Machine{
-		own:    own,
-		told:   map[falcon.Node]bool{},
-		claims: newClaims(),
-		worlds: map[int]int{},
-		rivals: map[falcon.Node]rivalry{},
+		own:       own,
+		announced: map[falcon.Node]bool{},
+		claims:    newClaims(),
+		worlds:    map[int]int{},
+		rivals:    map[falcon.Node]rivalry{},
 	}
 }
 
@@ -126,7 +126,7 @@ func (m *Machine) Attach(now time.Time, n falcon.Node, r Report) {
 	if m.began.IsZero() {
 		m.began = now
 	}
-	m.told[n] = false
+	m.announced[n] = false
 	m.Report(r)
 	if !m.over {
 		return
@@ -140,12 +140,12 @@ func (m *Machine) Attach(now time.Time, n falcon.Node, r Report) {
 
 // Told notes that a node has said all it knows.
 func (m *Machine) Told(n falcon.Node) {
-	m.told[n] = true
+	m.announced[n] = true
 }
 
 // Gone forgets a node whose stream has ended: what is to be known of it may change meanwhile.
 func (m *Machine) Gone(n falcon.Node) {
-	delete(m.told, n)
+	delete(m.announced, n)
 }
 
 // Report takes numbers that a node has reported, at any time.
@@ -307,7 +307,7 @@ func (m *Machine) whole(waited time.Duration) bool {
 	case !stale && !m.own.Empty:
 		return len(m.Missing()) == 0
 	}
-	return m.described() && len(m.untold()) == 0 ||
+	return m.described() && len(m.unannounced()) == 0 ||
 		len(m.claims.ranks) == 0 && !m.own.Empty && len(m.Missing()) == 0
 }
 
@@ -340,14 +340,14 @@ func (m *Machine) MissingRanks() (out []falcon.Rank) {
 // Missing are the nodes that the journal knows to hold ranks and that were not heard.
 func (m *Machine) Missing() []falcon.Node {
 	return slices.DeleteFunc(slices.Clone(m.own.Nodes), func(n falcon.Node) bool {
-		return m.told[n]
+		return m.announced[n]
 	})
 }
 
 // untold are nodes that are connected and have not said all they know.
-func (m *Machine) untold() (out []falcon.Node) {
-	for n, told := range m.told {
-		if !told {
+func (m *Machine) unannounced() (out []falcon.Node) {
+	for n, announced := range m.announced {
+		if !announced {
 			out = append(out, n)
 		}
 	}

@@ -41,21 +41,21 @@ func TestLevelsRiseAndFallApart(t *testing.T) {
 
 func TestGaugeTellsEachChangeOnce(t *testing.T) {
 	used := int64(10)
-	var told []Level
+	var announced []Level
 	g := &Gauge{
 		limit:   100,
 		used:    func() int64 { return used },
-		changed: func(_, now Level, _ int64) { told = append(told, now) },
+		changed: func(_, now Level, _ int64) { announced = append(announced, now) },
 	}
 	for _, used = range []int64{10, 95, 95, 96, 50, 50} {
 		g.look()
 	}
-	if len(told) != 3 ||
-		told[0] != NoProfiles ||
-		told[1] != NoTelemetry ||
-		told[2] != Plenty ||
+	if len(announced) != 3 ||
+		announced[0] != NoProfiles ||
+		announced[1] != NoTelemetry ||
+		announced[2] != Plenty ||
 		g.Level() != Plenty {
-		t.Errorf("told %v", told)
+		t.Errorf("told %v", announced)
 	}
 }
 

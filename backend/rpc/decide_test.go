@@ -17,7 +17,7 @@ import (
 )
 
 // waiting is the shipped planner with one rung proposed: a link of four nodes
-// is slow, and a spare stands by. The engine is told of the action as of any
+// is slow, and a spare stands by. The engine is informed of the action as of any
 // other; the detector knows nothing of the fault.
 func waiting(t *testing.T, r falcon.Rung) (*mitigate.Planner, falcon.Action) {
 	t.Helper()

@@ -20,12 +20,12 @@ import (
 // bids is a planner with many proposals and nothing else: the engine, the doors
 // and the clients around it are the real ones.
 type bids struct {
-	mu      sync.Mutex
-	actions []falcon.Action
-	told    bool // the proposals were handed out
-	ready   mitigate.Ready
-	policy  falcon.Policy
-	taken   map[string][]mitigate.Decision
+	mu        sync.Mutex
+	actions   []falcon.Action
+	announced bool // the proposals were handed out
+	ready     mitigate.Ready
+	policy    falcon.Policy
+	taken     map[string][]mitigate.Decision
 }
 
 func newBids(n int) *bids {
@@ -74,8 +74,8 @@ func (b *bids) Tick(time.Time) {}
 func (b *bids) Ready() mitigate.Ready {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.told {
-		b.told = true
+	if !b.announced {
+		b.announced = true
 		b.ready.Actions = append(b.ready.Actions, b.actions...)
 	}
 	return b.ready

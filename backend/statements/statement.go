@@ -26,7 +26,7 @@ const (
 	Moving   Kind = "moving"   // it is being started again
 	Stopped  Kind = "stopped"  // somebody has ended its processes
 	Failed   Kind = "failed"   // its processes ended by themselves, without success
-	Gone     Kind = "gone"     // its processes ended, and how is not told: they were stopped, or failed
+	Gone     Kind = "gone"     // its processes ended, and how is not reported: they were stopped, or failed
 	Ended    Kind = "ended by falcon"
 	Finished Kind = "finished" // all of its processes ended by themselves, with success
 

@@ -137,7 +137,7 @@ func (c *conn) endWait() {
 		return
 	}
 	c.s.mu.Unlock()
-	c.w.told.Wait()
+	c.w.announced.Wait()
 	c.s.mu.Lock()
 	c.w = nil
 }
@@ -354,7 +354,7 @@ func (c *conn) sendLarge(b net.Buffers) error {
 // last one does it, and must not wait for this client: one that has no room
 // for a byte reads nothing, and is disconnected.
 func (c *conn) release(w *waiter) {
-	defer w.told.Done()
+	defer w.announced.Done()
 	raw, err := c.nc.SyscallConn()
 	if err != nil {
 		return

@@ -46,7 +46,7 @@
 //
 // # Layouts
 //
-// Both opcode layouts are served and told apart by the first message: newer
+// Both opcode layouts are served and distinguished by the first message: newer
 // clients begin with a magic number, PyTorch 1.13 and 2.0 do not (Layout). The
 // callback channel of 1.13 (WATCH_KEY) is accepted as a connection but its one
 // request is refused.

@@ -313,8 +313,8 @@ func (s *Server) Stats() Stats {
 // told is how many refusals the log has in full; after that it has one of
 // every so many.
 const (
-	told      = 100
-	toldEvery = 1000
+	announced      = 100
+	announcedEvery = 1000
 )
 
 // refuse notes why a connection is ended; a client that has just left is no
@@ -327,7 +327,7 @@ func (s *Server) refuse(c *conn, err error) {
 	s.refused++
 	n := s.refused
 	s.mu.Unlock()
-	if n <= told || n%toldEvery == 0 {
+	if n <= announced || n%announcedEvery == 0 {
 		s.o.Log.Warn(
 			"store: client refused",
 			"client",

@@ -19,10 +19,10 @@ var (
 
 // waiter is one blocked WAIT. Its connection has at most one at a time.
 type waiter struct {
-	c    *conn
-	keys []string       // it is listed under; a key may be there twice
-	left int            // of them that are not there yet; 0 = released
-	told sync.WaitGroup // the answer of a released one is on its way until it is done
+	c         *conn
+	keys      []string       // it is listed under; a key may be there twice
+	left      int            // of them that are not there yet; 0 = released
+	announced sync.WaitGroup // the answer of a released one is on its way until it is done
 }
 
 // value is one value or entry of a queue. Its bytes are never changed: answers
@@ -163,7 +163,7 @@ func (w *waiter) found() bool {
 	if w.left--; w.left > 0 {
 		return false
 	}
-	w.told.Add(1)
+	w.announced.Add(1)
 	return true
 }
 

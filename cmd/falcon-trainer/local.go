@@ -156,7 +156,7 @@ func (f *fleet) waitForAll(ctx context.Context) error {
 	var first error
 	var overdue <-chan time.Time
 	next := syscall.SIGTERM
-	told := ctx.Done()
+	announced := ctx.Done()
 	for left := len(f.ranks); left > 0; {
 		select {
 		case e := <-f.exits:
@@ -165,9 +165,9 @@ func (f *fleet) waitForAll(ctx context.Context) error {
 				first = rankFailure(e)
 				overdue = time.After(settleWithin)
 			}
-		case <-told:
+		case <-announced:
 			first = context.Cause(ctx)
-			told = nil
+			announced = nil
 			f.signalAll(syscall.SIGTERM)
 			next = syscall.SIGKILL
 			overdue = time.After(killWithin)

@@ -171,17 +171,17 @@ func TestCertificatesNearTheirEndsAreTold(t *testing.T) {
 		k.lookAtCertificates(t.Context(), time.Now().Add(55*time.Minute))
 		k.lookAtCertificates(t.Context(), time.Now().Add(364*24*time.Hour))
 	}
-	var told []string
+	var announced []string
 	for range 2 {
 		e, err := watch.Recv()
 		if err != nil {
 			t.Fatal(err)
 		}
-		told = append(told, e.GetLine().GetKind()+": "+e.GetLine().GetText())
+		announced = append(announced, e.GetLine().GetKind()+": "+e.GetLine().GetText())
 	}
-	if !strings.Contains(told[0], "alarm: certificates end soon: viewer ann") ||
-		!strings.Contains(told[1], "alarm: the engine's own certificate ends") {
-		t.Errorf("told %q", told)
+	if !strings.Contains(announced[0], "alarm: certificates end soon: viewer ann") ||
+		!strings.Contains(announced[1], "alarm: the engine's own certificate ends") {
+		t.Errorf("told %q", announced)
 	}
 	r, err := client.Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: -1})
 	if status.Code(err) != codes.OK {

@@ -24,7 +24,7 @@ The answer is one of
   slow     iterations take longer, or a member is slower than its peers
   failed   something ended the job or a part of it
   healthy  there was something to judge, and no fault is found
-  unknown  it can't be told: the answer says what would decide
+  unknown  it can't be determined: the answer says what would decide
 with who, since when, what it cost, and each piece of evidence with file and line.
 What was not understood is listed with its first line.
 
@@ -102,7 +102,7 @@ func anyPaths(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// exitOfAnswer tells a fault and what can't be told from a healthy job.
+// exitOfAnswer tells a fault and what can't be distinguished from a healthy job.
 func exitOfAnswer(a autopsy.Answer) error {
 	switch a.Kind {
 	case autopsy.KindHealthy:

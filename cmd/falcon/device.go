@@ -54,7 +54,7 @@ func deviceCommand() *cobra.Command {
 	var target engineTarget
 	c := documentCommand(&cobra.Command{
 		Use:     "device [NAME]",
-		Short:   "Tell a device's history: incidents that named it, tests, bars",
+		Short:   "Show a device's history: incidents that named it, tests, bars",
 		Long:    deviceHelp,
 		Example: "  falcon device\n  falcon device n1.g0",
 		Args:    cobra.MaximumNArgs(1),

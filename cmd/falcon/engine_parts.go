@@ -12,7 +12,7 @@ import (
 	"github.com/failslow/falcon/tui/sshserver"
 )
 
-// part is something that the engine can do without. What is wrong with it is told in the
+// part is something that the engine can do without. What is wrong with it is explained in the
 // console and looked at again; it never keeps the engine from starting, or ends it.
 type part interface {
 	// problems puts right what it can, and returns what is wrong now. It is called from one
@@ -45,7 +45,7 @@ func (k *care) checkParts(ctx context.Context) {
 	}
 	err := engine.Impair(ctx, k.engine, first)
 	if err != nil && ctx.Err() == nil {
-		k.log.Error("the console can't be told what does not work", slog.Any("err", err))
+		k.log.Error("can't report to the engine what does not work", slog.Any("err", err))
 	}
 }
 

@@ -131,7 +131,7 @@ func spoilFile(t *testing.T, path string, change func(string) string) (mend func
 	return func() { writeTestFile(t, path, good) }
 }
 
-// One part that does not work is told on the first page and in the log, keeps nothing else
+// One part that does not work is reported on the first page and in the log, keeps nothing else
 // from working, and is right again without a restart.
 func TestOneBadPart(t *testing.T) {
 	for name, bad := range badParts {

@@ -145,7 +145,7 @@ func (g *guide) otherName(t *testing.T) {
 	g.awaitLog(t, "head", "10.77.0.", "bad certificate")
 }
 
-// revoked takes an agent's certificate back: it is told, and so is whoever reads the engine's log.
+// revoked takes an agent's certificate back: it is reported, and so is whoever reads the engine's log.
 func (g *guide) revoked(t *testing.T) {
 	g.must("head", "/opt/falcon/falcon certs revoke n4 --dir /var/lib/falcon/certs")
 	g.awaitLog(t, "n4", "revoked", "falcon certs issue --role agent")

@@ -87,7 +87,7 @@ func judgeTruth(r lab.Report) []string {
 }
 
 func judgeIncident(r lab.Report, w wantedIncident) []string {
-	var told []string
+	var announced []string
 	for _, in := range r.Incidents {
 		v := in.Verdict
 		if v.Cause == string(w.cause) &&
@@ -95,11 +95,11 @@ func judgeIncident(r lab.Report, w wantedIncident) []string {
 			slices.Equal(v.Links, w.links) {
 			return append(judgeTimes(in, w), judgeRanks(r, v)...)
 		}
-		told = append(told, fmt.Sprintf("%s %v %v at %d",
+		announced = append(announced, fmt.Sprintf("%s %v %v at %d",
 			v.Cause, v.Devices, v.Links, in.OnsetIteration))
 	}
 	return []string{fmt.Sprintf("no incident says %s %v %v at %d; told: %s",
-		w.cause, w.devices, w.links, w.first, strings.Join(told, ", "))}
+		w.cause, w.devices, w.links, w.first, strings.Join(announced, ", "))}
 }
 
 // judgeRanks: the ranks are those that live on the devices. Links' ranks are

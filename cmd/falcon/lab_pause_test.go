@@ -352,7 +352,7 @@ func (c *cluster) goesOn(what string, pids map[string]int) {
 }
 
 // kill -9 of an agent and of the engine while the job is held: the ranks go on,
-// the validation is told as failed, the next one succeeds, and the weights are
+// the validation is reported as failed, the next one succeeds, and the weights are
 // the reference's.
 func TestKillsWhileHeld(t *testing.T) {
 	t.Parallel()
@@ -372,7 +372,7 @@ func TestKillsWhileHeld(t *testing.T) {
 		c.goesOn(victim.what, pids)
 		v = c.follow(v, over)
 		if v.GetState() != string(falcon.ValidationFailed) || v.GetReason() == "" {
-			t.Errorf("%s: the validation is told as %s: %q", victim.what, v.GetState(), v.GetReason())
+			t.Errorf("%s: the validation is reported as %s: %q", victim.what, v.GetState(), v.GetReason())
 		}
 		t.Logf("%s: %s", victim.what, v.GetReason())
 		c.recovered(victim.what)

@@ -28,7 +28,7 @@ type recoveryWants struct {
 
 // judgeRecovery: one recovery, which ended with the job training again; those it
 // says were replaced and nobody else; at most one step run again; the weights,
-// the losses and the samples are the undisturbed run's; no slowdown was told of.
+// the losses and the samples are the undisturbed run's; no slowdown was reported.
 func judgeRecovery(want recoveryWants) func(lab.Report) []string {
 	return func(r lab.Report) []string {
 		bad := append(judgeSums(r), judgeOrder(r)...)

@@ -100,9 +100,9 @@ func (d death) judge(r lab.Report, err error) []string {
 		return append(bad, "there was no swap")
 	}
 	s := r.Swaps[0]
-	told := r.Ranks
+	announced := r.Ranks
 	if strings.HasPrefix(d.who, "rank") {
-		told-- // the dead say nothing
+		announced-- // the dead say nothing
 		if err == nil {
 			bad = append(bad, "the job went on without a rank")
 		}
@@ -111,18 +111,18 @@ func (d death) judge(r lab.Report, err error) []string {
 	} else {
 		bad = append(bad, judgeSums(r)...)
 	}
-	if len(s.Applied) > 0 && len(s.Refused) > 0 || len(s.Applied)+len(s.Refused) < told {
+	if len(s.Applied) > 0 && len(s.Refused) > 0 || len(s.Applied)+len(s.Refused) < announced {
 		bad = append(bad, fmt.Sprintf("mixed: swapped %v, not swapped %v", s.Applied, s.Refused))
 	}
 	if err == nil {
-		bad = append(bad, judgeTold(r, s)...)
+		bad = append(bad, judgeAnnounced(r, s)...)
 	}
 	return bad
 }
 
 // judgeTold: the first S3 of the report took force exactly when the ranks
 // swapped.
-func judgeTold(r lab.Report, s lab.SwapReport) []string {
+func judgeAnnounced(r lab.Report, s lab.SwapReport) []string {
 	for _, in := range r.Incidents {
 		for _, a := range in.Actions {
 			if a.Rung != "S3" {
@@ -134,7 +134,7 @@ func judgeTold(r lab.Report, s lab.SwapReport) []string {
 			return nil
 		}
 	}
-	return []string{"no S3 is told"}
+	return []string{"no S3 is reported"}
 }
 
 func judgeJournal(t *testing.T, file string) []string {

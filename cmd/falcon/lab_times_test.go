@@ -214,7 +214,7 @@ func TestSoak(t *testing.T) {
 			len(r.Recoveries), len(r.Iterations), sc.Iterations, out)
 	}
 	text := fmt.Sprintf(
-		"## A healthy job beside CPU hogs\n\nBy `make soak MINUTES=%s`. %s\n\n%d processes that only use CPU (niceness %d) ran beside a job of 8 ranks for %.0f minutes (%d iterations, median %s ms where %d were modelled): %d recoveries were begun, and none must be; %d slowdowns were told.\n",
+		"## A healthy job beside CPU hogs\n\nBy `make soak MINUTES=%s`. %s\n\n%d processes that only use CPU (niceness %d) ran beside a job of 8 ranks for %.0f minutes (%d iterations, median %s ms where %d were modelled): %d recoveries were begun, and none must be; %d slowdowns were reported.\n",
 		strconv.FormatFloat(*labSoak, 'g', -1, 64), machine(), runtime.NumCPU(), *labNice,
 		took.Minutes(), len(r.Iterations), millis(r.HealthyMs), pointIterates,
 		len(r.Recoveries),

@@ -147,7 +147,7 @@ type deathPlay struct {
 	death  scriptDeath
 }
 
-// scriptDeath is what the script is told.
+// scriptDeath is what the script is given.
 type scriptDeath struct {
 	By        string `json:"by"`
 	Ranks     []int  `json:"ranks"`

@@ -195,7 +195,7 @@ type deathStage struct {
 }
 
 func (d *deathStage) setEnvironment() {
-	told, err := json.Marshal(d.play.death)
+	announced, err := json.Marshal(d.play.death)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (d *deathStage) setEnvironment() {
 		"FOLDER":        d.folder,
 		"ADAPTER":       d.play.row.adapter,
 		"ENTRY":         d.play.row.entry,
-		"DEATH":         string(told),
+		"DEATH":         string(announced),
 		"TORCHRUN":      torchrunRestarts[d.play.row.deathKind.name],
 		"ITERATIONS":    strconv.Itoa(d.play.iterations()),
 		"EVERY":         strconv.Itoa(deathEvery),

@@ -42,7 +42,7 @@ func widerRuns() []figureRun {
 	return out
 }
 
-// judgeWhole: all iterations were trained. How much a mix gains is told by its
+// judgeWhole: all iterations were trained. How much a mix gains is given by its
 // two runs together, and what becomes of the weights by the other figures.
 func judgeWhole(r lab.Report) []string {
 	for i, it := range r.Iterations {

@@ -92,7 +92,7 @@ Emulated: nodes, GPUs, ports, the job.`,
 		"write the profile of the engine's CPU time to this file, and that of its heap to the same with .heap (go tool pprof)",
 	)
 	f.StringVar(&o.storm, "storm", "",
-		"what befalls the agents behind the measurement: restart, loss or flap")
+		"what happens to agents during the measurement: restart, loss or flap")
 	f.BoolVar(&o.asJSON, "json", false, "write the result as one JSON document")
 	return c
 }

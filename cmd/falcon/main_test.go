@@ -58,7 +58,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	walk(newRoot())
 }
 
-// A kind of which the journal has no record is told, not passed over.
+// A kind of which the journal has no record is reported, not passed over.
 func TestAbsentKindIsTold(t *testing.T) {
 	var errs strings.Builder
 	sayAbsent(

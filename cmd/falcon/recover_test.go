@@ -116,7 +116,7 @@ func TestRecoveryIsShown(t *testing.T) {
 		"rank 3 restores from storage (no replica)", "12.3 ms", "500.0 ms", "2 of 4 ranks", "2s",
 	} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is not told in\n%s", want, b.String())
+			t.Errorf("%q is not reported in\n%s", want, b.String())
 		}
 	}
 	if strings.ContainsAny(b.String(), "\x1b\a") {
@@ -154,7 +154,7 @@ func TestMapIsShown(t *testing.T) {
 		"checkpoint of iteration 40: both copies are in it", "restored from replicas", "there",
 	} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is not told in\n%s", want, b.String())
+			t.Errorf("%q is not reported in\n%s", want, b.String())
 		}
 	}
 }

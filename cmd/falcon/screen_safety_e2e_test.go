@@ -55,7 +55,7 @@ func TestScreenSafety(t *testing.T) {
 	s.wait(10*time.Second, " and maria, acts in")
 	s.withdraw()
 	s.bothAgain(maria)
-	s.told()
+	s.announced()
 	s.keys("q")
 }
 
@@ -146,7 +146,7 @@ func (s *screen) bothAgain(maria func(args ...string) string) {
 
 // told looks for the whole of it in the report, each line of whose timeline is
 // a record of the journal.
-func (s *screen) told() {
+func (s *screen) announced() {
 	s.t.Helper()
 	got := s.falcon("incident", "export", "INC-0001", "--format", "md")
 	for _, want := range []string{

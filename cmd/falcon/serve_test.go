@@ -256,7 +256,7 @@ func TestRefusalsAreSentences(t *testing.T) {
 		"the engine: stale: is left alone":                                         "the engine: stale: is left alone",
 	} {
 		if got := trimPackage(remote); got != want {
-			t.Errorf("%q is told as %q, want %q", remote, got, want)
+			t.Errorf("%q is reported as %q, want %q", remote, got, want)
 		}
 	}
 }

@@ -212,7 +212,7 @@ func (a *Answer) healthy(series []measured) {
 }
 
 func (a *Answer) unknown(series []measured) {
-	a.Summary = "it can't be told: nothing that was given says how long iterations take, what ranks wait for, or what failed"
+	a.Summary = "it can't be determined: nothing that was given says how long iterations take, what ranks wait for, or what failed"
 	a.Next = []string{
 		"give a training log with times of iterations, or the output of the ranks",
 		"of a job that stands: stacks of all ranks (py-spy dump), NCCL's flight recorder, ncclras -f json",

@@ -43,7 +43,7 @@ type Levels struct {
 	Shifts []Shift
 	Warmup int     // points at the beginning that are not counted
 	Noise  float64 // share of the level, of one point
-	Least  float64 // the least change that could have been told over the last quarter
+	Least  float64 // the least change that could have been reported over the last quarter
 	Drift  *Drift  // where there is no change of level
 	Turned []Turned
 }

@@ -355,14 +355,14 @@ const (
 	pauseShare = 0.5 // of all time that is lost in them
 )
 
-// power says what could not have been told.
+// power says what could not have been reported.
 func power(series []measured) []Finding {
 	var out []Finding
 	for _, s := range series[:min(seriesListed, len(series))] {
 		text := fmt.Sprintf("%s: %d points are too few for any test", s.Name, len(s.values))
 		if len(s.values) >= leastSeries {
 			text = fmt.Sprintf(
-				"%s: %d points, noise of a point %.2g %%: a change of the last quarter below %.2g %% could not be told",
+				"%s: %d points, noise of a point %.2g %%: a change of the last quarter below %.2g %% could not be determined",
 				s.Name, len(s.values), 100*s.levels.Noise, 100*max(leastChange, s.levels.Least),
 			)
 		}

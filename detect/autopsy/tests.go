@@ -93,7 +93,7 @@ func blamed(below []Bandwidth, slow map[string]int, fast map[string]bool) []stri
 		})
 		switch {
 		case len(suspects) == 0, len(suspects) > 1 && slow[suspects[0]] == slow[suspects[1]]:
-			return nil // it can't be told which of them, or the link between two good ones is slow
+			return nil // it can't be determined which of them, or the link between two good ones is slow
 		}
 		out = append(out, suspects[0])
 	}

@@ -19,7 +19,7 @@ func paper() TrackerConfig {
 }
 
 // TestAdaptiveMissesNothingOfThePaper: of a calm job each change of 12 % that the
-// paper's rule tells is told at once, early in the job, right after another one and
+// paper's rule tells is reported at once, early in the job, right after another one and
 // as a ladder's last step.
 func TestAdaptiveMissesNothingOfThePaper(t *testing.T) {
 	for name, spans := range map[string][]span{
@@ -31,18 +31,19 @@ func TestAdaptiveMissesNothingOfThePaper(t *testing.T) {
 	} {
 		for seed := range uint64(30) {
 			xs := noisy(rand.New(rand.NewPCG(seed, 84)), 0.01, spans...)
-			told := verified(track(t, NewTracker(adaptive()), xs))
+			announced := verified(track(t, NewTracker(adaptive()), xs))
 			for _, want := range verified(track(t, NewTracker(paper()), xs)) {
 				late := 2
-				if len(told) > 0 && told[0].DetectedAt < want.DetectedAt { // the job is known to be slow
+				// The job is known to be slow.
+				if len(announced) > 0 && announced[0].DetectedAt < want.DetectedAt {
 					late = 24
 				}
-				if want.Kind == KindOnset && !slices.ContainsFunc(told, func(c Change) bool {
+				if want.Kind == KindOnset && !slices.ContainsFunc(announced, func(c Change) bool {
 					return c.Kind == KindOnset &&
 						c.DetectedAt <= want.DetectedAt+late &&
 						relative(c.AfterMs, want.AfterMs) < 0.03
 				}) {
-					t.Errorf("%s, seed %d: %+v is not among %+v", name, seed, want, told)
+					t.Errorf("%s, seed %d: %+v is not among %+v", name, seed, want, announced)
 				}
 			}
 		}
@@ -97,7 +98,7 @@ func TestSmallOnsetAndRelief(t *testing.T) {
 // TestNoNoiseTellsOfItself: what the job's noise does by itself is no change, be it
 // above what the paper's rule verifies.
 func TestNoNoiseTellsOfItself(t *testing.T) {
-	told, plain := 0, 0
+	announced, plain := 0, 0
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 82))
 		xs := noisy(rng, 0.03, span{1500, 300})
@@ -107,11 +108,11 @@ func TestNoNoiseTellsOfItself(t *testing.T) {
 				xs[i+k] *= 1.11 + 0.04*rng.NormFloat64()
 			}
 		}
-		told += len(verified(track(t, NewTracker(adaptive()), xs)))
+		announced += len(verified(track(t, NewTracker(adaptive()), xs)))
 		plain += len(verified(track(t, NewTracker(paper()), xs)))
 	}
-	if 3*told > plain {
-		t.Errorf("%d changes told, by the paper's rule %d", told, plain)
+	if 3*announced > plain {
+		t.Errorf("%d changes told, by the paper's rule %d", announced, plain)
 	}
 }
 

@@ -128,14 +128,14 @@ func TestWatchAgainstThePlainRule(t *testing.T) {
 			for run == 0 && ended < i && ratios[i-1-ended] > 1.5 {
 				ended++
 			}
-			s, told := w.countStep(0, ratios[i])
+			s, announced := w.countStep(0, ratios[i])
 			if n, failing := w.Steps(0); n != run || failing != (run >= need) {
 				t.Fatalf("%v at %d: run %d, failing %v; want %d", ratios, i, n, failing, run)
 			}
-			if want := run == need || ended > 0; told != want {
-				t.Fatalf("%v at %d: told %v, want %v", ratios, i, told, want)
+			if want := run == need || ended > 0; announced != want {
+				t.Fatalf("%v at %d: told %v, want %v", ratios, i, announced, want)
 			}
-			if told && (s.Failing != (run == need) || s.Steps != max(run, ended)) {
+			if announced && (s.Failing != (run == need) || s.Steps != max(run, ended)) {
 				t.Fatalf("%v at %d: %+v", ratios, i, s)
 			}
 		}

@@ -105,7 +105,7 @@ func TestTrackerLearnsAnew(t *testing.T) {
 		})
 		taken = i
 	}
-	t.Logf("learned anew after %d calls", taken)
+	t.Logf("learned again after %d calls", taken)
 }
 
 // TestTrackerSkipsLostRecords: a gap in the ordinals advances the number by

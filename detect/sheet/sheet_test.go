@@ -98,7 +98,7 @@ func TestAFindingEnds(t *testing.T) {
 	if got := step(1980); got != nil {
 		t.Fatal(got)
 	}
-	if got := step(990); got != nil { // begins anew
+	if got := step(990); got != nil { // begins again
 		t.Fatal(got)
 	}
 	at = at.Add(time.Hour)

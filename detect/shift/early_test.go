@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A small change that comes before the noise is known is told once it is, with the point at
+// A small change that comes before the noise is known is reported once it is, with the point at
 // which it came; one that has gone by then is not.
 func TestAChangeBeforeTheNoiseIsKnown(t *testing.T) {
 	for _, x := range []struct {
@@ -27,15 +27,15 @@ func TestAChangeBeforeTheNoiseIsKnown(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 9))
 			w := New(Config{})
 			quiet := feed(w, rng, x.after, 100, x.cov)
-			told := feed(w, rng, 300, 100*(1+x.size), x.cov)
+			announced := feed(w, rng, 300, 100*(1+x.size), x.cov)
 			if len(quiet) > 0 ||
-				len(told) != 1 ||
-				math.Abs(float64(told[0].Index-x.after)) > 8 ||
-				told[0].Points > 200 ||
-				math.Abs(told[0].After/told[0].Before-1-x.size) > 0.015 {
+				len(announced) != 1 ||
+				math.Abs(float64(announced[0].Index-x.after)) > 8 ||
+				announced[0].Points > 200 ||
+				math.Abs(announced[0].After/announced[0].Before-1-x.size) > 0.015 {
 				missed++
 				t.Logf("%+.1f %% at %.1f %% after %d, seed %d: %v, %v",
-					100*x.size, 100*x.cov, x.after, seed, quiet, told)
+					100*x.size, 100*x.cov, x.after, seed, quiet, announced)
 			}
 		}
 		if missed > 1 {
@@ -49,10 +49,10 @@ func TestWhatIsOverBeforeTheNoiseIsKnown(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 10))
 		w := New(Config{})
 		feed(w, rng, 40, 100, 0.003)
-		told := feed(w, rng, 40, 105, 0.003)
-		told = append(told, feed(w, rng, 600, 100, 0.003)...)
-		if len(told) > 0 {
-			t.Errorf("seed %d: %v", seed, told)
+		announced := feed(w, rng, 40, 105, 0.003)
+		announced = append(announced, feed(w, rng, 600, 100, 0.003)...)
+		if len(announced) > 0 {
+			t.Errorf("seed %d: %v", seed, announced)
 		}
 	}
 }
@@ -62,26 +62,26 @@ func TestTwoStepsBeforeTheNoiseIsKnown(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 11))
 	w := New(Config{})
 	feed(w, rng, 40, 100, 0.002)
-	told := feed(w, rng, 40, 104, 0.002)
-	told = append(told, feed(w, rng, 300, 108, 0.002)...)
-	if len(told) != 1 ||
-		math.Abs(told[0].Before-100) > 0.5 ||
-		math.Abs(told[0].After-108) > 0.5 {
-		t.Errorf("%v", told)
+	announced := feed(w, rng, 40, 104, 0.002)
+	announced = append(announced, feed(w, rng, 300, 108, 0.002)...)
+	if len(announced) != 1 ||
+		math.Abs(announced[0].Before-100) > 0.5 ||
+		math.Abs(announced[0].After-108) > 0.5 {
+		t.Errorf("%v", announced)
 	}
 }
 
-// Noise alone is not told for the sake of a level from before it was known.
+// Noise alone is not reported for the sake of a level from before it was known.
 func TestNoEarlyChangeInNoise(t *testing.T) {
 	for _, cov := range []float64{0.003, 0.01, 0.03, 0.1} {
-		told := 0
+		announced := 0
 		for seed := range uint64(300) {
 			rng := rand.New(rand.NewPCG(seed, 12))
 			w := New(Config{})
-			told += len(feed(w, rng, 400, 100, cov))
+			announced += len(feed(w, rng, 400, 100, cov))
 		}
-		if told > 3 { // 120,000 points at 2e-5 are 2.4
-			t.Errorf("noise of %.1f %%: %d changes told in 300 beginnings", 100*cov, told)
+		if announced > 3 { // 120,000 points at 2e-5 are 2.4
+			t.Errorf("noise of %.1f %%: %d changes told in 300 beginnings", 100*cov, announced)
 		}
 	}
 }

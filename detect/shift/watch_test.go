@@ -81,7 +81,7 @@ func TestCoarseClock(t *testing.T) {
 
 // A change with more noise than the series is reported later.
 func TestRoughBursts(t *testing.T) {
-	told := 0
+	announced := 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 6))
 		w := New(Config{})
@@ -89,12 +89,12 @@ func TestRoughBursts(t *testing.T) {
 		burst := feed(w, rng, 13, 104.4, 0.02)
 		after := feed(w, rng, 300, 100, 0.003)
 		if len(burst) > 0 {
-			told++
+			announced++
 			t.Logf("seed %d: %v, %v", seed, burst, after)
 		}
 	}
-	if told > 1 { // the first five points may be equal by chance
-		t.Errorf("%d of 40 were reported", told)
+	if announced > 1 { // the first five points may be equal by chance
+		t.Errorf("%d of 40 were reported", announced)
 	}
 }
 
@@ -199,7 +199,7 @@ func BenchmarkObserve(b *testing.B) {
 // The largest number that there is has a logarithm whose power is larger still.
 func TestLevelsAreFinite(t *testing.T) {
 	w := New(Config{})
-	told := 0
+	announced := 0
 	for i := range 400 {
 		ms := 1e-128 * (1 + 0.01*float64(i%3))
 		if i >= 330 {
@@ -209,18 +209,18 @@ func TestLevelsAreFinite(t *testing.T) {
 		if !ok {
 			continue
 		}
-		told++
+		announced++
 		if math.IsInf(c.Before, 0) || math.IsInf(c.After, 0) {
 			t.Fatalf("%d: %+v", i, c)
 		}
 	}
-	if told == 0 {
-		t.Error("no change is told")
+	if announced == 0 {
+		t.Error("no change is reported")
 	}
 }
 
 // A change that comes right after another one, before the new level has enough blocks, is
-// proven by the level's first points; without one nothing is told.
+// proven by the level's first points; without one nothing is reported.
 func TestYoungLevel(t *testing.T) {
 	for _, gap := range []int{8, 12, 20, 30} {
 		missed := 0
@@ -242,15 +242,15 @@ func TestYoungLevel(t *testing.T) {
 			t.Errorf("gap %d: %d of 20 missed", gap, missed)
 		}
 	}
-	told := 0
+	announced := 0
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 10))
 		w := New(Config{})
 		feed(w, rng, 400, 100, 0.02)
 		w.SetLevel(400)
-		told += len(feed(w, rng, 32, 130, 0.02))
+		announced += len(feed(w, rng, 32, 130, 0.02))
 	}
-	if told > 1 {
-		t.Errorf("%d of 2,000 young levels without a change were told", told)
+	if announced > 1 {
+		t.Errorf("%d of 2,000 young levels without a change were told", announced)
 	}
 }

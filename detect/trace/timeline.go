@@ -246,14 +246,14 @@ func (c *chrome) findLayout(keys []laneKey, want Shape, t *Timeline) (falcon.Lay
 	}
 	if l.World() < world {
 		l.TP, l.PP = max(c.groupSize("tensor", "tp"), 1), max(c.groupSize("pipeline", "pp"), 1)
-		told := l.TP*l.PP > 1
+		announced := l.TP*l.PP > 1
 		if want.TP > 0 || want.PP > 0 || want.DP > 0 {
 			l.TP = max(want.TP, 1)
 			l.PP = max(want.PP, 1)
-			told = true
+			announced = true
 		}
 		l.DP = (world + l.TP*l.PP - 1) / (l.TP * l.PP)
-		if !told && t.Assumed == "" {
+		if !announced && t.Assumed == "" {
 			t.Assumed = "the trace does not contain the layout, so every rank is taken for a peer of every other; give --tp, --dp and --pp where that is wrong"
 		}
 	}

@@ -1,8 +1,8 @@
 /*
  * The state of a pause. One order at a time, under one lock, which is held for
  * a few loads and stores only, never across a call of CUDA or NCCL and never
- * while waiting. Whoever comes by looks at the agent's order: the side thread,
- * and training threads at armed gates, so that no wake-up is relied on.
+ * while waiting. The side thread reads the agent's order, and so do training threads
+ * at armed gates, so that no wake-up is relied on.
  */
 #include "pause.h"
 #include "clock.h"

@@ -66,7 +66,7 @@ type World interface {
 	Alive() int                     // ranks whose processes run
 	Fenced(n falcon.Node) bool
 	Done(c NodeCommand) bool // the node has carried it out
-	Hears() bool             // silence means something: the console hears its nodes
+	Hears() bool             // silence means something: the engine hears its nodes
 }
 
 // Effects are what an input leads to, in the order in which they are to be

@@ -23,11 +23,11 @@ import (
 
 // The limits.
 const (
-	BellGap   = 30 * time.Second
-	NoteGap   = 10 * time.Second
-	NearEnd   = 15 * time.Second // a countdown this near its end is reported again
-	causesMax = 64               // looked at, of what the engine sends
-	toldMax   = 1024             // remembered
+	BellGap      = 30 * time.Second
+	NoteGap      = 10 * time.Second
+	NearEnd      = 15 * time.Second // a countdown this near its end is reported again
+	causesMax    = 64               // looked at, of what the engine sends
+	announcedMax = 1024             // remembered
 )
 
 // Cause is one thing that wants a look. ID distinguishes it from others; a cause that
@@ -53,14 +53,14 @@ type Alert struct {
 
 // Core remembers what was reported, and when. The zero value is ready.
 type Core struct {
-	primed   bool
-	heard    map[string]bool // jobs of several that were heard of
-	told     map[string]bool
-	order    []string // of reported, oldest first
-	ring     []string // causes that wait for the bell
-	note     []Cause  // causes that wait for a note
-	lastBell time.Time
-	lastNote time.Time
+	primed    bool
+	heard     map[string]bool // jobs of several that were heard of
+	announced map[string]bool
+	order     []string // of reported, oldest first
+	ring      []string // causes that wait for the bell
+	note      []Cause  // causes that wait for a note
+	lastBell  time.Time
+	lastNote  time.Time
 }
 
 // Input is what the decision rests on.
@@ -112,13 +112,13 @@ func isDue(now, last time.Time, gap time.Duration) bool {
 
 // untold are the causes not reported yet; now they count as reported, of which at most most
 // are remembered.
-func (c *Core) untold(causes []Cause, s *feed.State, most int) []Cause {
+func (c *Core) unannounced(causes []Cause, s *feed.State, most int) []Cause {
 	if s.Conn == feed.Connecting {
 		return nil
 	}
 	var out []Cause
 	for _, x := range causes {
-		if !c.told[x.ID] {
+		if !c.announced[x.ID] {
 			c.rememberCause(x.ID, most)
 			out = append(out, x)
 		}
@@ -128,7 +128,7 @@ func (c *Core) untold(causes []Cause, s *feed.State, most int) []Cause {
 
 // newCauses are the causes not reported yet; the first picture primes.
 func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
-	out := c.untold(causes, s, toldMax)
+	out := c.unannounced(causes, s, announcedMax)
 	if s.Conn == feed.Connecting {
 		return nil
 	}
@@ -140,14 +140,14 @@ func (c *Core) newCauses(causes []Cause, s *feed.State) []Cause {
 }
 
 func (c *Core) rememberCause(id string, most int) {
-	if c.told == nil {
-		c.told = map[string]bool{}
+	if c.announced == nil {
+		c.announced = map[string]bool{}
 	}
 	if len(c.order) == most {
-		delete(c.told, c.order[0])
+		delete(c.announced, c.order[0])
 		c.order = c.order[1:]
 	}
-	c.told[id] = true
+	c.announced[id] = true
 	c.order = append(c.order, id)
 }
 
@@ -163,7 +163,7 @@ func (c *Core) forgetEnded(causes []Cause) {
 	c.order = slices.DeleteFunc(c.order, func(id string) bool {
 		back := strings.HasSuffix(id, lostID) && !stands(id)
 		if back {
-			delete(c.told, id)
+			delete(c.announced, id)
 		}
 		return back
 	})

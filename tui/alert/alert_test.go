@@ -215,7 +215,7 @@ func TestBytes(t *testing.T) {
 	if !Answered("\x1b]99;i=falcon-probe:p=?;a=focus:o=unfocused\x1b\\") ||
 		Answered("\x1b]99;i=other:p=?;\a") ||
 		Answered("\x1b]11;rgb:0/0/0\a") {
-		t.Error("the probe's answer is not told from others")
+		t.Error("the probe's answer is not distinguished from others")
 	}
 }
 
@@ -268,7 +268,7 @@ func TestMinorSlowdownsRingByTheirCost(t *testing.T) {
 }
 
 // A snoozed incident and its proposal ring no more; when the snooze ends, by its time or by
-// the engine, what stands is news again. A countdown near its end is told all the same.
+// the engine, what stands is news again. A countdown near its end is reported all the same.
 func TestSnoozedIncidentsAreQuiet(t *testing.T) {
 	with := func(quiet bool, until int) *feed.State {
 		s := incident("INC-0001")

@@ -8,7 +8,7 @@ import (
 )
 
 // toldOfJobs is how many causes of all jobs together are remembered.
-const toldOfJobs = 16 << 10
+const announcedJobs = 16 << 10
 
 // OfJob is one of several jobs.
 type OfJob struct {
@@ -27,7 +27,7 @@ func (c *Core) StepJobs(now time.Time, jobs []OfJob, in Input) Alert {
 			causes[i].ID, causes[i].Title = j.Name+"/"+causes[i].ID, named(causes[i].Title, j.Name)
 		}
 		all = append(all, causes...)
-		news := c.untold(causes, j.State, toldOfJobs)
+		news := c.unannounced(causes, j.State, announcedJobs)
 		if j.State.Conn == feed.Connecting {
 			continue
 		}

@@ -92,7 +92,7 @@ func (g *Guard) Open(now time.Time) {
 	g.reports.newCode()
 }
 
-// Repaint notes that the dialog is drawn anew: it is unseen again.
+// Repaint notes that the dialog is drawn again: it is unseen again.
 func (g *Guard) Repaint() {
 	g.seen = time.Time{}
 	g.coded = time.Time{}
@@ -267,7 +267,7 @@ func (g *Guard) noteKey(now time.Time, kind Kind) time.Duration {
 }
 
 // rested is for how long there was the pause that is asked for: without keys, but after a
-// paste, which is told apart from them.
+// paste, which is distinguished from them.
 func (g *Guard) rested(now time.Time) time.Duration {
 	if g.reason == Pasted {
 		return now.Sub(g.since)

@@ -108,7 +108,7 @@ func TestScripts(t *testing.T) {
 		"typed ahead, no pause":         "open 200ms step =unseen shown 300ms step =fresh 200ms confirm =ahead 300ms confirm =ahead 400ms confirm =held",
 		"the answer before the mark":    "open answer 2s confirm =unseen",
 		"another cell":                  "open sent wrong 2s confirm =unseen answer 1s confirm =held",
-		"drawn anew":                    "open shown 1s repaint confirm =unseen shown 500ms confirm =held",
+		"drawn again":                   "open shown 1s repaint confirm =unseen shown 500ms confirm =held",
 		"the answer of the size before": "open sent 1s repaint 1s confirm =unseen",
 		"a stray key":                   "open shown 1s stray =strayed 200ms step =strayed 1400ms confirm =strayed 1500ms step =counts 100ms confirm =held",
 		"stray keys before the dialog":  "stray 100ms open shown 600ms step =strayed 100ms confirm =strayed 1600ms step =counts 100ms confirm =held",
@@ -132,7 +132,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Reports are told apart by their cells, whatever order and number of them is under way, and
+// Reports are distinguished by their cells, whatever order and number of them is under way, and
 // nothing grows.
 func TestReportsAreToldApart(t *testing.T) {
 	now := time.Unix(1000, 0)

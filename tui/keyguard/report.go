@@ -114,7 +114,7 @@ func (g *Guard) Answer(now time.Time, x, y int) bool {
 // Pending are the reports without an answer, oldest first.
 func (g *Guard) Pending() []Report { return g.reports.pending }
 
-// Awaits reports whether an answer is under way, as far as that can be told.
+// Awaits reports whether an answer is under way, as far as that is known.
 func (g *Guard) Awaits(now time.Time) bool {
 	for _, q := range g.reports.pending {
 		if !q.sent.IsZero() && now.Sub(q.sent) < muteAfter {

@@ -548,7 +548,7 @@ func TestValidationThatWaits(t *testing.T) {
 	}
 }
 
-// A placement is told before it is taken: who changes places, which links
+// A placement is reported before it is taken: who changes places, which links
 // leave which rings, when it is due, who decides.
 func TestLadderTellsThePlacement(t *testing.T) {
 	snap := job(1, 4, 2)

@@ -9,7 +9,7 @@ import (
 
 // TestedIn is what a validation says of a device or a link between two nodes: "tested by
 // VAL-0002: 1.84 x the median, slow", "" where it did not test it. Of a link the worst
-// direction is told; what could not be judged is never called fast.
+// direction is reported; what could not be judged is never called fast.
 func TestedIn(v *falconv1.Validation, name string) string {
 	for _, g := range v.GetGemm() {
 		if g.GetDevice() == name {

@@ -254,7 +254,7 @@ func eachPlainField(visit func(protoreflect.FieldDescriptor)) {
 }
 
 // diffEvents is what came after the lines that were known.
-func diffEvents(was, now []*falconv1.EventLine) (fresh []*falconv1.EventLine, anew bool) {
+func diffEvents(was, now []*falconv1.EventLine) (fresh []*falconv1.EventLine, again bool) {
 	if len(was) == 0 {
 		return now, len(now) > 0
 	}

@@ -419,7 +419,7 @@ func FuzzInput(f *testing.F) {
 	})
 }
 
-// A link opens the screen where it points, and is told as lines elsewhere.
+// A link opens the screen where it points, and is reported as lines elsewhere.
 func TestDeepLinks(t *testing.T) {
 	p := newPlace(t, Limits{})
 	p.engine.AdvanceTo(enginetest.Proposed + 1)

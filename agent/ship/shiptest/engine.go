@@ -182,10 +182,10 @@ func (e *Engine) readStream(st stream, boot string, acks chan<- uint64) error {
 }
 
 func (e *Engine) write(st stream, acks <-chan uint64, ended <-chan error) error {
-	told := 0
+	announced := 0
 	for {
 		e.mu.Lock()
-		fresh := slices.Clone(e.commands[told:])
+		fresh := slices.Clone(e.commands[announced:])
 		tell := e.tell
 		e.mu.Unlock()
 		for _, c := range fresh {
@@ -194,7 +194,7 @@ func (e *Engine) write(st stream, acks <-chan uint64, ended <-chan error) error 
 			}); err != nil {
 				return err
 			}
-			told++
+			announced++
 		}
 		select {
 		case err := <-ended:

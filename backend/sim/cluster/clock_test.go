@@ -88,7 +88,7 @@ func (k *clock) read() steady.Reading {
 	}
 }
 
-// reboot begins the monotonic clock anew.
+// reboot begins the monotonic clock again.
 func (k *clock) reboot() {
 	k.run()
 	k.boots++

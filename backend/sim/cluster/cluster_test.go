@@ -47,15 +47,15 @@ type Cluster struct {
 	job   *job
 	judge *judge
 
-	oracle *oracle // nil = what is said is not judged
-	armed  []deed  // pauses that wait for a step of a recovery
+	oracle *oracle     // nil = what is said is not judged
+	armed  []injection // pauses that wait for a step of a recovery
 
 	pids      int
 	starts    uint64 // of processes
 	engines   int    // started
 	doubles   int
 	rollbacks int            // journals that were brought back, or lost
-	did       map[string]int // deeds, by kind
+	did       map[string]int // injections, by kind
 
 	struck map[string]int // engines killed, by point
 }

@@ -192,7 +192,7 @@ func (s scene) shoot(t *testing.T) map[string]string {
 	c.run(s.until)
 	if len(c.bad) > 0 {
 		t.Error(c.bad)
-		tell(t, c, *linesTold)
+		tell(t, c, *linesShown)
 	}
 	for what, text := range c.oracle.false {
 		t.Errorf("%s: %s", what, text)

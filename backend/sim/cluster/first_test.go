@@ -19,17 +19,17 @@ import (
 )
 
 var (
-	first     = flag.Uint64("first", 1, "first seed")
-	seeds     = flag.Int("seeds", 300, "how many seeds")
-	frames    = flag.Bool("frames", false, "log every frame")
-	count     = flag.Int("deeds", 200, "entries of a schedule")
-	only      = flag.String("kinds", "", "only these kinds of harmless deeds, by commas")
-	share     = flag.Float64("faults", 0.15, "share of real faults")
-	keep      = flag.String("keep", "", "write what was found, shrunk, into this directory")
-	linesTold = flag.Int("lines", 60, "how many lines of a story are printed")
-	stories   = flag.String("stories", "testdata/*.txt", "the stories that TestFound plays")
-	hashes    = flag.Bool("hashes", false, "print the hash of every run's trace")
-	upset     = flag.String(
+	first      = flag.Uint64("first", 1, "first seed")
+	seeds      = flag.Int("seeds", 300, "how many seeds")
+	frames     = flag.Bool("frames", false, "log every frame")
+	count      = flag.Int("injections", 200, "entries of a schedule")
+	only       = flag.String("kinds", "", "only these kinds of harmless injections, by commas")
+	share      = flag.Float64("faults", 0.15, "share of real faults")
+	keep       = flag.String("keep", "", "write what was found, shrunk, into this directory")
+	linesShown = flag.Int("lines", 60, "how many lines of a story are printed")
+	stories    = flag.String("stories", "testdata/*.txt", "the stories that TestFound plays")
+	hashes     = flag.Bool("hashes", false, "print the hash of every run's trace")
+	upset      = flag.String(
 		"upsets",
 		"",
 		"clocks, pauses and journals too: none, all, or only these kinds, by commas; all on three seeds of four by default",
@@ -82,7 +82,7 @@ func play(t testing.TB, s story) *Cluster {
 		c.oracle = newOracle(c)
 	}
 	over := start
-	for _, d := range s.deeds {
+	for _, d := range s.injections {
 		c.after(d.at, func() { c.do(d) })
 		over = max(over, d.until())
 	}
@@ -98,10 +98,10 @@ func play(t testing.TB, s story) *Cluster {
 
 // shrink removes what is not needed for a violation.
 func shrink(t testing.TB, s story) story {
-	for size := (len(s.deeds) + 1) / 2; size > 0; size /= 2 {
-		for i := 0; i+size <= len(s.deeds); {
+	for size := (len(s.injections) + 1) / 2; size > 0; size /= 2 {
+		for i := 0; i+size <= len(s.injections); {
 			less := s
-			less.deeds = append(append([]deed{}, s.deeds[:i]...), s.deeds[i+size:]...)
+			less.injections = append(append([]injection{}, s.injections[:i]...), s.injections[i+size:]...)
 			if len(play(t, less).bad) > 0 {
 				s = less
 			} else {
@@ -121,10 +121,10 @@ func tell(t *testing.T, c *Cluster, most int) {
 // drawn is the story of a seed by the test's flags.
 func drawn(seed uint64) story {
 	p := plan{
-		deeds:    *count,
-		every:    4 * time.Second,
-		faults:   *share,
-		faultGap: 100 * time.Second,
+		injections: *count,
+		every:      4 * time.Second,
+		faults:     *share,
+		faultGap:   100 * time.Second,
 	}
 	for _, k := range harmless {
 		if *only != "" && strings.Contains(","+*only+",", ","+k.kind+",") {
@@ -132,12 +132,12 @@ func drawn(seed uint64) story {
 		}
 	}
 	s := story{
-		seed:     seed,
-		exitInfo: seed%3 != 0,
-		deeds:    schedule(seed, p),
+		seed:       seed,
+		exitInfo:   seed%3 != 0,
+		injections: schedule(seed, p),
 	}
 	if kinds := upsetKinds(upsetsOf(seed)); len(kinds) > 0 {
-		s.deeds = upsetting(seed, kinds, s.deeds)
+		s.injections = upsetting(seed, kinds, s.injections)
 		s.alone = seed%5 == 1
 		s.hosted = seed%7 == 2
 		s.reuse = seed%2 == 1
@@ -192,15 +192,15 @@ func TestSeeds(t *testing.T) {
 // tally is what all runs together have met: a test that meets nothing proves
 // nothing.
 type tally struct {
-	mu       sync.Mutex
-	time     time.Duration
-	finished int
-	gaveUp   int
-	resumed  int
-	fences   int
-	orders   map[string]int
-	deeds    map[string]int
-	struck   map[string]int // engines killed, by point
+	mu         sync.Mutex
+	time       time.Duration
+	finished   int
+	gaveUp     int
+	resumed    int
+	fences     int
+	orders     map[string]int
+	injections map[string]int
+	struck     map[string]int // engines killed, by point
 }
 
 func (y *tally) add(c *Cluster) {
@@ -208,7 +208,7 @@ func (y *tally) add(c *Cluster) {
 	defer y.mu.Unlock()
 	if y.orders == nil {
 		y.orders = map[string]int{}
-		y.deeds = map[string]int{}
+		y.injections = map[string]int{}
 		y.struck = map[string]int{}
 	}
 	y.time += c.now
@@ -222,7 +222,7 @@ func (y *tally) add(c *Cluster) {
 		y.orders[kind] += n
 	}
 	for kind, n := range c.did {
-		y.deeds[kind] += n
+		y.injections[kind] += n
 	}
 	for point, n := range c.struck {
 		y.struck[point] += n
@@ -231,12 +231,12 @@ func (y *tally) add(c *Cluster) {
 
 func (y *tally) String() string {
 	return fmt.Sprintf(
-		"%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, deeds %v, engines killed %v",
-		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds, y.struck,
+		"%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, injections %v, engines killed %v",
+		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.injections, y.struck,
 	)
 }
 
-// check wants every kind of deed and of order to have been met in 300 runs or more:
+// check wants every kind of injection and of order to have been met in 300 runs or more:
 // fewer can miss a rare one by chance.
 func (y *tally) check(t *testing.T) {
 	t.Helper()
@@ -244,7 +244,7 @@ func (y *tally) check(t *testing.T) {
 		return
 	}
 	for _, k := range append(slices.Clone(harmless), faulty...) {
-		if y.deeds[k.kind] == 0 {
+		if y.injections[k.kind] == 0 {
 			t.Errorf("no %s was met", k.kind)
 		}
 	}
@@ -285,7 +285,7 @@ func found(t *testing.T, s story, c *Cluster) {
 		}
 	}
 	t.Log("\n" + s.String())
-	tell(t, c, *linesTold)
+	tell(t, c, *linesShown)
 	t.Logf("again: go test ./backend/sim/cluster -run TestSeeds -v -first %d -seeds 1", s.seed)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/failslow/falcon/recovery"
 )
 
-// judge holds the engine's deeds against what is true.
+// judge holds the engine's injections against what is true.
 type judge struct {
 	c      *Cluster
 	launch map[[2]uint64]int // processes started, by generation and rank

@@ -268,7 +268,7 @@ func (a *agentLife) received(c *conn, f *falconv1.EngineFrame) {
 	a.wake(0)
 }
 
-// lost is told when the agent's end of its connection has closed.
+// lost is reported when the agent's end of its connection has closed.
 func (a *agentLife) lost(c *conn, why string) {
 	if a.over || a.conn != c {
 		return

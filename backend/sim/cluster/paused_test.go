@@ -15,6 +15,6 @@ func TestAReplacedNodeThatOnlyPausedIsASpareAgain(t *testing.T) {
 	lines := strings.Join(c.lines, "\n")
 	if len(c.bad) > 0 || !strings.Contains(lines, "the fence of node n1 is lifted by falcon") {
 		t.Errorf("%v", c.bad)
-		tell(t, c, *linesTold)
+		tell(t, c, *linesShown)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/failslow/falcon/backend/statements"
 )
 
-
 // oracle holds what consoles say of the job against what is true of it. It takes from package
 // statements what is said and none of its judgements: what is true is in the emulated job, and what
 // waits in the engine's own lists.
@@ -314,7 +313,7 @@ func (y *truths) add(t *testing.T, c *Cluster) {
 			at := slices.IndexFunc(c.lines, func(line string) bool {
 				return strings.Contains(line, "FALSE: "+what)
 			})
-			t.Log("\n" + strings.Join(c.lines[max(0, at-*linesTold):at+1], "\n"))
+			t.Log("\n" + strings.Join(c.lines[max(0, at-*linesShown):at+1], "\n"))
 		}
 		y.total[what]++
 	}

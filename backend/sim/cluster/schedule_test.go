@@ -15,8 +15,8 @@ import (
 	"github.com/failslow/falcon/backend/engine"
 )
 
-// deed is one entry of a schedule: what happens to whom, when, for how long.
-type deed struct {
+// injection is one entry of a schedule: what happens to whom, when, for how long.
+type injection struct {
 	at   time.Duration
 	kind string
 	node int
@@ -25,12 +25,12 @@ type deed struct {
 	flag bool
 }
 
-func (d deed) String() string {
+func (d injection) String() string {
 	return fmt.Sprintf("%8.3f %-12s node %d rank %d for %v (%t)",
 		d.at.Seconds(), d.kind, d.node, d.rank, d.last.Round(time.Millisecond), d.flag)
 }
 
-// kinds of deeds with their weights. Those above the line leave every process
+// kinds of injections with their weights. Those above the line leave every process
 // of the job alone; those below it are real faults.
 var harmless = []weighted{
 	{"agent-term", 10},
@@ -83,11 +83,11 @@ func pick(rng *rand.Rand, from []weighted) string {
 
 // plan is the shape of the schedules of a test.
 type plan struct {
-	deeds    int           // of a run
-	every    time.Duration // between two, in the mean
-	faults   float64       // share of real faults
-	faultGap time.Duration // at least, between two that take a node
-	kinds    []weighted    // harmless ones; nil = all
+	injections int           // of a run
+	every      time.Duration // between two, in the mean
+	faults     float64       // share of real faults
+	faultGap   time.Duration // at least, between two that take a node
+	kinds      []weighted    // harmless ones; nil = all
 }
 
 // slowMost bounds the latency of a slow way: beyond it a node counts as out of
@@ -97,7 +97,7 @@ const slowMost = 1500 * time.Millisecond
 // start is when the job has been described and trains.
 const start = 20 * time.Second
 
-func schedule(seed uint64, p plan) []deed {
+func schedule(seed uint64, p plan) []injection {
 	rng := rand.New(rand.NewPCG(seed, 0x5c4ed))
 	kinds := p.kinds
 	if kinds == nil {
@@ -105,10 +105,10 @@ func schedule(seed uint64, p plan) []deed {
 	}
 	at := start
 	gap := time.Duration(0)
-	var out []deed
-	for range p.deeds {
+	var out []injection
+	for range p.injections {
 		at += time.Duration(rng.ExpFloat64() * float64(p.every))
-		d := deed{
+		d := injection{
 			at:   at,
 			node: rng.IntN(8),
 			rank: rng.IntN(64),
@@ -129,7 +129,7 @@ func schedule(seed uint64, p plan) []deed {
 }
 
 // do carries one entry out.
-func (c *Cluster) do(d deed) {
+func (c *Cluster) do(d injection) {
 	n := c.order[d.node%len(c.order)]
 	c.log("DEED %s (%s)", d, n.name)
 	c.did[d.kind]++
@@ -203,7 +203,7 @@ func (c *Cluster) do(d deed) {
 var operator = engine.Actor{Name: "op", Role: "approver", From: "sim"}
 
 // operate has an operator ask for something; what is refused is refused.
-func (c *Cluster) operate(d deed) {
+func (c *Cluster) operate(d injection) {
 	err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
 		switch d.kind {
 		case "test":
@@ -275,7 +275,7 @@ func (c *Cluster) decide(ctx context.Context, e *engine.Engine, no int) error {
 
 // demand has a rank replaced, or a whole node given up, though nothing is known
 // against it. What is in doubt counts as done: an engine may die as it answers.
-func (c *Cluster) demand(ctx context.Context, e *engine.Engine, d deed) error {
+func (c *Cluster) demand(ctx context.Context, e *engine.Engine, d injection) error {
 	p := c.victim(d.rank)
 	if p == nil {
 		return errNothing
@@ -321,7 +321,7 @@ func (n *node) reset() {
 }
 
 // cut takes ways away and mends them later.
-func (c *Cluster) cut(d deed) {
+func (c *Cluster) cut(d injection) {
 	var nodes []*node
 	switch d.kind {
 	case "all-cut":
@@ -358,7 +358,7 @@ func (c *Cluster) mend(n *node) {
 }
 
 // fault takes something of the job away.
-func (c *Cluster) fault(d deed) {
+func (c *Cluster) fault(d injection) {
 	p := c.victim(d.rank)
 	switch d.kind {
 	case "rank-kill":

@@ -18,7 +18,7 @@ type story struct {
 	alone      bool // no spares, and nobody brings one
 	hosted     bool // the framework neither parks nor rejoins
 	reuse      bool // of process ids
-	deeds      []deed
+	injections []injection
 	judged     bool // what is said of the job, too
 }
 
@@ -53,7 +53,7 @@ func (s story) String() string {
 			fmt.Fprintln(&b, x.word)
 		}
 	}
-	for _, d := range s.deeds {
+	for _, d := range s.injections {
 		fmt.Fprintf(&b, "at %v %s node %d rank %d for %v %t\n",
 			d.at, d.kind, d.node, d.rank, d.last, d.flag)
 	}
@@ -70,7 +70,7 @@ func readStory(path string) (story, error) {
 	var s story
 	for in := bufio.NewScanner(f); in.Scan(); {
 		line := in.Text()
-		var d deed
+		var d injection
 		var at, last string
 		var err error
 		switch word, rest, _ := strings.Cut(line, " "); word {
@@ -94,7 +94,7 @@ func readStory(path string) (story, error) {
 					d.last, err = time.ParseDuration(last)
 				}
 			}
-			s.deeds = append(s.deeds, d)
+			s.injections = append(s.injections, d)
 		}
 		if err != nil {
 			return s, fmt.Errorf("%s: %q: %w", path, line, err)
@@ -124,7 +124,7 @@ func TestFound(t *testing.T) {
 			}
 			if len(c.bad) > 0 {
 				t.Errorf("%v", c.bad)
-				tell(t, c, *linesTold)
+				tell(t, c, *linesShown)
 			}
 		})
 	}

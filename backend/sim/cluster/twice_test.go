@@ -27,7 +27,7 @@ func (n *node) lead() *host {
 // double starts a second engine, with a copy of the first one's folder or an empty one, as when
 // a machine was brought back from an image that was thought lost. Agents are led to one or
 // to the other, in turn.
-func (c *Cluster) double(d deed) {
+func (c *Cluster) double(d injection) {
 	if c.rival != nil || c.host.engine == nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (c *Cluster) double(d deed) {
 
 // lead leads agents to one engine or the other: all or half of them to the second, or each to
 // either in turn.
-func (c *Cluster) lead(d deed) {
+func (c *Cluster) lead(d injection) {
 	if c.rival == nil {
 		return
 	}
@@ -114,7 +114,7 @@ func (c *Cluster) yields(h *host, err error) bool {
 	return true
 }
 
-// reach is told of each step of a recovery: pauses that wait for it begin.
+// reach is informed of each step of a recovery: pauses that wait for it begin.
 func (c *Cluster) reach(state falcon.RecoveryState) {
 	for i, d := range c.armed {
 		if steps[d.rank%len(steps)] != state {

@@ -51,19 +51,19 @@ func upsetKinds(names string) (out []weighted) {
 }
 
 // upsetting adds upsets of some kinds to a schedule.
-func upsetting(seed uint64, kinds []weighted, deeds []deed) []deed {
+func upsetting(seed uint64, kinds []weighted, injections []injection) []injection {
 	rng := rand.New(rand.NewPCG(seed, 0x0b5e7))
 	end := start
-	if n := len(deeds); n > 0 {
-		end = deeds[n-1].at
+	if n := len(injections); n > 0 {
+		end = injections[n-1].at
 	}
-	out := slices.Clone(deeds)
+	out := slices.Clone(injections)
 	for at := start; ; {
 		at += time.Duration(rng.ExpFloat64() * float64(upsetEvery))
 		if at > end {
 			break
 		}
-		d := deed{
+		d := injection{
 			at:   at,
 			kind: pick(rng, kinds),
 			node: rng.IntN(8),
@@ -76,7 +76,7 @@ func upsetting(seed uint64, kinds []weighted, deeds []deed) []deed {
 		}
 		out = append(out, d)
 	}
-	slices.SortStableFunc(out, func(a, b deed) int {
+	slices.SortStableFunc(out, func(a, b injection) int {
 		return int(a.at - b.at)
 	})
 	return out
@@ -90,7 +90,7 @@ func logBetween(rng *rand.Rand, lo, hi time.Duration) time.Duration {
 }
 
 // until is when an entry is over; a step's size is no time.
-func (d deed) until() time.Duration {
+func (d injection) until() time.Duration {
 	if d.kind == "engine-step" || d.kind == "node-step" {
 		return d.at
 	}
@@ -98,7 +98,7 @@ func (d deed) until() time.Duration {
 }
 
 // upset carries one out.
-func (c *Cluster) upset(d deed) {
+func (c *Cluster) upset(d injection) {
 	n := c.order[d.node%len(c.order)]
 	switch d.kind {
 	case "engine-step":
@@ -144,7 +144,7 @@ func (c *Cluster) upset(d deed) {
 	}
 }
 
-func (c *Cluster) stepClock(k *clock, d deed) {
+func (c *Cluster) stepClock(k *clock, d injection) {
 	if d.flag {
 		k.step(-d.last)
 	} else {
@@ -153,7 +153,7 @@ func (c *Cluster) stepClock(k *clock, d deed) {
 }
 
 // driftClock has a clock gain or lose 0.2 to 10 % for a while, or stand still.
-func (c *Cluster) driftClock(k *clock, d deed) {
+func (c *Cluster) driftClock(k *clock, d injection) {
 	rate := float64(1+d.rank%50) / 500
 	switch {
 	case d.flag && d.rank%8 == 0:
@@ -208,7 +208,7 @@ func (n *node) pausedLong() bool {
 	return n.paused && n.c.now-n.pausedAt >= reachFor
 }
 
-// awhile is what the deeds of a paused node wait for.
+// awhile is what the injections of a paused node wait for.
 const awhile = 50 * time.Millisecond
 
 // copyEvery is how often the journal's folder is copied, for what rolls it back.
@@ -266,7 +266,7 @@ func (h *host) empty() {
 }
 
 // rollBack brings an earlier journal back: by the documented command, or by its files.
-func (h *host) rollBack(d deed) {
+func (h *host) rollBack(d injection) {
 	if len(h.copies) == 0 {
 		return
 	}

@@ -56,14 +56,14 @@ type Keeper struct {
 	quit    chan struct{}
 	done    chan struct{}
 
-	mu         sync.Mutex
-	generation uint64
-	child      *child    // nil while none runs
-	trouble    string    // why nothing is served, "" = it is
-	since      time.Time // since when it serves
-	fell       string    // why it stopped to serve, until News has said so
-	toldDown   bool      // News has said that it is down
-	starts     int
+	mu            sync.Mutex
+	generation    uint64
+	child         *child    // nil while none runs
+	trouble       string    // why nothing is served, "" = it is
+	since         time.Time // since when it serves
+	fell          string    // why it stopped to serve, until News has said so
+	announcedDown bool      // News has said that it is down
+	starts        int
 }
 
 // Open listens, and starts the first store. An address that can't be used is an
@@ -140,14 +140,14 @@ func (k *Keeper) Trouble() string {
 func (k *Keeper) News() (out []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fell != "" && !k.toldDown {
+	if k.fell != "" && !k.announcedDown {
 		out = append(out, "the rendezvous store is down, and a job that is meeting loses its keys: "+k.fell)
-		k.toldDown = true
+		k.announcedDown = true
 	}
 	k.fell = ""
-	if k.toldDown && k.trouble == "" && time.Since(k.since) >= upAfter {
+	if k.announcedDown && k.trouble == "" && time.Since(k.since) >= upAfter {
 		out = append(out, "the rendezvous store serves again, without the keys of before")
-		k.toldDown = false
+		k.announcedDown = false
 	}
 	return out
 }

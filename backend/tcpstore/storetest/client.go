@@ -18,7 +18,7 @@ var (
 
 // Client is a small client. One goroutine may use it. After an error other than ErrTimeout in the current
 // layout it is of no use any more: in the legacy layout a wait that was given
-// up can't be told from its late answer.
+// up can't be distinguished from its late answer.
 type Client struct {
 	nc     net.Conn
 	layout Layout

@@ -498,7 +498,7 @@ func unharmed(t *testing.T, l falcon.Layout, args []string) []history {
 var unharmedRuns = map[string][]history{}
 
 // thaw lets a frozen process go on, which was replaced meanwhile: it must find
-// its job gone, and end when it is told.
+// its job gone, and end when they are ordered to.
 func (c *crew) thaw(m *member) {
 	c.t.Helper()
 	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {

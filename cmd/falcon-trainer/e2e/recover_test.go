@@ -299,7 +299,7 @@ func TestParkedProcessesEnd(t *testing.T) {
 	p.Stop(1)
 	<-c.members[0].ended
 	if h := c.history(c.members[0]); !c.members[0].finished() || h.end.End != "stopped" {
-		t.Errorf("told to end, it ended with %v, %+v: %s",
+		t.Errorf("ordered to end, it ended with %v, %+v: %s",
 			c.members[0].cmd.ProcessState, h.end, c.members[0].cmd.Stderr)
 	}
 	c = muster(

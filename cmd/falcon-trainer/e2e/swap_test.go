@@ -208,13 +208,13 @@ func TestPlacementsKeepTheWeights(t *testing.T) {
 	}
 }
 
-// What the hook is told: the place before the ack, once, and with the rank that
+// What the hook receives: the place before the ack, once, and with the rank that
 // holds from the next iteration on.
 func TestPlacementsAreTold(t *testing.T) {
 	got := player{world: 4, args: job(1, 2, 2, 3, 8), orders: placement(9, 1, []int32{2, 1, 0, 3})}.play(t)
 	for r, want := range []string{"place 9 4 2\n", "", "place 9 4 0\n", ""} {
-		told := strings.Contains(got[r].trace, want+"describe 122 3 0\nack 9 4 0\nbegin_iteration 4 0 0\n")
-		if !told ||
+		announced := strings.Contains(got[r].trace, want+"describe 122 3 0\nack 9 4 0\nbegin_iteration 4 0 0\n")
+		if !announced ||
 			strings.Count(got[r].trace, "place 9") != strings.Count(want, "place 9") && want != "" {
 			t.Errorf("process %d called:\n%s", r, got[r].trace)
 		}

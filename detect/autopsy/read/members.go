@@ -70,7 +70,7 @@ func (m *members) take(l *line) bool {
 		return m.rounds(l)
 	case strings.Contains(body, "traggler"), strings.Contains(body, "STRAGGLER"),
 		strings.Contains(body, "low rank"), strings.Contains(body, "lowest rank"):
-		return m.told(l)
+		return m.announced(l)
 	case strings.HasPrefix(body, "# gpu"), strings.HasPrefix(body, "#gpu"), m.columns != nil:
 		return m.dmon(l, body)
 	case m.report != "" && m.inReport(l, body):
@@ -148,7 +148,7 @@ func (m *members) rounds(l *line) bool {
 }
 
 // told reads "stragglers are: [1]".
-func (m *members) told(l *line) bool {
+func (m *members) announced(l *line) bool {
 	x := stragglers.FindStringSubmatch(l.body)
 	if x == nil {
 		x = slowRanks.FindStringSubmatch(l.body)

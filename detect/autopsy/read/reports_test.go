@@ -279,7 +279,7 @@ var reports = map[string]struct {
 			pair("n1", "n4", 49.3, 0),
 		want{kind: autopsy.KindSlow, hosts: []string{"n4"}},
 	},
-	"a pair that can't be told apart": {
+	"a pair that can't be distinguished": {
 		"pairs.out",
 		pair("n4", "n9", 49.4, 0) + pair("n2", "n1", 88.4, 0) + pair("n8", "n7", 88.2, 0),
 		want{kind: autopsy.KindSlow, hosts: []string{}},

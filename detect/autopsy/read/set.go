@@ -179,7 +179,7 @@ func (s *Set) addRecord(input *autopsy.Input, guess logs.Guess, in io.Reader) er
 }
 
 // addSeries reads a table or records of iterations. Where several columns may be meant each is a series, and
-// where a unit is not given only ratios are told.
+// where a unit is not given only ratios are reported.
 func (s *Set) addSeries(input *autopsy.Input, open Open, head []byte) error {
 	guess := logs.Sniff(head)
 	input.Kind = guess.Format

@@ -21,7 +21,7 @@ func TestShapesOfLines(t *testing.T) {
 		}
 		with := "12: " + k.needle + " 7"
 		if shapeOf(with) == shapeOf(strings.Replace(with, k.needle, k.needle[1:], 1)) {
-			t.Errorf("%q is not told from what lacks it", with)
+			t.Errorf("%q is not distinguished from what lacks it", with)
 		}
 	}
 }

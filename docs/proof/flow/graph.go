@@ -187,7 +187,7 @@ func (r *run) playInstant() {
 			r.endFlow(ev.op)
 		}
 	}
-	r.shareAnew()
+	r.shareAgain()
 }
 
 func (r *run) beginOp(op Op) {
@@ -243,7 +243,7 @@ func (r *run) touch(link int) {
 
 // shareAnew finds the rates of all flows that share a link, directly or through
 // others, with one that began or ended. The rates of the rest don't change.
-func (r *run) shareAnew() {
+func (r *run) shareAgain() {
 	if len(r.touched) == 0 {
 		return
 	}

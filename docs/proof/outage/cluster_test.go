@@ -77,7 +77,7 @@ type Cluster struct {
 
 	mu       sync.Mutex
 	err      error
-	waiting  int // nodes that are told to rejoin
+	waiting  int // nodes that are ordered to rejoin
 	rejoined uint64
 	moves    []*falconv1.ShardMove
 	written  time.Duration // the slowest reader
@@ -360,7 +360,7 @@ func (c *Cluster) readTable(write, parse time.Duration, size, sent int) {
 	}
 }
 
-// ready counts a node that is told to rejoin. The last one has the job meet:
+// ready counts a node that is ordered to rejoin. The last one has the job meet:
 // every rank as a client of the store; then all go on.
 func (c *Cluster) ready(o *falconv1.RejoinCommand) {
 	c.mu.Lock()

@@ -64,22 +64,22 @@ func (r Result) PerMinute() float64 {
 // world is one run under way: the job, and the machines of production that
 // watch and steer it, joined as the engine joins them.
 type world struct {
-	job    *Job
-	trace  Trace
-	costs  Costs
-	det    *detect.Machine // nil = Falcon is off
-	plan   *mitigate.Planner
-	start  time.Time
-	now    time.Time
-	orders []due
-	ask    *falcon.ValidationAsk
-	want   *detect.ProfileRequest
-	win    *window
-	probes probes
-	tests  int
-	told   uint64               // profile window that the planner knows
-	known  map[string][]float64 // by state: iterations played without Falcon, see play
-	out    Result
+	job       *Job
+	trace     Trace
+	costs     Costs
+	det       *detect.Machine // nil = Falcon is off
+	plan      *mitigate.Planner
+	start     time.Time
+	now       time.Time
+	orders    []due
+	ask       *falcon.ValidationAsk
+	want      *detect.ProfileRequest
+	win       *window
+	probes    probes
+	tests     int
+	announced uint64               // profile window that the planner knows
+	known     map[string][]float64 // by state: iterations played without Falcon, see play
+	out       Result
 }
 
 // due is an order with the iteration that it holds from.
@@ -312,10 +312,10 @@ func (w *world) settle() {
 // measured passes a new profile on, as the engine does in the turn in which it comes.
 func (w *world) measured() bool {
 	id, from := w.det.Profiled()
-	if id == w.told {
+	if id == w.announced {
 		return false
 	}
-	w.told = id
+	w.announced = id
 	for _, v := range w.out.Incidents {
 		w.tellSpeeds(v)
 	}

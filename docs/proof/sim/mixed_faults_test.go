@@ -33,7 +33,7 @@ func (t Trial) Removed() float64 {
 }
 
 // named counts the faults that an incident named while they lasted or as soon
-// as it was told.
+// as it was reported.
 func (t Trial) named() int {
 	n := 0
 	for _, f := range t.Trace {

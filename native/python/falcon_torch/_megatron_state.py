@@ -42,7 +42,7 @@ def not_kept(args: Any, config: Any, optimizer: Any, copies: int) -> str:
         "experts are spread over ranks of a distributed optimizer": SPREAD in kinds
         and _of(args, "expert_model_parallel_size", 1) > 1,
         "precision-aware optimizers keep masters elsewhere": _of(args, "use_precision_aware_optimizer"),
-        "--dataloader-type external begins its data anew": args.dataloader_type == "external",
+        "--dataloader-type external begins its data again": args.dataloader_type == "external",
         "--async-save leaves a writer behind": args.async_save,
         "--iterations-to-skip counts iterations that do not run": bool(_of(args, "iterations_to_skip")),
         "--decrease-batch-size-if-needed counts samples by the ranks": _of(args, "decrease_batch_size_if_needed"),

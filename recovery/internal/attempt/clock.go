@@ -72,7 +72,7 @@ func (c *Clock) Advance(now time.Time) {
 	c.moved = now
 }
 
-// Skip takes a pause of the console itself out of the time without an answer.
+// Skip takes a pause of the engine itself out of the time without an answer.
 func (c *Clock) Skip(gap time.Duration, now time.Time) {
 	if c.moved = c.moved.Add(gap); c.moved.After(now) {
 		c.moved = now

@@ -16,7 +16,7 @@ const (
 	TimedOut How = iota // nothing was heard on it for long
 	Reset               // the other side broke it
 	Goodbye             // the agent reported that it stops in order
-	Closed              // the console ended it itself
+	Closed              // the engine ended it itself
 )
 
 // ReportLife is how long a device's fatal report is a sign.
@@ -34,7 +34,8 @@ type Limits struct {
 type Hosts struct {
 	limits Limits
 	hosts  map[falcon.Node]*Host
-	back   []time.Time // when those that came back from silence since the last Excuse had last been heard
+	// when those that came back from silence since the last GraceReturned had last been heard
+	back []time.Time
 }
 
 // NewHosts knows of no node.
@@ -70,7 +71,7 @@ func (t *Hosts) NoneHeard(now time.Time) bool {
 	return len(t.hosts) > 1
 }
 
-// Skip takes a pause of the console itself out of every node's silence.
+// Skip takes a pause of the engine itself out of every node's silence.
 func (t *Hosts) Skip(gap time.Duration, now time.Time) {
 	for _, h := range t.hosts {
 		h.heard = earlier(h.heard.Add(gap), now) // what has come since is of now
@@ -104,11 +105,11 @@ func (t *Hosts) Hear(n falcon.Node, now time.Time) (suspected, gone bool) {
 	return suspected, gone
 }
 
-// Excuse gives the whole time again to nodes that fell silent together with others, within a beat,
+// GraceReturned gives the whole time again to nodes that fell silent together with others, within a beat,
 // that are heard again: what silenced those is on the way, and may delay these for longer. It
 // returns them in order. As a node is compared by when it was truly last heard, others that
 // come and go later do not excuse it once more.
-func (t *Hosts) Excuse(now time.Time) []falcon.Node {
+func (t *Hosts) GraceReturned(now time.Time) []falcon.Node {
 	if len(t.back) == 0 {
 		return nil
 	}

@@ -3,7 +3,7 @@
 //
 // It guarantees: an iteration counts as confirmed only by two beats of one process,
 // far enough apart; a time without iterations that has another cause (a recovery, a
-// hold, a console that slept) is never measured as one. Time comes in as an argument.
+// hold, an engine that slept) is never measured as one. Time comes in as an argument.
 // It judges no rank and no node.
 package progress
 
@@ -63,7 +63,7 @@ func (t *Tracker) Restart(now time.Time) {
 	t.moved = now
 }
 
-// Skip takes a pause of the console itself out of the time without progress.
+// Skip takes a pause of the engine itself out of the time without progress.
 func (t *Tracker) Skip(gap time.Duration, now time.Time) {
 	if t.moved = t.moved.Add(gap); t.moved.After(now) {
 		t.moved = now
@@ -132,7 +132,7 @@ func (t *Tracker) See(now time.Time, iteration int64, late bool) {
 	if iteration <= t.newest {
 		return
 	}
-	// the time in between was no iteration: a recovery, a hold, a console that slept
+	// the time in between was no iteration: a recovery, a hold, an engine that slept
 	if !t.moved.Equal(t.seen) {
 		t.from, t.since = t.newest, t.moved
 	}

@@ -329,7 +329,7 @@ func TestPicks(t *testing.T) {
 	}
 	s.Select(9)
 	if out := drawn(t, p, s, 80, 30); !strings.Contains(out, "8 picked") {
-		t.Errorf("picks are not told:\n%s", out)
+		t.Errorf("picks are not reported:\n%s", out)
 	}
 }
 

@@ -15,14 +15,14 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// teller collects lines of a width.
-type teller struct {
+// lineWriter collects lines of a width.
+type lineWriter struct {
 	w   int
 	out []page.Line
 }
 
 // sayLine wraps text; what goes on in further rows is indented.
-func (t *teller) sayLine(role themes.Role, format string, a ...any) {
+func (t *lineWriter) sayLine(role themes.Role, format string, a ...any) {
 	for i, l := range widget.Wrap(fmt.Sprintf(format, a...), max(10, t.w-2)) {
 		if i > 0 {
 			l = "  " + l
@@ -33,7 +33,7 @@ func (t *teller) sayLine(role themes.Role, format string, a ...any) {
 
 // Details describes faults, decision, replacements and shards in rows of w columns.
 func Details(s *page.State, v *falconv1.Recovery, w int) []page.Line {
-	t := &teller{w: w}
+	t := &lineWriter{w: w}
 	t.sayState(s, v)
 	for _, f := range v.GetFaults() {
 		t.sayFault(s, f)
@@ -45,7 +45,7 @@ func Details(s *page.State, v *falconv1.Recovery, w int) []page.Line {
 }
 
 // sayState describes why it waits or failed, and who decided.
-func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
+func (t *lineWriter) sayState(s *page.State, v *falconv1.Recovery) {
 	role := themes.Accent
 	switch falcon.RecoveryState(v.GetState()) {
 	case falcon.RecoveryResumed:
@@ -74,7 +74,7 @@ func (t *teller) sayState(s *page.State, v *falconv1.Recovery) {
 	}
 }
 
-func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
+func (t *lineWriter) sayFault(s *page.State, f *falconv1.Fault) {
 	text := "Fault: " + phrase.FaultName(f)
 	if at := cmp.Or(f.GetFirstUnixNs(), f.GetDetectedUnixNs()); at > 0 {
 		text += ", first sign at " + phrase.Clock(time.Unix(0, at), s.EngineNow(), s.Zone)
@@ -93,7 +93,7 @@ func (t *teller) sayFault(s *page.State, f *falconv1.Fault) {
 }
 
 // sayPlaces describes who is replaced where, who stays and who is refused.
-func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
+func (t *lineWriter) sayPlaces(s *page.State, v *falconv1.Recovery) {
 	t.sayWhole(v)
 	if len(v.GetReplaced()) > 0 {
 		t.sayLine(themes.Text, "%s: %s",
@@ -101,7 +101,7 @@ func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 			phrase.Replaced(v))
 	}
 	if v.GetEndedJob() {
-		t.sayLine(themes.Warn, "Survivors: none: all processes were told to end")
+		t.sayLine(themes.Warn, "Survivors: none: all processes were ordered to end")
 	} else if n := len(v.GetSurvivors()); n > 0 {
 		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))
 		if kept, of, ok := s.KeptPids(v); ok {
@@ -115,7 +115,7 @@ func (t *teller) sayPlaces(s *page.State, v *falconv1.Recovery) {
 }
 
 // sayWhole describes a restart that keeps no process, and of replicas that are given up.
-func (t *teller) sayWhole(v *falconv1.Recovery) {
+func (t *lineWriter) sayWhole(v *falconv1.Recovery) {
 	if v.GetWhole() {
 		t.sayLine(themes.Warn, "Whole restart: no process is kept, all are started again")
 	}
@@ -126,7 +126,7 @@ func (t *teller) sayWhole(v *falconv1.Recovery) {
 }
 
 // sayResume describes where training goes on, and why there.
-func (t *teller) sayResume(v *falconv1.Recovery) {
+func (t *lineWriter) sayResume(v *falconv1.Recovery) {
 	why := ""
 	if v.GetReason() != "" &&
 		(v.GetState() == string(falcon.RecoveryRejoin) || v.GetState() == string(falcon.RecoveryResumed)) {
@@ -150,7 +150,7 @@ func (t *teller) sayResume(v *falconv1.Recovery) {
 }
 
 // sayShards lists every move, those of one reason together.
-func (t *teller) sayShards(v *falconv1.Recovery) {
+func (t *lineWriter) sayShards(v *falconv1.Recovery) {
 	if len(v.GetMoves()) == 0 {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/tui/page"
 )
 
-// What a recovery gives up is told from its fields, whatever its reason says.
+// What a recovery gives up is rendered from its fields, whatever its reason says.
 func TestStoryTellsWhatIsGivenUp(t *testing.T) {
 	v := &falconv1.Recovery{
 		Id:              "REC-0001",

@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times tables lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
+.PHONY: help build native demo test check nightly times tables results lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -55,6 +55,9 @@ times: build ## measure the parts of `make test` and `make check` and write thei
 
 tables: ## write into each page which of its tables are older than the code (docs/tables.txt)
 	.ci/tables
+
+results: ## write docs/results.md, the figures that matter, from the pages that measurements have written
+	go -C docs/proof run ./results
 
 lint: $(GOLANGCI) ## golangci-lint: import directions, style, common mistakes
 	$(GOLANGCI) run ./...
@@ -126,7 +129,7 @@ gpu: ## what one GPU can show in ten minutes, into bin/gpu/gpu.md and gpu.json; 
 fuzz: ## every fuzz target for FUZZTIME (default 2s)
 	.ci/fuzz $(FUZZTIME)
 
-bench: build ## benchmarks; writes docs/benchmarks.md
+bench: build ## benchmarks; writes docs/results/benchmarks.md
 	./docs/bench.sh
 
 # ---- The third tier: what takes hours. Each target can be run alone. ----
@@ -163,8 +166,8 @@ attacks: ## one engine under attack for 10 s each way, beside 1,000 emulated age
 
 EVAL_JOBS ?= 10000
 EVAL_ITERATIONS ?= 1000
-eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
-	go -C docs/proof test ./evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/benchmarks.md
+eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/results/benchmarks.md
+	go -C docs/proof test ./evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(PAGES)/results/benchmarks.md
 	go -C docs/proof test ./evaltest -count=1 -timeout 2h -v -run 'TestSmall$$' -small-seeds 200 -small-iterations 1000000
 
 AUTOPSY_PLAYS ?= 1000
@@ -176,19 +179,19 @@ one-slow: ## one slow rank of 100,000, ONE_SLOW (20) places and moments: verifie
 	go test ./detect -count=1 -timeout 3h -v -run TestOneSlowRankOfMany -large-ranks 100000 -large-seeds $(ONE_SLOW)
 
 SIM_SEEDS ?= 20
-table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
-	go -C docs/proof test ./sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(PAGES)/benchmarks.md
+table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/results/benchmarks.md
+	go -C docs/proof test ./sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(PAGES)/results/benchmarks.md
 
 RIVALS ?= 20
-rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/benchmarks.md
-	go -C docs/proof test ./rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/benchmarks.md
+rivals: ## the detector beside rules of others (NVRx, Minder, Megatron-LM, BEAST) on RIVALS (20) jobs of each mix, ranks, real records; its part of docs/results/benchmarks.md
+	go -C docs/proof test ./rivals -count=1 -timeout 2h -v -run TestRivals -rivals-jobs $(RIVALS) -rivals-out $(PAGES)/results/benchmarks.md
 
 FLOW_SEEDS ?= 20
-flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FLOW_SEEDS seeds of each cell; writes its parts of docs/figures-sim.md
-	go -C docs/proof test ./sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/figures-sim.md
+flow: ## figures 13 to 17, 20 and table 7 on a network at the level of flows, FLOW_SEEDS seeds of each cell; writes its parts of docs/results/figures-sim.md
+	go -C docs/proof test ./sim -count=1 -timeout 5h -v -run 'TestFlow(Figures|TwoNodes|Splits|Ladder|Mix)' -flow-seeds $(FLOW_SEEDS) -flow-out $(PAGES)/results/figures-sim.md
 
-outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
-	go -C docs/proof test ./outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/flashrecovery.md
+outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/results/flashrecovery.md
+	go -C docs/proof test ./outage -count=1 -timeout 2h -v -run TestScale -outage-out $(PAGES)/results/flashrecovery.md
 
 pictures: ## draw docs/pictures/*.png again, from the lab's recording and the scripted engine
 	@mkdir -p $(PAGES)/pictures
@@ -243,29 +246,29 @@ ends: build ## jobs that recover once and end, ENDS (20) of them, on agents that
 	go test -count=1 -timeout 60m -v -run TestEndsWithoutExitInformation ./cmd/falcon -lab-ends $(ENDS)
 
 RECOVER_SEEDS ?= 100
-recoveries: build ## every fault point, with and without ZeRO, of ranks and nodes, and RECOVER_SEEDS (100) random moments; its part of docs/recoveries.md, goes on where it stopped
+recoveries: build ## every fault point, with and without ZeRO, of ranks and nodes, and RECOVER_SEEDS (100) random moments; its part of docs/results/recoveries.md, goes on where it stopped
 	@mkdir -p $(RESULTS)/recoveries
-	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(PAGES)/recoveries.md -lab-out $(RESULTS)/recoveries
+	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(PAGES)/results/recoveries.md -lab-out $(RESULTS)/recoveries
 
 KILLS ?= 50
-torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; its part of docs/torch.md; skipped with one line without torch
-	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -lab-page $(PAGES)/torch.md
+torch-kills: build ## ranks of a PyTorch job on emulated GPUs killed at KILLS (50) random moments, on nccl and on nccl2; its part of docs/results/torch.md; skipped with one line without torch
+	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -lab-page $(PAGES)/results/torch.md
 
 PIPELINE_KILLS ?= 50
-pipeline-kills: build ## PIPELINE_KILLS (50) ranks of a pipeline's first stage killed in their backward pass, in a PyTorch job on emulated GPUs, and a fifth as many with interleaved stages; its part of docs/torch.md; skipped without torch and its headers
-	go test -count=1 -timeout 3h -v -run TestTorchPipelineKills ./cmd/falcon -pipeline-kills $(PIPELINE_KILLS) -lab-page $(PAGES)/torch.md
+pipeline-kills: build ## PIPELINE_KILLS (50) ranks of a pipeline's first stage killed in their backward pass, in a PyTorch job on emulated GPUs, and a fifth as many with interleaved stages; its part of docs/results/torch.md; skipped without torch and its headers
+	go test -count=1 -timeout 3h -v -run TestTorchPipelineKills ./cmd/falcon -pipeline-kills $(PIPELINE_KILLS) -lab-page $(PAGES)/results/torch.md
 
 TORCH_DEATHS ?= 400
-torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of docs/torch.md, goes on where it stopped; skipped without torch and its headers
+torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of docs/results/torch.md, goes on where it stopped; skipped without torch and its headers
 	@mkdir -p $(RESULTS)/torch-deaths
-	go test -count=1 -timeout 12h -v -run TestTorchDeaths ./cmd/falcon -torch-deaths $(TORCH_DEATHS) -lab-page $(PAGES)/torch.md -lab-out $(RESULTS)/torch-deaths
+	go test -count=1 -timeout 12h -v -run TestTorchDeaths ./cmd/falcon -torch-deaths $(TORCH_DEATHS) -lab-page $(PAGES)/results/torch.md -lab-out $(RESULTS)/torch-deaths
 
-torch-standby: build ## the same with a standby on each node, which takes the dead rank's place; its part of docs/torch.md; skipped without torch
-	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -torch-standby -lab-page $(PAGES)/torch.md
+torch-standby: build ## the same with a standby on each node, which takes the dead rank's place; its part of docs/results/torch.md; skipped without torch
+	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -torch-standby -lab-page $(PAGES)/results/torch.md
 
 TORCH_PAUSES ?= 100
-torch-pauses: build ## a PyTorch job on emulated GPUs held and let go TORCH_PAUSES (100) times, on nccl and on nccl2, without and with overlap; its part of docs/torch.md; skipped without torch
-	go test -count=1 -timeout 3h -v -run TestTorchPauses ./cmd/falcon -torch-pauses $(TORCH_PAUSES) -lab-page $(PAGES)/torch.md
+torch-pauses: build ## a PyTorch job on emulated GPUs held and let go TORCH_PAUSES (100) times, on nccl and on nccl2, without and with overlap; its part of docs/results/torch.md; skipped without torch
+	go test -count=1 -timeout 3h -v -run TestTorchPauses ./cmd/falcon -torch-pauses $(TORCH_PAUSES) -lab-page $(PAGES)/results/torch.md
 
 TORCH_VERSIONS ?= 2.4.0 2.6.0 2.11.0
 torch-versions: build ## a rank of a PyTorch job on emulated GPUs killed and replaced, with each of TORCH_VERSIONS (3 GB to download); skipped without PyPI
@@ -284,21 +287,21 @@ torch-screen: build ## mitigations of a PyTorch job on emulated GPUs, approved b
 
 TORCH_SEEDS ?= 1
 TORCH_RANKS ?= 8
-torch-lab: build ## PyTorch jobs of TORCH_RANKS (8) on emulated GPUs, without an adapter: TORCH_SEEDS (1) slow GPUs in each kind, and after how many iterations they are named; its part of docs/torch.md; goes on where it stopped; skipped without torch
+torch-lab: build ## PyTorch jobs of TORCH_RANKS (8) on emulated GPUs, without an adapter: TORCH_SEEDS (1) slow GPUs in each kind, and after how many iterations they are named; its part of docs/results/torch.md; goes on where it stopped; skipped without torch
 	@mkdir -p $(RESULTS)/torch
 	@python=$$(.ci/python which); \
-	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch -lab-page $(PAGES)/torch.md; \
+	if [ -n "$$python" ]; then go test -count=1 -timeout 3h -v -run TestTorchWithoutAdapter ./cmd/falcon -lab-torch "$$python" -lab-torch-seeds $(TORCH_SEEDS) -lab-torch-ranks $(TORCH_RANKS) -lab-out $(RESULTS)/torch -lab-page $(PAGES)/results/torch.md; \
 	else echo "torch-lab: skipped: no torch; set FALCON_PYTHON, or run make python-torch"; fi
 
-torch-trainers: build ## a job of transformers, accelerate, Lightning and DeepSpeed each on emulated GPUs: a slow GPU is named, and S4 carried out; its part of docs/torch.md; skipped without torch or PyPI
+torch-trainers: build ## a job of transformers, accelerate, Lightning and DeepSpeed each on emulated GPUs: a slow GPU is named, and S4 carried out; its part of docs/results/torch.md; skipped without torch or PyPI
 	@python=$$(.ci/python which); trainers=$$(.ci/python trainers) || exit 1; \
-	if [ -n "$$python" ] && [ -n "$$trainers" ]; then go test -count=1 -timeout 1h -v -run TestTorchTrainers ./cmd/falcon -torch-python "$$python" -torch-trainers "$$trainers" -lab-page $(PAGES)/torch.md; \
+	if [ -n "$$python" ] && [ -n "$$trainers" ]; then go test -count=1 -timeout 1h -v -run TestTorchTrainers ./cmd/falcon -torch-python "$$python" -torch-trainers "$$trainers" -lab-page $(PAGES)/results/torch.md; \
 	else echo "torch-trainers: skipped: no torch, or no packages of the trainers; run make python-torch, with PyPI"; fi
 
 ENTERED ?= 20
-torch-entered: build ## ranks of Megatron-LM's pretrain() and of torchtitan's Trainer killed on emulated GPUs, ENTERED (20) times in each of four jobs; its part of docs/torch.md; skipped without torch, its headers or PyPI
+torch-entered: build ## ranks of Megatron-LM's pretrain() and of torchtitan's Trainer killed on emulated GPUs, ENTERED (20) times in each of four jobs; its part of docs/results/torch.md; skipped without torch, its headers or PyPI
 	@python=$$(.ci/python which); frameworks=$$(.ci/python frameworks); \
-	if [ -n "$$python" ] && [ -n "$$frameworks" ]; then go test -count=1 -timeout 5h -v -run TestTorchEntered ./cmd/falcon -torch-python "$$python" -torch-entered "$$frameworks" -entered-kills $(ENTERED) -lab-page $(PAGES)/torch.md; \
+	if [ -n "$$python" ] && [ -n "$$frameworks" ]; then go test -count=1 -timeout 5h -v -run TestTorchEntered ./cmd/falcon -torch-python "$$python" -torch-entered "$$frameworks" -entered-kills $(ENTERED) -lab-page $(PAGES)/results/torch.md; \
 	else echo "torch-entered: skipped: no torch, or no packages of the frameworks; run make python-torch, with PyPI"; fi
 
 HANGS ?= 50
@@ -310,18 +313,18 @@ estimates: build ## iteration times from the calls alone against the trainer's o
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}
 
 DEATHS ?= 30
-detection-times: build ## how fast deaths of processes and nodes and freezes are known, at least DEATHS (30) of each; its part of docs/recoveries.md
+detection-times: build ## how fast deaths of processes and nodes and freezes are known, at least DEATHS (30) of each; its part of docs/results/recoveries.md
 	@mkdir -p $(RESULTS)/deaths
-	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(PAGES)/recoveries.md -lab-out $(RESULTS)/deaths
+	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(PAGES)/results/recoveries.md -lab-out $(RESULTS)/deaths
 
 MINUTES ?= 30
-soak: build ## a healthy job beside CPU hogs for MINUTES (30): no rank may be fenced; its part of docs/recoveries.md
-	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(PAGES)/recoveries.md
+soak: build ## a healthy job beside CPU hogs for MINUTES (30): no rank may be fenced; its part of docs/results/recoveries.md
+	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(PAGES)/results/recoveries.md
 
 FIGURES ?=
-figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped
+figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/results/figures.md, goes on where it stopped
 	@mkdir -p $(RESULTS)/figures
-	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(PAGES)/figures.md -lab-out $(RESULTS)/figures -lab-figure '$(FIGURES)'
+	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(PAGES)/results/figures.md -lab-out $(RESULTS)/figures -lab-figure '$(FIGURES)'
 
 PAIRS ?= 5
 pairs: build ## what the hook costs a training job: PAIRS (5) of runs with and without it
@@ -333,8 +336,8 @@ rings: build ## what the test of a ring costs the job: RINGS (10) of each of 4, 
 
 SCALE_NODES ?= 1 16 125 1250 4000
 SCALE_FOR ?= 60s
-scale: build ## what an engine costs with emulated agents of SCALE_NODES nodes of 8 ranks, SCALE_FOR each, up to the first size that does not hold; its part of docs/benchmarks.md
-	go test ./cmd/falcon -count=1 -timeout 2h -v -run TestScaleCurve -swarm-nodes "$(SCALE_NODES)" -swarm-for $(SCALE_FOR) -swarm-out $(PAGES)/benchmarks.md
+scale: build ## what an engine costs with emulated agents of SCALE_NODES nodes of 8 ranks, SCALE_FOR each, up to the first size that does not hold; its part of docs/results/benchmarks.md
+	go test ./cmd/falcon -count=1 -timeout 2h -v -run TestScaleCurve -swarm-nodes "$(SCALE_NODES)" -swarm-for $(SCALE_FOR) -swarm-out $(PAGES)/results/benchmarks.md
 
 store-scale: native ## the rendezvous store with up to 10,000 clients, beside the installed PyTorch's
 	.ci/python run go test ./backend/tcpstore -count=1 -timeout 30m -v -run TestRelease -store-scale

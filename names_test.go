@@ -97,15 +97,15 @@ var pageLink = regexp.MustCompile(`\]\(([^)#:]+(?:\.[a-z]+|/))(?:#[^)]*)?\)`)
 
 // Links between pages lead somewhere.
 func TestLinksOfPages(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	pages := []string{"README.md", "CONTRIBUTING.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %d pages, %v", pattern, len(found), err)
+		}
+		pages = append(pages, found...)
 	}
-	more, err := filepath.Glob("docs/decisions/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(append(pages, more...), "README.md", "CONTRIBUTING.md") {
+	for _, page := range pages {
 		for _, line := range fileLines(t, page) {
 			for _, m := range pageLink.FindAllStringSubmatch(line, -1) {
 				if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {

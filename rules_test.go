@@ -146,6 +146,7 @@ var directions = []rule{
 		"the engine draws nothing and starts no agent",
 	},
 	{"docs/proof/flow", []string{"docs/proof/flow"}, impure, "a judge shares nothing with what it judges"},
+	{"docs/proof/results", nil, nil, "it reads pages only"},
 	{"docs/proof/size", nil, nil, "the counter reads sources only"},
 	{
 		"docs/proof",

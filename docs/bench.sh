@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes docs/benchmarks.md: every figure with the command that gave it.
+# Writes docs/results/benchmarks.md: every figure with the command that gave it.
 # Usage: docs/bench.sh [PAIRS]   (pairs of lab runs for the hook's cost; default 5)
 # BENCH_ONLY=REGEX measures the sections whose title matches and keeps the others.
 set -euo pipefail
@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 pairs=${1:-5}
 only=${BENCH_ONLY:-}
 stamp="$(date -u +%F), $(git describe --always --dirty 2>/dev/null || echo none), $(nproc) cores of $(grep -m1 'model name' /proc/cpuinfo | sed 's/.*: //'), $(free -g | awk '/^Mem:/{print $2}') GiB, Linux $(uname -r), $(go version | cut -d' ' -f3)"
-out=docs/benchmarks.md
+out=docs/results/benchmarks.md
 tmp=$(mktemp)
 sources=$(mktemp)
 trap 'rm -f "$tmp" "$sources"' EXIT
@@ -24,9 +24,9 @@ part() {
     kept "$name"
     return
   fi
-  hash=$(awk -v part="$name" '$2 == "benchmarks.md" && $3 == part { print $5 }' "$sources")
+  hash=$(awk -v part="$name" '$2 == "results/benchmarks.md" && $3 == part { print $5 }' "$sources")
   if [ -z "$hash" ]; then
-    echo "bench: docs/tables.txt has no row benchmarks.md $name" >&2
+    echo "bench: docs/tables.txt has no row results/benchmarks.md $name" >&2
     exit 1
   fi
   echo "bench: $title" >&2

@@ -252,7 +252,7 @@ func mdTable(head []string, rows [][]string) string {
 	return b.String()
 }
 
-// figureTables is docs/figures.md, of the reports that are there.
+// figureTables is docs/results/figures.md, of the reports that are there.
 func figureTables(dir string) string {
 	var b strings.Builder
 	b.WriteString(figuresHead(dir))
@@ -295,7 +295,7 @@ func figuresHead(dir string) string {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	stamp, err := tabletest.Stamp("../..", "figures.md", "-")
+	stamp, err := tabletest.Stamp("../..", "results/figures.md", "-")
 	if err != nil {
 		stamp = err.Error()
 	}

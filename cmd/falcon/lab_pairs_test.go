@@ -28,7 +28,7 @@ iterations: %d
 // TestHookPairs measures what the hook costs the job: CPU of all rank
 // processes per iteration and the iteration time, hook on against off, in
 // alternating pairs, paced and unpaced. It prints figures for
-// docs/benchmarks.md and asserts nothing about time. With the hook on, agents
+// docs/results/benchmarks.md and asserts nothing about time. With the hook on, agents
 // and engine have work to do on the same cores: TestHookAlone takes them away.
 func TestHookPairs(t *testing.T) {
 	if *labPairs == 0 {

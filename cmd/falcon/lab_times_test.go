@@ -261,7 +261,7 @@ func writePart(path, part, text string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	switch stamp, err := tabletest.Stamp("../..", filepath.Base(path), part); {
+	switch stamp, err := tabletest.Stamp("../..", "results/"+filepath.Base(path), part); {
 	case err == nil:
 		text += "\n" + stamp
 	case !errors.Is(err, tabletest.ErrTables):

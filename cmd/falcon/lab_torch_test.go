@@ -108,7 +108,7 @@ func TestTorchKills(t *testing.T) {
 		name = "torch-standby"
 		title = "Deaths of ranks, with standbys"
 		how = fmt.Sprintf(
-			" Each node keeps a [standby](recovery.md#standbys), and %d iterations lie between two deaths, so that the next one can import torch; where it was not there in time, an ordinary process was started. Replaced: how often, and how long, by a standby and by an ordinary process, median and most.",
+			" Each node keeps a [standby](../recovery.md#standbys), and %d iterations lie between two deaths, so that the next one can import torch; where it was not there in time, an ordinary process was started. Replaced: how often, and how long, by a standby and by an ordinary process, median and most.",
 			torchCalm,
 		)
 	}

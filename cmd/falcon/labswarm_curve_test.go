@@ -70,7 +70,7 @@ func TestScaleCurve(t *testing.T) {
 	if *curvePage == "" {
 		return
 	}
-	stamp, err := tabletest.Stamp("../..", "benchmarks.md", "scale")
+	stamp, err := tabletest.Stamp("../..", "results/benchmarks.md", "scale")
 	if err != nil {
 		t.Fatal(err)
 	}

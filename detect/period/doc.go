@@ -16,7 +16,7 @@
 // seen where an iteration has a message of at most 64 bytes and such steps bring no
 // kind of call (operation, communicator) of their own, or where the iteration
 // reduces the job's gradients and all that comes between is small (isStep).
-// docs/iterations.md has the rule and where calls do not show it.
+// docs/job.md has the rule and where calls do not show it.
 //
 // Infer works on a whole sequence, Tracker on a live one with bounded memory
 // and bounded work per call. Nothing here reads a clock, starts a goroutine or

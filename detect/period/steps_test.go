@@ -707,7 +707,7 @@ func TestTheIterationIsTheOptimizerStep(t *testing.T) {
 }
 
 // What can't be known is shown as it was, and where an accumulating script hides its optimizer, as
-// micro-batches: docs/rank.md says so.
+// micro-batches: docs/runbook.md says so.
 func TestTheIterationThatCallsDoNotShow(t *testing.T) {
 	for _, p := range unknown {
 		if tr, _, _ := follow(p.play(160, 1, 0.01).calls); tr.Period() != p.calls {

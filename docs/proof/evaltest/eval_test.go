@@ -142,7 +142,7 @@ func sweep() string {
 // write writes the part of the page that is about make eval.
 func write(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	stamp, err := tabletest.Stamp("../../..", "benchmarks.md", "eval")
+	stamp, err := tabletest.Stamp("../../..", "results/benchmarks.md", "eval")
 	if err != nil {
 		t.Fatal(err)
 	}

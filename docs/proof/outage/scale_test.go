@@ -41,7 +41,7 @@ func middleOf(runs []Outcome) Outcome {
 // scalePatience is for one size.
 const scalePatience = 10 * time.Minute
 
-// The whole table of docs/flashrecovery.md; minutes, so only when asked for.
+// The whole table of docs/results/flashrecovery.md; minutes, so only when asked for.
 func TestScale(t *testing.T) {
 	if *outPath == "" {
 		t.Skip("plays up to 18,000 devices: make outage")
@@ -128,7 +128,7 @@ func logOf() io.Writer {
 }
 
 func head() string {
-	stamp, err := tabletest.Stamp("../../..", "flashrecovery.md", "-")
+	stamp, err := tabletest.Stamp("../../..", "results/flashrecovery.md", "-")
 	if err != nil {
 		stamp = err.Error()
 	}

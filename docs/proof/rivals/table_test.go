@@ -492,7 +492,7 @@ func falconCost(counters bool) float64 {
 // writePart writes the part of the page that is about rivals.
 func writePart(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	stamp, err := tabletest.Stamp("../../..", "benchmarks.md", "rivals")
+	stamp, err := tabletest.Stamp("../../..", "results/benchmarks.md", "rivals")
 	if err != nil {
 		t.Fatal(err)
 	}

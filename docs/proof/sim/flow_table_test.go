@@ -348,7 +348,7 @@ func beginFlow(t *testing.T, mark, title string) flowPart {
 		commit: tabletest.Commit(),
 	}
 	var err error
-	if p.stamp, err = tabletest.Stamp("../../..", "figures-sim.md", mark); err != nil {
+	if p.stamp, err = tabletest.Stamp("../../..", "results/figures-sim.md", mark); err != nil {
 		t.Fatal(err)
 	}
 	return p

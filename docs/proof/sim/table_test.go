@@ -68,7 +68,7 @@ func tried(s Scenario, n int) []Trial {
 // write writes the part of the page that is about make table7.
 func write(t *testing.T, path, tables string, took time.Duration) {
 	t.Helper()
-	stamp, err := tabletest.Stamp("../../..", "benchmarks.md", "table7")
+	stamp, err := tabletest.Stamp("../../..", "results/benchmarks.md", "table7")
 	if err != nil {
 		t.Fatal(err)
 	}

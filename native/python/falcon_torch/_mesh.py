@@ -1,4 +1,4 @@
-"""Which ranks are a replica, by the mesh of the job (docs/layout.md)."""
+"""Which ranks are a replica, by the mesh of the job (docs/job.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-# Falcon. `make help` lists the targets.
+# Falcon. `make help` lists the targets that a change needs, `make targets` all.
 # Everything a target needs beyond Go, gcc and make it installs itself into
 # .tools/ (pinned versions), so that a clean machine can run `make check`.
 
@@ -22,10 +22,14 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build native demo test check nightly times tables results lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
+.PHONY: help targets build native demo test check nightly times tables results lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
 
-help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
+help: ## list the four targets that a change needs
+	@grep -hE '^(demo|test|check|nightly):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-8s %s\n", $$1, $$2}'
+	@echo '  targets  list the others'
+
+targets: ## list all targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 # What a program says of itself: a tag, or the commit.
 STAMP := $(shell git describe --tags --always --dirty 2>/dev/null)

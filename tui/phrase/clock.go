@@ -22,10 +22,10 @@ func Clock(at, now time.Time, zone *time.Location) string {
 	return at.Format("15:04:05") + sign
 }
 
-// Lasting is a length of time as one says it: "40 s", "8 min", "3 h 20 min", "2 days 3 h".
+// Lasting is a length of time as one says it: "100 s", "8 min", "3 h 20 min", "2 days 3 h".
 func Lasting(d time.Duration) string {
 	switch s := int(max(0, d).Seconds()); {
-	case s < 60:
+	case s < 120:
 		return fmt.Sprintf("%d s", s)
 	case s < 3600:
 		return fmt.Sprintf("%d min", s/60)

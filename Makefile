@@ -153,7 +153,7 @@ SIM_FIRST ?= 1
 SIM_COUNT ?= 300
 SIM_TIMEOUT ?= 2h
 simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
-	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
+	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT) -seeds-kept $(PAGES)/results/seeds.md
 
 SCHEDULES ?= 100000
 STORIES ?= 1400
@@ -263,9 +263,10 @@ pipeline-kills: build ## PIPELINE_KILLS (50) ranks of a pipeline's first stage k
 	go test -count=1 -timeout 3h -v -run TestTorchPipelineKills ./cmd/falcon -pipeline-kills $(PIPELINE_KILLS) -lab-page $(PAGES)/results/torch.md
 
 TORCH_DEATHS ?= 400
-torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of docs/results/torch.md, goes on where it stopped; skipped without torch and its headers
+DEATHS_FOR ?= 12h
+torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of results/torch.md; for DEATHS_FOR (12h), and on from what results/torch-deaths.jsonl has; skipped without torch and its headers
 	@mkdir -p $(RESULTS)/torch-deaths
-	go test -count=1 -timeout 12h -v -run TestTorchDeaths ./cmd/falcon -torch-deaths $(TORCH_DEATHS) -lab-page $(PAGES)/results/torch.md -lab-out $(RESULTS)/torch-deaths
+	go test -count=1 -timeout 13h -v -run TestTorchDeaths ./cmd/falcon -torch-deaths $(TORCH_DEATHS) -torch-deaths-for $(DEATHS_FOR) -torch-deaths-kept $(PAGES)/results/torch-deaths.jsonl -lab-page $(PAGES)/results/torch.md -lab-out $(RESULTS)/torch-deaths
 
 torch-standby: build ## the same with a standby on each node, which takes the dead rank's place; its part of docs/results/torch.md; skipped without torch
 	go test -count=1 -timeout 3h -v -run TestTorchKills ./cmd/falcon -torch-kills $(KILLS) -torch-standby -lab-page $(PAGES)/results/torch.md

@@ -2,13 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +29,9 @@ var (
 	torchDeaths = flag.Int("torch-deaths", 0,
 		"plays of a PyTorch job in which something ends, of every kind, for each adapter")
 	torchDeathFirst = flag.Int("torch-deaths-first", 1, "number of the first such play")
+	torchDeathKept  = flag.String("torch-deaths-kept", "",
+		"file with a line for each play so far, by which hours of plays may be of several days and machines")
+	torchDeathFor = flag.Duration("torch-deaths-for", 12*time.Hour, "no play begins after this time")
 )
 
 // How long a play may take, and how long nothing may follow where nothing is to follow.
@@ -39,6 +45,7 @@ const (
 
 // deathResult is what is kept of a play.
 type deathResult struct {
+	Number  int      `json:"number"`
 	Play    string   `json:"play"`
 	Adapter string   `json:"adapter"`
 	Entry   string   `json:"entry"`
@@ -48,7 +55,7 @@ type deathResult struct {
 	Asks    int      `json:"asks"`
 	Seconds float64  `json:"seconds"`
 	Build   string   `json:"build"`
-	Said    string   `json:"recoveries"` // by the engine, for a reader
+	Said    string   `json:"recoveries,omitempty"` // by the engine, where a play is judged wrong
 	Bad     []string `json:"bad"`
 }
 
@@ -59,26 +66,26 @@ func TestTorchDeaths(t *testing.T) {
 		t.Skip("give -torch-deaths")
 	}
 	needOperators(t)
-	command, dir := trainTorch(t, "deaths.py"), reportDir(t)
-	var all []deathResult
+	command, dir, began := trainTorch(t, "deaths.py"), reportDir(t), time.Now()
+	all := readDeaths(t, *torchDeathKept)
 	for _, p := range deathPlays(*torchDeathFirst, *torchDeaths) {
+		if slices.ContainsFunc(all, func(r deathResult) bool {
+			return r.Number == p.number
+		}) {
+			continue
+		}
+		if time.Since(began) > *torchDeathFor {
+			t.Logf("%d plays so far: the time is over", len(all))
+			break
+		}
 		t.Run(fmt.Sprintf("%04d", p.number), func(t *testing.T) {
-			file := filepath.Join(dir, fmt.Sprintf("death-%04d.json", p.number))
-			var r deathResult
-			if b, err := os.ReadFile(file); err != nil || json.Unmarshal(b, &r) != nil {
-				r = playDeath(
-					t,
-					command,
-					p,
-					filepath.Join(dir, fmt.Sprintf("death-%04d", p.number)),
-				)
-				if b, err = json.MarshalIndent(r, "", "  "); err == nil {
-					err = os.WriteFile(file, b, 0o600)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
+			r := playDeath(
+				t,
+				command,
+				p,
+				filepath.Join(dir, fmt.Sprintf("death-%04d", p.number)),
+			)
+			keepResult(t, *torchDeathKept, r)
 			all = append(all, r)
 			t.Logf("%s: wants %q; %d ran again, %.0f s", p, r.Wants, r.Again, r.Seconds)
 			if len(r.Bad) > 0 {
@@ -89,6 +96,78 @@ func TestTorchDeaths(t *testing.T) {
 	text := deathsTable(all)
 	writePage(t, "torch-deaths", text)
 	t.Log(text)
+}
+
+// readDeaths are the plays of a file that are of the same kind still: a row may have another judge since.
+func readDeaths(t *testing.T, path string) (all []deathResult) {
+	t.Helper()
+	if path == "" {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var r deathResult
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%s: %v in %q", path, err, line)
+		}
+		if p := deathPlays(r.Number, 1)[0]; p.String() == r.Play && string(p.row.wants()) == r.Wants {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// keepResult appends a play to the file.
+func keepResult(t *testing.T, path string, r deathResult) {
+	t.Helper()
+	if path == "" {
+		return
+	}
+	if len(r.Bad) == 0 {
+		r.Said = ""
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(append(b, '\n')); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Plays of a file are not played again, but where what is played under their number is another play.
+func TestDeathsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deaths.jsonl")
+	if got := readDeaths(t, path); got != nil {
+		t.Errorf("%+v of no file", got)
+	}
+	var want []deathResult
+	for _, p := range deathPlays(7, 3) {
+		r := deathResult{
+			Number: p.number,
+			Play:   p.String(),
+			Wants:  string(p.row.wants()),
+		}
+		keepResult(t, path, r)
+		want = append(want, r)
+	}
+	other := want[0]
+	other.Number = 11
+	keepResult(t, path, other)
+	if got := readDeaths(t, path); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 // needOperators is needHeaders on the stand-ins that a lab takes, which are built once a machine.
@@ -147,6 +226,7 @@ func playDeath(t *testing.T, command string, p deathPlay, kept string) deathResu
 	}
 	d.end()
 	r := deathResult{
+		Number:  p.number,
 		Play:    p.String(),
 		Adapter: p.row.adapter,
 		Entry:   p.row.entry,

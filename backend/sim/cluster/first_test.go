@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/sim/tabletest"
 )
 
 var (
@@ -34,7 +36,9 @@ var (
 		"",
 		"clocks, pauses and journals too: none, all, or only these kinds, by commas; all on three seeds of four by default",
 	)
-	whole = flag.Bool("whole", false, "print what was found without shrinking it")
+	whole  = flag.Bool("whole", false, "print what was found without shrinking it")
+	seeded = flag.String("seeds-kept", "",
+		"file to which seeds without a finding are added as a line, so that many may be of several days")
 )
 
 // Seeds that a test plays at most; the race detector, which runs with -short,
@@ -187,6 +191,30 @@ func TestSeeds(t *testing.T) {
 	t.Logf("%d seeds in %v: %s", seedsMost(), time.Since(began).Round(time.Millisecond), &sum)
 	sum.check(t)
 	truths.check(t)
+	if *seeded != "" && !t.Failed() {
+		keepSeeds(t, *seeded, began)
+	}
+}
+
+// keepSeeds adds a line: which seeds, of which kinds, the commit, the day, how long they took.
+func keepSeeds(t *testing.T, path string, began time.Time) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0) // a page that exists
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "| %d to %d | %s | %s | %s | %.0f | none |\n",
+		*first,
+		*first+uint64(seedsMost())-1,
+		cmp.Or(*upset, "drawn"),
+		tabletest.Commit(),
+		began.UTC().Format(time.DateOnly),
+		time.Since(began).Minutes(),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // tally is what all runs together have met: a test that meets nothing proves

@@ -49,7 +49,7 @@ demo: build ## play the default scenario: a console on a terminal, plain text wi
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.
 test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-check: build native-asan native-tsan native-arm64 lint tier-check ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; 20 minutes
+check: build native-asan native-tsan native-arm64 lint tier-check ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; 25 minutes
 
 tier-test tier-check tier-night: tier-%: build
 	.ci/tier $*
@@ -152,8 +152,9 @@ nightly: build ## the third tier: all targets below with NIGHT_SEEDS (10,000) si
 SIM_FIRST ?= 1
 SIM_COUNT ?= 300
 SIM_TIMEOUT ?= 2h
-simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
-	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT) -seeds-kept $(PAGES)/results/seeds.md
+SEEDS_KEPT ?=
+simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something; a line of them into SEEDS_KEPT
+	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT) $(if $(SEEDS_KEPT),-seeds-kept $(abspath $(SEEDS_KEPT)))
 
 SCHEDULES ?= 100000
 STORIES ?= 1400

@@ -149,7 +149,7 @@ func TestALaunchOutlivesTheAgent(t *testing.T) {
 	})
 }
 
-// A profile ends with its agent, and so does a pause, which lets go: the next
+// A profile ends with its agent, and so does a pause: the next
 // agent answers for both.
 func TestWhatEndsWithTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -69,7 +69,7 @@ func BenchmarkKillToFrame(b *testing.B) {
 		}
 		took = append(took, (<-ship.ends).Sub(begun))
 		_ = cmd.Wait()
-		time.Sleep(exitWait + scanEvery) // it lets go of the process
+		time.Sleep(exitWait + scanEvery) // it releases the process
 		select {
 		case <-ship.ends:
 		default:

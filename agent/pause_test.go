@@ -377,7 +377,7 @@ func TestPauseExpires(t *testing.T) {
 }
 
 // A rank that dies in a pause does not keep it open, and the agent's own end
-// lets go.
+// releases.
 func TestPauseOfADyingRankAndAnEndingAgent(t *testing.T) {
 	var left *fakeSegment
 	onNode(t, func(t *testing.T, n *node) {

@@ -476,7 +476,7 @@ func testLines(r *falconv1.ValidateRequest, world, w int) []page.Line {
 	)...)
 	return append(out, wrapLines(
 		themes.Text,
-		"If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.",
+		"If wrong: where no consistent boundary exists nothing is held and the reason is shown. X ends it at once; the ranks resume by themselves at their deadline, even without console and agents.",
 		w,
 	)...)
 }

@@ -71,7 +71,7 @@ func (p *rankProcess) describeEnd() string {
 	case p.end != "":
 		return "ended with " + p.end + words
 	}
-	return "ended without a word" + words
+	return "ended without a message" + words
 }
 
 func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {

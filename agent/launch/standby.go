@@ -338,7 +338,7 @@ func (l *Launcher) endStandby(i int, why string) {
 	}
 }
 
-// collectStandbys lets go of those that were ended.
+// collectStandbys releases those that were ended.
 func (l *Launcher) collectStandbys() {
 	l.pool.gone = slices.DeleteFunc(l.pool.gone, func(p Proc) bool {
 		_, ended := l.sys.Ended(p)

@@ -378,7 +378,7 @@ func awaitPause(t *testing.T, r *Process, want PauseState) Pause {
 }
 
 // TestPauseAgainstTheHook: a real process runs up to the cut and no further,
-// answers a test, and goes on at the release; it lets go by itself at the
+// answers a test, and goes on at the release; it resumes by itself at the
 // deadline; and what it was held is given by its marks.
 func TestPauseAgainstTheHook(t *testing.T) {
 	p := startPeer(t)

@@ -51,7 +51,7 @@ type Config struct {
 	Listener net.Listener // the door closes it
 	TLS      *tls.Config
 	Limits   Limits
-	Check    func(*Guest) error // whether a certificate still holds; nil = only its dates count
+	Check    func(*Peer) error // whether a certificate still holds; nil = only its dates count
 	Log      *slog.Logger
 	Now      func() time.Time
 }
@@ -61,7 +61,7 @@ type Config struct {
 type Door struct {
 	cfg     Config
 	waiting *strangers.Room
-	guests  *guests
+	peers   *peers
 	agents  *Queue
 	people  *Queue
 	failed  *rate.Limiter // lines about handshakes that failed: strangers cause them
@@ -83,7 +83,7 @@ func Open(cfg Config) *Door {
 	d := &Door{
 		cfg:     cfg,
 		waiting: strangers.NewRoom(cfg.Limits.Unproven, cfg.Limits.PerSource, speakGrace),
-		guests:  newGuests(cfg.Limits),
+		peers:   newPeers(cfg.Limits),
 		failed:  rate.NewLimiter(1, 10),
 		agents:  NewQueue(cfg.Listener.Addr()),
 		people:  NewQueue(cfg.Listener.Addr()),
@@ -126,7 +126,7 @@ type Counts struct{ Unproven, Proven int }
 
 // Counts looks at the door.
 func (d *Door) Counts() Counts {
-	return Counts{d.waiting.Len(), d.guests.len()}
+	return Counts{d.waiting.Len(), d.peers.len()}
 }
 
 // acceptPause is how long the door waits when the kernel has no descriptor.
@@ -212,14 +212,14 @@ func (d *Door) noteFailed(from net.Addr, err error) {
 	)
 }
 
-func (d *Door) identify(c *tls.Conn) (*Guest, error) {
+func (d *Door) identify(c *tls.Conn) (*Peer, error) {
 	state := c.ConnectionState()
 	id, err := auth.FromChains(state.VerifiedChains)
 	if err != nil {
 		return nil, err
 	}
 	id.From = c.RemoteAddr().String()
-	g := &Guest{
+	g := &Peer{
 		TLSInfo: credentials.TLSInfo{
 			State:          state,
 			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
@@ -234,7 +234,7 @@ func (d *Door) identify(c *tls.Conn) (*Guest, error) {
 }
 
 // holds checks a certificate again.
-func (d *Door) holds(g *Guest) error {
+func (d *Door) holds(g *Peer) error {
 	if d.cfg.Now().After(g.Leaf.NotAfter) {
 		return fmt.Errorf("%w: that of %s ended at %s",
 			ErrExpired, g.Identity.Name, g.Leaf.NotAfter.UTC().Format(time.RFC3339))
@@ -245,8 +245,8 @@ func (d *Door) holds(g *Guest) error {
 	return nil
 }
 
-func (d *Door) let(g *Guest) error {
-	old, ok := d.guests.enter(g)
+func (d *Door) let(g *Peer) error {
+	old, ok := d.peers.enter(g)
 	for _, o := range old {
 		o.End(ErrReplaced)
 	}
@@ -258,10 +258,10 @@ func (d *Door) let(g *Guest) error {
 	if g.Identity.Role == auth.RoleAgent {
 		to = d.agents
 	}
-	c := &conn{Conn: g.conn, guest: g}
+	c := &conn{Conn: g.conn, caller: g}
 	c.leave = func() {
 		g.cancel(context.Canceled) // the peer's doing unless a reason was given before
-		d.guests.leave(g)
+		d.peers.leave(g)
 	}
 	if to.Put(context.Background(), c) != nil {
 		return c.Close()
@@ -285,7 +285,7 @@ func (d *Door) recheck() {
 
 // Recheck looks at all certificates now.
 func (d *Door) Recheck() {
-	for _, g := range d.guests.list() {
+	for _, g := range d.peers.list() {
 		if g.ctx.Err() != nil {
 			continue
 		}
@@ -300,8 +300,8 @@ func (d *Door) Recheck() {
 	}
 }
 
-// Guests are the proven callers that are connected now.
-func (d *Door) Guests() []*Guest { return d.guests.list() }
+// Peers are the proven callers that are connected now.
+func (d *Door) Peers() []*Peer { return d.peers.list() }
 
 // Close stops accepting, ends those that have not proven who they are, and
 // waits. Connections that were handed out are their server's to end.

@@ -19,33 +19,33 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func guest(role auth.Role, name string) *Guest {
-	return &Guest{Identity: auth.Identity{Role: role, Name: name}}
+func caller(role auth.Role, name string) *Peer {
+	return &Peer{Identity: auth.Identity{Role: role, Name: name}}
 }
 
 func TestOneIdentityReplacesItsOwnConnections(t *testing.T) {
-	s := newGuests(Limits{Connections: 6, PerAgent: 2, PerPerson: 3})
-	enter := func(g *Guest) (old []*Guest, ok bool) {
+	s := newPeers(Limits{Connections: 6, PerAgent: 2, PerPerson: 3})
+	enter := func(g *Peer) (old []*Peer, ok bool) {
 		t.Helper()
 		return s.enter(g)
 	}
-	first := guest(auth.RoleAgent, "n1")
-	second := guest(auth.RoleAgent, "n1")
+	first := caller(auth.RoleAgent, "n1")
+	second := caller(auth.RoleAgent, "n1")
 	enter(first)
 	enter(second)
-	if old, ok := enter(guest(auth.RoleAgent, "n1")); !ok || len(old) != 1 || old[0] != first {
+	if old, ok := enter(caller(auth.RoleAgent, "n1")); !ok || len(old) != 1 || old[0] != first {
 		t.Errorf("the third of two: %v, %v", old, ok)
 	}
 	for range 3 {
-		enter(guest(auth.RoleViewer, "n1")) // a person of the same name is another identity
+		enter(caller(auth.RoleViewer, "n1")) // a person of the same name is another identity
 	}
-	if old, ok := enter(guest(auth.RoleAgent, "n2")); !ok || len(old) != 0 || s.len() != 6 {
+	if old, ok := enter(caller(auth.RoleAgent, "n2")); !ok || len(old) != 0 || s.len() != 6 {
 		t.Errorf("another agent: %v, %v, %d open", old, ok, s.len())
 	}
-	if _, ok := enter(guest(auth.RoleAgent, "n3")); ok {
+	if _, ok := enter(caller(auth.RoleAgent, "n3")); ok {
 		t.Error("one more than all")
 	}
-	if old, ok := enter(guest(auth.RoleAgent, "n2")); !ok || len(old) != 1 || s.len() != 6 {
+	if old, ok := enter(caller(auth.RoleAgent, "n2")); !ok || len(old) != 1 || s.len() != 6 {
 		t.Errorf("a reconnect when all places are taken: %v, %v, %d open", old, ok, s.len())
 	}
 	s.leave(second)
@@ -58,26 +58,26 @@ func TestOneIdentityReplacesItsOwnConnections(t *testing.T) {
 // A connection that its peer closes does not look as if the engine had ended
 // what went over it.
 func TestPeersOwnEndIsNoReason(t *testing.T) {
-	d := &Door{guests: newGuests(Limits{}.fill()), people: NewQueue(nil)}
+	d := &Door{peers: newPeers(Limits{}.fill()), people: NewQueue(nil)}
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
-	g := guest(auth.RoleViewer, "ann")
+	g := caller(auth.RoleViewer, "ann")
 	g.conn = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13})
 	g.Leaf = &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
 	let := make(chan error, 1)
 	go func() { let <- d.let(g) }()
 	c, err := d.people.Accept()
-	if err = errors.Join(err, <-let); err != nil || d.guests.len() != 1 {
-		t.Fatalf("%d guests, %v", d.guests.len(), err)
+	if err = errors.Join(err, <-let); err != nil || d.peers.len() != 1 {
+		t.Fatalf("%d peers, %v", d.peers.len(), err)
 	}
 	ctx, stop := g.Stream(context.Background(), time.Hour, time.Now())
 	defer stop()
 	_ = c.Close()
 	<-ctx.Done()
 	cause := context.Cause(ctx)
-	if !errors.Is(cause, context.Canceled) || d.guests.len() != 0 {
-		t.Errorf("%v, %d guests", cause, d.guests.len())
+	if !errors.Is(cause, context.Canceled) || d.peers.len() != 0 {
+		t.Errorf("%v, %d peers", cause, d.peers.len())
 	}
 }
 
@@ -93,7 +93,7 @@ func TestStreamsEndForTheirReasons(t *testing.T) {
 		"sent away":   {time.Hour, time.Hour, ErrRevoked, ErrRevoked, 0, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := &Guest{Leaf: &x509.Certificate{NotAfter: time.Now().Add(c.life)}}
+			g := &Peer{Leaf: &x509.Certificate{NotAfter: time.Now().Add(c.life)}}
 			g.ctx, g.cancel = context.WithCancelCause(context.Background())
 			from := time.Now()
 			ctx, stop := g.Stream(context.Background(), c.most, from)

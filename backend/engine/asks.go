@@ -96,7 +96,7 @@ func (vq *validationQueue) declined(now time.Time, ask falcon.ValidationAsk, bar
 	}})
 }
 
-// tryAsks starts the first request whose moment has come, and lets go of those
+// tryAsks starts the first request whose moment has come, and releases those
 // that have none. What an operator asked for comes first.
 func (vq *validationQueue) tryAsks(now time.Time) {
 	vq.tryRequest(now)
@@ -302,7 +302,7 @@ func (vq *validationQueue) tryRequest(now time.Time) {
 	}
 }
 
-// endRequest breaks the promise, with the reason, and lets go what has made way.
+// endRequest breaks the promise, with the reason, and releases what has made way.
 func (vq *validationQueue) endRequest(now time.Time, why string) {
 	rec := vq.requestRecord(vq.request)
 	vq.request = nil

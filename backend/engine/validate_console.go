@@ -21,7 +21,7 @@ const (
 	validationsMost = 64 // in one reply
 )
 
-// Validate holds the job for the tests asked for, or lets go of it again. It
+// Validate holds the job for the tests asked for, or releases it again. It
 // answers once the validation has begun, or is promised and waits for something
 // that passes (at most askPatience), or is refused (ErrRefused, with the
 // reason); how it goes on is in the snapshot.

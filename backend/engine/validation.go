@@ -100,7 +100,7 @@ func (vq *validationQueue) nextID() string {
 	return fmt.Sprintf("VAL-%04d", vq.number)
 }
 
-// restore lets go of what an engine before this one held, and ends
+// restore releases what an engine before this one held, and ends
 // what had not come so far.
 func (vq *validationQueue) restore(now time.Time) {
 	for _, t := range vq.state.tests {

@@ -143,7 +143,7 @@ func TestDeadlineOfEachState(t *testing.T) {
 	})
 }
 
-// A restarted engine lets go of what the one before it held, and says so.
+// A restarted engine releases what the one before it held, and says so.
 func TestEngineRestartsInEachState(t *testing.T) {
 	inEach(t, func(b *bench, at falcon.ValidationState, id string) {
 		if err := b.halt(); err != nil {

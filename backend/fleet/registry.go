@@ -95,7 +95,7 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 }
 
 // Take reports whether a frame counts: it comes from the node's present stream
-// and was not taken before. Numbers may be skipped, as a full spool lets go of
+// and was not taken before. Numbers may be skipped, as a full spool releases
 // telemetry; they never go back. Frames numbered 0 always count.
 func (r *Registry) Take(s *Session, seq uint64, now time.Time) (*Node, bool) {
 	s.held.pop() // the engine has it now, whatever it makes of it

@@ -143,8 +143,8 @@ func (g *gate) guestTap(ctx context.Context, info *tap.Info) (context.Context, e
 	if err == nil {
 		return out, nil
 	}
-	if guest := guestOf(ctx); guest != nil {
-		guest.Refused()
+	if caller := guestOf(ctx); caller != nil {
+		caller.Refused()
 	}
 	return refuse(ctx, info.FullMethodName, err), nil
 }
@@ -153,8 +153,8 @@ func (g *gate) admitCall(ctx context.Context, method string) (context.Context, e
 	if _, known := needs[method]; !known {
 		return ctx, nil // gRPC answers that there is no such method
 	}
-	if guest := guestOf(ctx); guest != nil && guest.Context().Err() != nil {
-		return ctx, status.Error(codes.Unavailable, context.Cause(guest.Context()).Error())
+	if caller := guestOf(ctx); caller != nil && caller.Context().Err() != nil {
+		return ctx, status.Error(codes.Unavailable, context.Cause(caller.Context()).Error())
 	}
 	ctx, err := admitRole(ctx, method)
 	if err != nil {
@@ -215,12 +215,12 @@ func (g *gate) countCall(ctx context.Context, id auth.Identity, method string) (
 	return ctx, nil
 }
 
-func guestOf(ctx context.Context) *door.Guest {
+func guestOf(ctx context.Context) *door.Peer {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
 	}
-	g, _ := p.AuthInfo.(*door.Guest)
+	g, _ := p.AuthInfo.(*door.Peer)
 	return g
 }
 
@@ -250,9 +250,9 @@ func (g *gate) stream(
 	if err != nil {
 		return err
 	}
-	if guest := guestOf(ctx); guest != nil {
+	if caller := guestOf(ctx); caller != nil {
 		var stop context.CancelFunc
-		ctx, stop = guest.Stream(ctx, g.limits.StreamAge, time.Now())
+		ctx, stop = caller.Stream(ctx, g.limits.StreamAge, time.Now())
 		defer stop()
 	}
 	return next(srv, gatedStream{ServerStream: ss, ctx: ctx})

@@ -313,7 +313,7 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 	var mu sync.Mutex
 	gone := ""
 	s := newTunedSite(t, nil, nil, func(c *Config) {
-		c.Check = func(g *door.Guest) error {
+		c.Check = func(g *door.Peer) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if g.Identity.Name == gone {

@@ -57,7 +57,7 @@ type Config struct {
 	Limits  Limits
 	Budgets fleet.Limits
 	// whether a certificate still holds, as revocation may have ended it; nil = its dates count
-	Check func(*door.Guest) error
+	Check func(*door.Peer) error
 	Renew Signer            // nil = agents' certificates are not renewed
 	Load  Load              // nil = the engine is never short of memory
 	Shed  func() fleet.Shed // which frames are left out now; nil = none
@@ -255,12 +255,12 @@ func (s *Server) Address() string {
 	return s.network.Addr().String()
 }
 
-// Guests are the callers from the network that are connected now.
-func (s *Server) Guests() []*door.Guest {
+// Peers are the callers from the network that are connected now.
+func (s *Server) Peers() []*door.Peer {
 	if s.door == nil {
 		return nil
 	}
-	return s.door.Guests()
+	return s.door.Peers()
 }
 
 // Socket is the path of the local socket.

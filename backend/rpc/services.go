@@ -34,14 +34,14 @@ type Signer func(csr []byte, leaf *x509.Certificate) (cert, roots []byte, err er
 
 // Renew signs the caller's certificate again, where the engine may.
 func (f *fleetService) Renew(ctx context.Context, q *falconv1.RenewRequest) (*falconv1.RenewReply, error) {
-	guest := guestOf(ctx)
-	if f.renew == nil || guest == nil {
+	caller := guestOf(ctx)
+	if f.renew == nil || caller == nil {
 		return nil, status.Error(
 			codes.Unimplemented,
 			"this engine does not renew certificates: set renew: true beside the authority's key, or issue one with falcon certs issue",
 		)
 	}
-	cert, roots, err := f.renew(q.GetCsr(), guest.Leaf)
+	cert, roots, err := f.renew(q.GetCsr(), caller.Leaf)
 	switch {
 	case errors.Is(err, auth.ErrRequest):
 		return nil, status.Error(codes.InvalidArgument, err.Error())

@@ -16,7 +16,7 @@ type Now struct {
 	Pairs   []passes.Pair
 	Awaited []falcon.Rank // ascending
 	Held    time.Time     // since when all ranks are quiet, zero = not
-	Ends    time.Time     // when the ranks let go by themselves, zero = not held yet
+	Ends    time.Time     // when the ranks resume by themselves, zero = not held yet
 }
 
 var stepNames = map[falconv1.TestKind]string{

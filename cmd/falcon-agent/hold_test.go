@@ -15,7 +15,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// holdLife is far beyond what the test takes: what lets go before it is not the
+// holdLife is far beyond what the test takes: what releases before it is not the
 // deadline.
 const holdLife = 55 * time.Second
 

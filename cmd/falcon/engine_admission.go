@@ -163,7 +163,7 @@ func (k *care) levelChanged(was, now pressure.Level, used int64) {
 	}
 }
 
-func (k *care) admitsGuest(g *door.Guest) error {
+func (k *care) admitsGuest(g *door.Peer) error {
 	if k.certs.Revoked(g.Identity, g.Leaf) {
 		return fmt.Errorf("%w: %s (serial %x)", door.ErrRevoked, g.Identity.Name, g.Leaf.SerialNumber)
 	}
@@ -251,7 +251,7 @@ func (k *care) lookAtGuests(ctx context.Context, now time.Time) {
 		clear(k.alarmed)
 	}
 	var names []string
-	for _, g := range k.server.Guests() {
+	for _, g := range k.server.Peers() {
 		key := g.Leaf.SerialNumber.Text(16)
 		if k.alarmed[key] || !auth.EndsSoon(g.Leaf, now) {
 			continue

@@ -23,7 +23,7 @@ type validationConfig struct {
 
 // Bounds of the settings, as those of a request by hand.
 const (
-	lifeMax     = time.Minute // the hook lets go then, whatever is asked
+	lifeMax     = time.Minute // the hook releases then, whatever is asked
 	gemmSideMax = 16384
 	messageMax  = 1 << 30
 	repeatsMax  = 64

@@ -24,7 +24,7 @@ func cpuTimes(stat string) (stolen, all uint64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	for i, f := range strings.Fields(line) {
 		v, err := strconv.ParseUint(f, 10, 64)
-		if i == 0 || i > 8 || err != nil { // guest time is in user time already
+		if i == 0 || i > 8 || err != nil { // peer time is in user time already
 			continue
 		}
 		all += v

@@ -27,7 +27,7 @@ const validateHelp = `Hold the job at an iteration boundary, test GPUs or links,
 
 Training stands still while the tests run: for the hold's life at most
 (validation.life in the engine's configuration, 10 s by default, 60 s whatever is
-set), after which every rank lets go by itself. No process restarts, and the
+set), after which every rank resumes by itself. No process restarts, and the
 pause is kept out of the iteration times. It needs the role approver. On a
 terminal the command asks first, unless --yes is given; a script that runs it has
 decided. An interrupt ends the validation and lets training go on.
@@ -282,7 +282,7 @@ func cancelValidation(
 	if _, err := requestValidation(context.WithoutCancel(c.Context()), conn, &falconv1.ValidateRequest{
 		Cancel: v.ID,
 	}); err != nil {
-		return v, fmt.Errorf("%w: interrupted, and %s could not be ended (%s); it lets go by itself",
+		return v, fmt.Errorf("%w: interrupted, and %s could not be ended (%s); it resumes by itself",
 			errFollow, v.ID, clean.String(err.Error()))
 	}
 	return v, fmt.Errorf("%w: interrupted: %s was ended and training goes on", errFollow, v.ID)

@@ -147,7 +147,7 @@ static void case_revoke_blocked(void) {
   again(&ended, REVOKES);
 }
 
-/* A framework lets go of its registrations before it lets go of the communicator:
+/* A framework releases its registrations before it releases the communicator:
  * of an aborted one nothing is left that could be touched. */
 static void let_go_of_memory(unsigned long reaching) {
   void *c = comm_of(1), *h = NULL, *w = NULL, *later = NULL;

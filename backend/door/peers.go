@@ -7,13 +7,13 @@ import (
 	"github.com/failslow/falcon/backend/auth"
 )
 
-// guests are the proven connections, by whose they are.
-type guests struct {
+// peers are the proven connections, by whose they are.
+type peers struct {
 	limits Limits
 
 	mu   sync.Mutex
 	all  int
-	open map[whose][]*Guest // oldest first
+	open map[whose][]*Peer // oldest first
 }
 
 // whose tells identities apart: a person's connections come from anywhere.
@@ -22,18 +22,18 @@ type whose struct {
 	name string
 }
 
-func (g *Guest) whose() whose {
+func (g *Peer) whose() whose {
 	return whose{g.Identity.Role, g.Identity.Name}
 }
 
-func newGuests(l Limits) *guests {
-	return &guests{limits: l, open: map[whose][]*Guest{}}
+func newPeers(l Limits) *peers {
+	return &peers{limits: l, open: map[whose][]*Peer{}}
 }
 
-// enter counts a guest and returns those that must go for it: the oldest of
+// enter counts a peer and returns those that must go for it: the oldest of
 // the same identity, as a peer that lost its connection opens another before
 // the loss of the first is seen here.
-func (s *guests) enter(g *Guest) (old []*Guest, ok bool) {
+func (s *peers) enter(g *Peer) (old []*Peer, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	most := s.limits.PerPerson
@@ -53,8 +53,8 @@ func (s *guests) enter(g *Guest) (old []*Guest, ok bool) {
 	return old, true
 }
 
-// leave forgets a guest; one that was replaced is forgotten already.
-func (s *guests) leave(g *Guest) {
+// leave forgets a peer; one that was replaced is forgotten already.
+func (s *peers) leave(g *Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.open[g.whose()]
@@ -70,17 +70,17 @@ func (s *guests) leave(g *Guest) {
 	s.open[g.whose()] = mine
 }
 
-func (s *guests) list() []*Guest {
+func (s *peers) list() []*Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*Guest, 0, s.all)
+	out := make([]*Peer, 0, s.all)
 	for _, mine := range s.open {
 		out = append(out, mine...)
 	}
 	return out
 }
 
-func (s *guests) len() int {
+func (s *peers) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all

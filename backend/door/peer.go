@@ -16,7 +16,7 @@ import (
 	"github.com/failslow/falcon/backend/auth"
 )
 
-// Reasons for which a guest is sent away.
+// Reasons for which a peer is sent away.
 var (
 	ErrReplaced = errors.New("door: the same identity has opened newer connections")
 	ErrRevoked  = errors.New("door: the certificate is revoked")
@@ -26,9 +26,9 @@ var (
 	ErrRefused  = errors.New("door: too many refused calls")
 )
 
-// Guest is one connection of a proven caller. It is also its AuthInfo, so that
+// Peer is one connection of a proven caller. It is also its AuthInfo, so that
 // a call knows which connection it came by.
-type Guest struct {
+type Peer struct {
 	credentials.TLSInfo
 	Identity auth.Identity
 	Leaf     *x509.Certificate
@@ -43,20 +43,20 @@ type Guest struct {
 }
 
 // AuthType names the method for gRPC.
-func (*Guest) AuthType() string { return "tls" }
+func (*Peer) AuthType() string { return "tls" }
 
 // Certificate is what TLS has verified of the caller.
-func (g *Guest) Certificate() credentials.TLSInfo { return g.TLSInfo }
+func (g *Peer) Certificate() credentials.TLSInfo { return g.TLSInfo }
 
-// Context ends when the guest is sent away; its cause is the reason.
-func (g *Guest) Context() context.Context { return g.ctx }
+// Context ends when the peer is sent away; its cause is the reason.
+func (g *Peer) Context() context.Context { return g.ctx }
 
 // partingWait is how long the reason may take to reach the caller before the
 // connection is closed.
 const partingWait = time.Second
 
 // End closes the session: its streams receive the reason first.
-func (g *Guest) End(reason error) {
+func (g *Peer) End(reason error) {
 	g.cancel(reason)
 	time.AfterFunc(partingWait, func() { _ = g.conn.Close() })
 }
@@ -66,7 +66,7 @@ func (g *Guest) End(reason error) {
 const refusalsMost = 256
 
 // Refused counts a refused call, and ends a connection that makes many.
-func (g *Guest) Refused() {
+func (g *Peer) Refused() {
 	g.mu.Lock()
 	g.refused++
 	over := g.refused == refusalsMost
@@ -76,10 +76,10 @@ func (g *Guest) Refused() {
 	}
 }
 
-// Stream derives the context of one stream of the guest: it ends with the
-// guest, when the certificate expires, and when the stream has become as old
+// Stream derives the context of one stream of the peer: it ends with the
+// peer, when the certificate expires, and when the stream has become as old
 // as most, less up to a tenth, so that a fleet does not come back as one.
-func (g *Guest) Stream(
+func (g *Peer) Stream(
 	ctx context.Context,
 	most time.Duration,
 	now time.Time,
@@ -105,9 +105,9 @@ func jitter(d time.Duration) time.Duration {
 // conn is the connection as its server sees it.
 type conn struct {
 	net.Conn
-	guest *Guest
-	once  sync.Once
-	leave func()
+	caller *Peer
+	once   sync.Once
+	leave  func()
 }
 
 func (c *conn) Close() error {
@@ -115,7 +115,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Credentials takes the guest from a connection that a Door has handed out, and
+// Credentials takes the peer from a connection that a Door has handed out, and
 // refuses every other.
 func Credentials() credentials.TransportCredentials {
 	return auth.ServerOnly("tls", func(c net.Conn) (credentials.AuthInfo, error) {
@@ -123,7 +123,7 @@ func Credentials() credentials.TransportCredentials {
 		if !ok {
 			return nil, errNotProven
 		}
-		return p.guest, nil
+		return p.caller, nil
 	})
 }
 

@@ -45,13 +45,12 @@ const (
 )
 
 // Order is an order to all ranks, carried out at an iteration boundary. Ids grow over a
-// job's life; ranks commit to one by a collective vote (LAB-AND-HOOK.md,
-// "Agreement").
+// job's life; ranks commit to one by a collective vote.
 type Order struct {
-	Epoch        uint64  `json:"epoch"` // job epoch it was made for; a stale one is refused
-	ID           uint64  `json:"id"`
-	Kind         string  `json:"kind"`                    // OrderMicroBatches, …
-	MicroBatches []int32 `json:"micro_batches,omitempty"` // per data-parallel replica
+	Epoch        uint64    `json:"epoch"` // job epoch it was made for; a stale one is refused
+	ID           uint64    `json:"id"`
+	Kind         OrderKind `json:"kind"`
+	MicroBatches []int32   `json:"micro_batches,omitempty"` // per data-parallel replica
 	// Blocks is a placement (S3): the ranks fall into len(Blocks) blocks of equal
 	// size, and the processes that hold block b take block Blocks[b] over, each
 	// keeping its place in the block. A node holds one block.
@@ -59,12 +58,15 @@ type Order struct {
 	Leave  bool    `json:"leave,omitempty"` // checkpoint (S4): end the processes once it is written
 }
 
+// OrderKind is what an order has ranks do.
+type OrderKind string
+
 // Kinds of orders.
 const (
-	OrderMicroBatches = "microbatches"
-	OrderPlacement    = "placement"
-	OrderCheckpoint   = "checkpoint"
-	OrderStop         = "stop"
+	OrderMicroBatches OrderKind = "microbatches"
+	OrderPlacement    OrderKind = "placement"
+	OrderCheckpoint   OrderKind = "checkpoint"
+	OrderStop         OrderKind = "stop"
 )
 
 // SwapSteps are the steps of a placement, in their order (FALCON §5.3).
@@ -148,11 +150,11 @@ type Decision struct {
 type Execution struct {
 	OrderID          uint64 `json:"order_id,omitempty"` // newest order sent for it
 	AppliedIteration int64  `json:"applied_iteration"`  // NoIteration until it is in force
-	// of an action under way that takes several steps: PhasePlacement, …
-	Phase      string `json:"phase,omitempty"`
-	Swap       *Swap  `json:"swap,omitempty"`       // S3: how it went
-	Generation uint64 `json:"generation,omitempty"` // S4: newest launch made for it
-	Launches   int    `json:"launches,omitempty"`   // S4: launches made for it
+	// of an action under way that takes several steps
+	Phase      ActionPhase `json:"phase,omitempty"`
+	Swap       *Swap       `json:"swap,omitempty"`       // S3: how it went
+	Generation uint64      `json:"generation,omitempty"` // S4: newest launch made for it
+	Launches   int         `json:"launches,omitempty"`   // S4: launches made for it
 	// S4: the iteration that the restart begins with
 	Resume int64 `json:"resume_iteration,omitempty"`
 	// S4: when the job's last iteration before it was seen
@@ -198,17 +200,20 @@ func (a Action) Waits() bool {
 	return a.State == ActionProposed && len(a.Approvals) > 0
 }
 
-// Phases of actions that take several steps.
+// ActionPhase is the step of an action that takes several.
+type ActionPhase string
+
+// Phases of actions.
 const (
-	PhasePlacement  = "placement"  // S3: the ranks were ordered to change places
-	PhaseSplit      = "split"      // S3: they did; now the split that suits the new places
-	PhaseCheckpoint = "checkpoint" // S4: the ranks were ordered to write a checkpoint and end
-	PhaseLeaving    = "leaving"    // S4: it is written; the processes are ending
-	PhaseLaunching  = "launching"  // S4: processes are being started on the new nodes
-	PhaseRelaunch   = "relaunch"   // S4: that failed; they are being started on the old nodes
+	PhasePlacement  ActionPhase = "placement"  // S3: the ranks were ordered to change places
+	PhaseSplit      ActionPhase = "split"      // S3: they did; now the split that suits the new places
+	PhaseCheckpoint ActionPhase = "checkpoint" // S4: the ranks were ordered to write a checkpoint and end
+	PhaseLeaving    ActionPhase = "leaving"    // S4: it is written; the processes are ending
+	PhaseLaunching  ActionPhase = "launching"  // S4: processes are being started on the new nodes
+	PhaseRelaunch   ActionPhase = "relaunch"   // S4: that failed; they are being started on the old nodes
 	// S4 fence: it is approved; the ranks are measured once more before it goes out
-	PhaseMeasuring = "measuring"
-	PhaseFencing   = "fencing" // S4 fence: a recovery replaces the node
+	PhaseMeasuring ActionPhase = "measuring"
+	PhaseFencing   ActionPhase = "fencing" // S4 fence: a recovery replaces the node
 )
 
 // Preview is what a placement would change, for people.

@@ -39,7 +39,7 @@ func placementCommand(id, order uint64, blocks ...int32) *falconv1.Command {
 	c := orderCommand(id, order, 10*time.Second)
 	c.Body = &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 		Order:    order,
-		Kind:     falcon.OrderPlacement,
+		Kind:     string(falcon.OrderPlacement),
 		Blocks:   blocks,
 		JobEpoch: 1,
 	}}
@@ -214,7 +214,7 @@ func TestCheckpointAcksTheResumeIteration(t *testing.T) {
 		c := orderCommand(1, 4, 10*time.Second)
 		c.Body = &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 			Order:    4,
-			Kind:     falcon.OrderCheckpoint,
+			Kind:     string(falcon.OrderCheckpoint),
 			Leave:    true,
 			JobEpoch: 1,
 		}}

@@ -22,7 +22,7 @@ func (j *realJob) place(t *testing.T, id, order uint64, blocks ...int32) *falcon
 		DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 			Order:    order,
-			Kind:     falcon.OrderPlacement,
+			Kind:     string(falcon.OrderPlacement),
 			Blocks:   blocks,
 			JobEpoch: 1,
 		}},
@@ -196,7 +196,7 @@ func TestRealRestart(t *testing.T) {
 		DeadlineUnixNs: time.Now().Add(30 * time.Second).UnixNano(),
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 			Order:    1,
-			Kind:     falcon.OrderCheckpoint,
+			Kind:     string(falcon.OrderCheckpoint),
 			Leave:    true,
 			JobEpoch: 1,
 		}},

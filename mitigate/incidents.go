@@ -121,7 +121,7 @@ func (n *incidentSet) restartUnderWay() *falcon.Action {
 	_, a := n.findAction(func(a *falcon.Action) bool {
 		return a.State == falcon.ActionDispatched &&
 			slices.Contains(
-				[]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch},
+				[]falcon.ActionPhase{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch},
 				a.Phase,
 			)
 	})

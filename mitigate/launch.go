@@ -42,7 +42,7 @@ func (e *executor) allEnded(in Left) {
 	e.startGeneration(a, falcon.PhaseLaunching, a.Placement)
 }
 
-func (e *executor) startGeneration(a *falcon.Action, phase string, to falcon.Placement) {
+func (e *executor) startGeneration(a *falcon.Action, phase falcon.ActionPhase, to falcon.Placement) {
 	e.generation++
 	a.Phase, a.Generation = phase, e.generation
 	a.Launches++
@@ -62,7 +62,7 @@ func (e *executor) onLaunched(in Launched) {
 		return a.Rung == falcon.RungS4 && a.Generation == in.Generation && in.Generation != 0
 	})
 	if a == nil ||
-		!slices.Contains([]string{falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase) {
+		!slices.Contains([]falcon.ActionPhase{falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase) {
 		return
 	}
 	switch {

@@ -7,7 +7,7 @@ type pendingOrder struct {
 	incident  *incidentState
 	action    int
 	order     uint64
-	kind      string
+	kind      falcon.OrderKind
 	reverting bool
 	counts    []int32          // OrderMicroBatches
 	placement falcon.Placement // OrderPlacement

@@ -49,7 +49,7 @@ func newScript(t *testing.T) *script {
 // scriptNames are the fields that name a thing, a person, a kind or a mode.
 var scriptNames = []string{
 	"ID", "Incident", "Action", "PlanHash", "By", "From", "DecidedBy", "DecidedFrom",
-	"Approval", "Hours", "Tests", "Kind", "Phase",
+	"Approval", "Hours", "Tests",
 }
 
 // play steps the commands of one paragraph and drains the planner.
@@ -205,7 +205,7 @@ func (sc *script) drain() []string {
 func more(a falcon.Action) string {
 	out := ""
 	if a.Phase != "" {
-		out += " phase=" + a.Phase
+		out += " phase=" + string(a.Phase)
 	}
 	if a.DeadlineUnixNs != 0 {
 		out += " until=" + time.Unix(0, a.DeadlineUnixNs).UTC().Format(time.TimeOnly)

@@ -208,7 +208,7 @@ func TestApprovedFenceIsMeasuredFirst(t *testing.T) {
 	s.Snap = proto.CloneOf(s.Snap)
 	for _, a := range append(s.Snap.Ladder.Actions, s.Snap.Ladder.Proposal) {
 		if a.GetState() == string(falcon.ActionApproved) {
-			a.Phase = falcon.PhaseMeasuring
+			a.Phase = string(falcon.PhaseMeasuring)
 			a.DeadlineUnixNs = 0
 		}
 	}

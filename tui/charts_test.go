@@ -62,16 +62,16 @@ func TestGoldenCharts(t *testing.T) {
 // Zoom and pan keep to the run, and what they show is of the time that they say.
 func TestChartsZoomAndPan(t *testing.T) {
 	m := watched(t, 120, 40, false)
-	if s := text(m); !strings.Contains(s, "1 min, all that this console has seen") {
+	if s := text(m); !strings.Contains(s, "66 s, all that this console has seen") {
 		t.Fatalf("\n%s", s)
 	}
 	for _, c := range []struct{ keys, want string }{
-		{"+", "33 s of 1 min"},
+		{"+", "33 s of 66 s"},
 		{"[", "G follows"},
 		{"[[[[[[", "14:00:00Z"},
 		{"G", "14:01:06Z"},
 		{"g", "all that this console has seen"},
-		{"++++", "30 s of 1 min"},
+		{"++++", "30 s of 66 s"},
 		{"____", "all that this console has seen"},
 		{"m", "RUN-LENGTH POSTERIOR"},
 		{"_", "THROUGHPUT"},

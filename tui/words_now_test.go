@@ -403,7 +403,7 @@ func TestNowBeginsWithTheIncidentInFront(t *testing.T) {
 
 // The bar says what an action is at, and a standstill before what was done.
 func TestTheBarKeepsUp(t *testing.T) {
-	bar := func(phase string, idle time.Duration) string {
+	bar := func(phase falcon.ActionPhase, idle time.Duration) string {
 		m := overviewOf(t, func(s *falconv1.SnapshotReply, at time.Time) {
 			slowWith(func(time.Time) []*falconv1.Action {
 				return []*falconv1.Action{{
@@ -411,7 +411,7 @@ func TestTheBarKeepsUp(t *testing.T) {
 					Incident:  "INC-0002",
 					Rung:      "S4",
 					State:     "dispatched",
-					Phase:     phase,
+					Phase:     string(phase),
 					DecidedBy: "policy",
 				}}
 			})(s, at)

@@ -125,7 +125,7 @@ func (e Event) checkTrigger() error {
 
 // rungOrder is the order that carries a rung out and holds from an iteration
 // on; "" for other rungs.
-func rungOrder(r falcon.Rung) string {
+func rungOrder(r falcon.Rung) falcon.OrderKind {
 	switch r {
 	case falcon.RungS2:
 		return falcon.OrderMicroBatches

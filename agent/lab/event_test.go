@@ -43,7 +43,7 @@ func TestFaultOnAction(t *testing.T) {
 	f := newFaults(sc, testSilicon(t, sc))
 	narrow := func() bool { return f.hw.bandwidth(3, 4) == 0.5 }
 	for _, step := range []struct {
-		kind string
+		kind falcon.OrderKind
 		from int64
 		want bool
 	}{

@@ -95,7 +95,7 @@ func (f *faults) applyBefore(next int64) {
 
 // onActionApplied notes an order of this kind that holds from iteration from on: it
 // begins what waits for such an action, and ends what held with the one before.
-func (f *faults) onActionApplied(kind string, from int64) {
+func (f *faults) onActionApplied(kind falcon.OrderKind, from int64) {
 	for _, o := range f.events {
 		switch {
 		case rungOrder(falcon.Rung(o.OnAction)) != kind || kind == "":

@@ -11,10 +11,10 @@ const ordersMost = 1024
 
 // orderLine is what a rank logs of an order that the ranks agreed on.
 type orderLine struct {
-	Order  uint64 `json:"order"`
-	Kind   string `json:"kind"`
-	From   int64  `json:"from_iteration"`
-	Status int32  `json:"status"` // 0 = applied
+	Order  uint64           `json:"order"`
+	Kind   falcon.OrderKind `json:"kind"`
+	From   int64            `json:"from_iteration"`
+	Status int32            `json:"status"` // 0 = applied
 }
 
 // swapLine is what a rank logs of a placement: the beginning and the end of

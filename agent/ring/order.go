@@ -7,7 +7,7 @@ import (
 )
 
 // orderCodes are the kinds of orders as the hook knows them.
-var orderCodes = map[string]uint32{
+var orderCodes = map[falcon.OrderKind]uint32{
 	falcon.OrderMicroBatches: orderMicroBatches,
 	falcon.OrderPlacement:    orderPlacement,
 	falcon.OrderCheckpoint:   orderCheckpoint,

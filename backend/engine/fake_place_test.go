@@ -76,7 +76,7 @@ func (j *fakeJob) spare() {
 
 // votes carries out what is no split; false for splits.
 func (j *fakeJob) votes(id uint64) bool {
-	switch o := j.agents[0].mailbox[id]; o.GetKind() {
+	switch o := j.agents[0].mailbox[id]; falcon.OrderKind(o.GetKind()) {
 	case falcon.OrderPlacement:
 		j.swap(id, o.GetBlocks())
 	case falcon.OrderCheckpoint:
@@ -221,7 +221,7 @@ func (a *fakeAgent) launch(c *falconv1.Command, j *fakeJob) {
 
 // fakePlanner takes one action: a placement, or a restart.
 type fakePlanner struct {
-	kind   string // order's
+	kind   falcon.OrderKind // order's
 	at     int64
 	blocks []int32
 	to     falcon.Placement // of the launch

@@ -49,9 +49,9 @@ type Outcome struct {
 	Status    int32  `json:"status"`
 	Failed    string `json:"failed,omitempty"` // why it can't take effect any more
 
-	Kind   string       `json:"kind,omitempty"`
-	Swap   *falcon.Swap `json:"swap,omitempty"`             // placements
-	Resume int64        `json:"resume_iteration,omitempty"` // checkpoints
+	Kind   falcon.OrderKind `json:"kind,omitempty"`
+	Swap   *falcon.Swap     `json:"swap,omitempty"`             // placements
+	Resume int64            `json:"resume_iteration,omitempty"` // checkpoints
 }
 
 // Vote is what is known of one order's vote.

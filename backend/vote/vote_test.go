@@ -57,7 +57,7 @@ func (s *script) do(d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "order":
-		s.made = falcon.Order{Epoch: 1, ID: 5, Kind: text("kind")}
+		s.made = falcon.Order{Epoch: 1, ID: 5, Kind: falcon.OrderKind(text("kind"))}
 		s.v, s.kept = New(s.made, nil), nil
 		s.at = Situation{
 			JobEpoch: uint64(number("epoch", 1)),

@@ -174,7 +174,7 @@ func (m *Machine) effects() Effects {
 	return out
 }
 
-func (m *Machine) turnTo(now time.Time, s State, phase string) {
+func (m *Machine) turnTo(now time.Time, s State, phase Phase) {
 	s.Phase = phase
 	s.SinceNs = now.UnixNano()
 	m.state = s

@@ -190,7 +190,7 @@ func (s *script) do(d *datadriven.TestData) string {
 		}
 		pass()
 		if s.blank {
-			state = sentencetest.Blank(state, "Phase")
+			state = sentencetest.Blank(state)
 		}
 		s.boot(state)
 		return s.text(s.m.Restored(s.now, s))

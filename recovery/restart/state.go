@@ -7,13 +7,16 @@ import (
 	"github.com/failslow/falcon"
 )
 
+// Phase is how far a restart has come.
+type Phase string
+
 // Phases of a restart.
 const (
-	Leaving   = "leaving"   // the checkpoint is written; the processes are to end
-	Left      = "left"      // all have ended; the planner is to say what is launched
-	Launching = "launching" // nodes were ordered to start processes
-	Clearing  = "clearing"  // the launch has failed; what it started is to end
-	Over      = "over"
+	Leaving   Phase = "leaving"   // the checkpoint is written; the processes are to end
+	Left      Phase = "left"      // all have ended; the planner is to say what is launched
+	Launching Phase = "launching" // nodes were ordered to start processes
+	Clearing  Phase = "clearing"  // the launch has failed; what it started is to end
+	Over      Phase = "over"
 )
 
 // Default bounds of the phases.
@@ -47,7 +50,7 @@ func withDefault(v, otherwise time.Duration) time.Duration {
 
 // State is how far a restart has come, as journals keep it.
 type State struct {
-	Phase  string `json:"phase"`
+	Phase  Phase  `json:"phase"`
 	Order  uint64 `json:"order,omitempty"` // the checkpoint, 0 = none
 	Resume int64  `json:"resume_iteration,omitempty"`
 	// of the phase; engines before this one count its time from here

@@ -87,7 +87,7 @@ func Standing(s *State, a *falconv1.Action) string {
 	if left, ok := GoesOut(s, a); ok {
 		return by + ", acts in " + phrase.Seconds(left)
 	}
-	if a.GetPhase() == falcon.PhaseMeasuring {
+	if falcon.ActionPhase(a.GetPhase()) == falcon.PhaseMeasuring {
 		return by + ", the ranks are measured once more first"
 	}
 	return by + ", being ordered"

@@ -308,7 +308,7 @@ func acting(s *statements.Statement, now time.Time) string {
 		return name + " is due, and goes out when nothing else is carried out" + endsWords(s.Ends) + will
 	case counts:
 		return name + " ACTS IN " + Seconds(left) + endsWords(s.Ends) + will
-	case a.GetPhase() == falcon.PhaseMeasuring:
+	case falcon.ActionPhase(a.GetPhase()) == falcon.PhaseMeasuring:
 		return name + " goes out once the ranks are measured again" + endsWords(s.Ends) + will
 	}
 	return name + " is being ordered" + endsWords(s.Ends) + will
@@ -332,7 +332,7 @@ func endsWords(e statements.Ends) string {
 }
 
 // phases are those of an action under way in words.
-var phases = map[string]string{
+var phases = map[falcon.ActionPhase]string{
 	falcon.PhasePlacement:  "ranks change places",
 	falcon.PhaseSplit:      "the split for the new places is ordered",
 	falcon.PhaseCheckpoint: "the ranks write a checkpoint and end",
@@ -346,7 +346,7 @@ func underWay(a *falconv1.Action) string {
 	if a.GetState() == string(falcon.ActionReverting) {
 		return "is being reverted" + Because(a)
 	}
-	return cmp.Or(phases[a.GetPhase()], "the ranks are agreeing on an iteration")
+	return cmp.Or(phases[falcon.ActionPhase(a.GetPhase())], "the ranks are agreeing on an iteration")
 }
 
 func inForce(a *falconv1.Action) string {

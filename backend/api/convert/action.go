@@ -36,7 +36,7 @@ func ActionToProto(a falcon.Action) *falconv1.Action {
 		ErrorShare:        a.ErrorShare,
 		JobEpoch:          a.JobEpoch,
 		Approvals:         mapped(a.Approvals, approvalToProto),
-		Phase:             a.Phase,
+		Phase:             string(a.Phase),
 		ResumeIteration:   a.Resume,
 		Generation:        a.Generation,
 		Recovery:          a.Recovery,
@@ -79,7 +79,7 @@ func ActionFromProto(p *falconv1.Action) falcon.Action {
 		},
 		Execution: falcon.Execution{
 			AppliedIteration: p.GetAppliedIteration(),
-			Phase:            p.GetPhase(),
+			Phase:            falcon.ActionPhase(p.GetPhase()),
 			Resume:           p.GetResumeIteration(),
 			Generation:       p.GetGeneration(),
 			Recovery:         p.GetRecovery(),
@@ -287,7 +287,7 @@ func rungFromProto(p *falconv1.RungView) falcon.RungView {
 func OrderToProto(o falcon.Order) *falconv1.OrderCommand {
 	return &falconv1.OrderCommand{
 		Order:        o.ID,
-		Kind:         o.Kind,
+		Kind:         string(o.Kind),
 		MicroBatches: o.MicroBatches,
 		JobEpoch:     o.Epoch,
 		Blocks:       o.Blocks,
@@ -300,7 +300,7 @@ func OrderFromProto(p *falconv1.OrderCommand) falcon.Order {
 	return falcon.Order{
 		Epoch:        p.GetJobEpoch(),
 		ID:           p.GetOrder(),
-		Kind:         p.GetKind(),
+		Kind:         falcon.OrderKind(p.GetKind()),
 		MicroBatches: p.GetMicroBatches(),
 		Blocks:       p.GetBlocks(),
 		Leave:        p.GetLeave(),

@@ -226,7 +226,7 @@ type tally struct {
 	gaveUp     int
 	resumed    int
 	fences     int
-	orders     map[string]int
+	orders     map[falcon.OrderKind]int
 	injections map[string]int
 	struck     map[string]int // engines killed, by point
 }
@@ -235,7 +235,7 @@ func (y *tally) add(c *Cluster) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.orders == nil {
-		y.orders = map[string]int{}
+		y.orders = map[falcon.OrderKind]int{}
 		y.injections = map[string]int{}
 		y.struck = map[string]int{}
 	}

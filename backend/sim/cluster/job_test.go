@@ -22,7 +22,7 @@ type job struct {
 	sets       uint64
 	slow       map[falcon.Device]float64       // how much slower than others a GPU is; absent = 1
 	relieved   map[falcon.Device]time.Duration // when a slow GPU was healthy again
-	orders     map[string]int                  // carried out, by kind
+	orders     map[falcon.OrderKind]int        // carried out, by kind
 
 	stayer int           // a rank that is to stay in its own code
 	stays  time.Duration // for so long, in the next iteration; 0 = none is to
@@ -50,7 +50,7 @@ func newJob(c *Cluster) *job {
 		teams:      map[uint64]*team{},
 		slow:       map[falcon.Device]float64{},
 		relieved:   map[falcon.Device]time.Duration{},
-		orders:     map[string]int{},
+		orders:     map[falcon.OrderKind]int{},
 		checkpoint: falcon.NoIteration,
 		newest:     -1,
 	}

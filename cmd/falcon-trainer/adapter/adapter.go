@@ -131,7 +131,7 @@ func (h Hook) Fetch(id uint64) (falcon.Order, error) {
 }
 
 // kindName maps enum falcon_order_kind.
-func kindName(kind uint32) string {
+func kindName(kind uint32) falcon.OrderKind {
 	switch kind {
 	case C.FALCON_ORDER_MICROBATCHES:
 		return falcon.OrderMicroBatches
@@ -142,7 +142,7 @@ func kindName(kind uint32) string {
 	case C.FALCON_ORDER_STOP:
 		return falcon.OrderStop
 	}
-	return fmt.Sprintf("kind %d", kind)
+	return falcon.OrderKind(fmt.Sprintf("kind %d", kind))
 }
 
 // Place reports that from iteration i on this process holds rank: a placement

@@ -100,15 +100,15 @@ func cpuMs() float64 {
 
 // orderLine is an order that the ranks agreed on.
 type orderLine struct {
-	Order        uint64  `json:"order"`
-	Rank         int     `json:"rank"` // held when it was decided
-	Kind         string  `json:"kind"`
-	From         int64   `json:"from_iteration"`
-	Status       int32   `json:"status"` // 0 = applied
-	Reason       string  `json:"reason,omitempty"`
-	MicroBatches []int32 `json:"all_micro_batches,omitempty"`
-	Blocks       []int32 `json:"blocks,omitempty"` // of a placement
-	Leave        bool    `json:"leave,omitempty"`  // of a checkpoint
+	Order        uint64           `json:"order"`
+	Rank         int              `json:"rank"` // held when it was decided
+	Kind         falcon.OrderKind `json:"kind"`
+	From         int64            `json:"from_iteration"`
+	Status       int32            `json:"status"` // 0 = applied
+	Reason       string           `json:"reason,omitempty"`
+	MicroBatches []int32          `json:"all_micro_batches,omitempty"`
+	Blocks       []int32          `json:"blocks,omitempty"` // of a placement
+	Leave        bool             `json:"leave,omitempty"`  // of a checkpoint
 }
 
 // swapLine is the beginning or the end of a step of a placement.

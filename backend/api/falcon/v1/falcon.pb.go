@@ -12188,7 +12188,7 @@ type ValidationNow struct {
 	Pairs          []*RankPair            `protobuf:"bytes,4,rep,name=pairs,proto3" json:"pairs,omitempty"`                                            // that exchange messages now, at most 256
 	Ranks          []int32                `protobuf:"varint,5,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`                                    // whose result is awaited, at most 256
 	HeldUnixNs     int64                  `protobuf:"varint,6,opt,name=held_unix_ns,json=heldUnixNs,proto3" json:"held_unix_ns,omitempty"`             // since when all ranks are quiet, 0 = not held
-	DeadlineUnixNs int64                  `protobuf:"varint,7,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // when the ranks let go by themselves, 0 = not held yet
+	DeadlineUnixNs int64                  `protobuf:"varint,7,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // when the ranks resume by themselves, 0 = not held yet
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }

@@ -49,7 +49,7 @@ demo: build ## play the default scenario: a console on a terminal, plain text wi
 # Three tiers; docs/testing.md has what belongs to which, and what it costs.
 test: build native-test tier-test ## the first tier: every test at its short size, one whole lab, one screen; no GPU, no root; minutes
 
-check: build native-asan native-tsan native-arm64 lint tier-check ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; 25 minutes
+check: build native-asan native-tsan native-arm64 lint tier-check python-test ## the second tier, what CI runs: lint, the race detector, sanitizers, a short run of each kind of lab; half an hour
 
 tier-test tier-check tier-night: tier-%: build
 	.ci/tier $*

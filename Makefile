@@ -265,7 +265,7 @@ pipeline-kills: build ## PIPELINE_KILLS (50) ranks of a pipeline's first stage k
 
 TORCH_DEATHS ?= 400
 DEATHS_FOR ?= 12h
-torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of results/torch.md; for DEATHS_FOR (12h), and on from what results/torch-deaths.jsonl has; skipped without torch and its headers
+torch-deaths: build ## TORCH_DEATHS (400) ends of every kind (ranks, nodes, agents, SIGTERM to all, errors, under torchrun) in PyTorch jobs of each adapter, inside and outside of run, judged by what the ranks write; its part of docs/results/torch.md; for DEATHS_FOR (12h), and on from what docs/results/torch-deaths.jsonl has; skipped without torch and its headers
 	@mkdir -p $(RESULTS)/torch-deaths
 	go test -count=1 -timeout 13h -v -run TestTorchDeaths ./cmd/falcon -torch-deaths $(TORCH_DEATHS) -torch-deaths-for $(DEATHS_FOR) -torch-deaths-kept $(PAGES)/results/torch-deaths.jsonl -lab-page $(PAGES)/results/torch.md -lab-out $(RESULTS)/torch-deaths
 

@@ -532,7 +532,7 @@ func TestProcessThatJoinsLate(t *testing.T) {
 		}
 		for _, st := range n.ship.states() {
 			if st.Rank == 1 && st.GetPark().GetGeneration() == 2 {
-				t.Fatalf("told as parked in a generation that is over: %v", st)
+				t.Fatalf("announced as parked in a generation that is over: %v", st)
 			}
 		}
 		// One that trains, of a job that was started again by hand, is let alone.

@@ -117,7 +117,7 @@ func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
 	s.control.MicroBatches = 5
 	train(2, 5)
 	if len(e.announced) != 1 || e.announced[0] != 12 || p.iterations.infer.Period() != 12 {
-		t.Fatalf("told %v, period %d after two iterations of 12 calls", e.announced, p.iterations.infer.Period())
+		t.Fatalf("announced %v, period %d after two iterations of 12 calls", e.announced, p.iterations.infer.Period())
 	}
 }
 

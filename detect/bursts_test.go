@@ -58,14 +58,14 @@ func TestALastingSlowdownIsToldInTime(t *testing.T) {
 			play(w, 1, 1.3+0.1*float64(seed))
 		}
 		if len(w.all) != 1 {
-			t.Fatalf("seed %d: nothing told\n%s", seed, w.out.String())
+			t.Fatalf("seed %d: nothing announced\n%s", seed, w.out.String())
 		}
 		inc := w.all[0]
 		announced := w.job.Next() - 1
 		if inc.State != falcon.IncidentVerified ||
 			announced > max(inc.DetectedIteration, 47) ||
 			inc.DetectedIteration > 47 {
-			t.Errorf("seed %d: told at %d: %+v", seed, announced, inc)
+			t.Errorf("seed %d: announced at %d: %+v", seed, announced, inc)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestRestartedJobEndsWhatWasInForce(t *testing.T) {
 	if a.State != falcon.ActionReverted ||
 		!strings.Contains(a.RevertReason, "restarted") ||
 		!r.acted[len(r.acted)-1].Reverted {
-		t.Fatalf("action %+v, told %v", a, r.acted)
+		t.Fatalf("action %+v, announced %v", a, r.acted)
 	}
 	r.iterations(0, 9, 160)
 	r.step(

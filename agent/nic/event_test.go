@@ -15,7 +15,7 @@ func TestFallsAreToldOnce(t *testing.T) {
 	see := func(second int, active bool) {
 		if down, tell := f.update(active, at.Add(time.Duration(second)*time.Second), 5*time.Second); tell {
 			if announced = append(announced, second); down < 5*time.Second {
-				t.Errorf("told after %v", down)
+				t.Errorf("announced after %v", down)
 			}
 		}
 	}
@@ -33,7 +33,7 @@ func TestFallsAreToldOnce(t *testing.T) {
 		see(s, false)
 	}
 	if len(announced) != 2 || announced[0] != 16 || announced[1] != 39 {
-		t.Fatalf("told at %v, want 16 and 39", announced)
+		t.Fatalf("announced at %v, want 16 and 39", announced)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestAnEndThatIsNotToldIsNoFailure(t *testing.T) {
 		if c.want == statements.Failed &&
 			strings.Contains(out.GetWhy(), "nobody knows") &&
 			name == "one has failed" {
-			t.Errorf("%s: the first that is told counts: %v", name, &out)
+			t.Errorf("%s: the first that is announced counts: %v", name, &out)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	e.history = &jobHistory{shared: s, status: e.status}
 	e.probes = &probeKeeper{shared: s}
 	e.triage = &triageStore{shared: s}
-	e.peeks = newPeekDesk(s)
+	e.peeks = newPeekRequests(s)
 	e.learner.engine = e
 	e.kernel = newKernelNotes(s)
 	e.describer = &jobDescriber{shared: s, intake: e.intake}

@@ -53,7 +53,7 @@ type peeking struct {
 	answer chan *falconv1.Peeked // has room for one
 }
 
-func newPeekDesk(s *shared) *peekRequests {
+func newPeekRequests(s *shared) *peekRequests {
 	return &peekRequests{
 		shared:  s,
 		waiting: map[uint64]*peeking{},

@@ -55,7 +55,7 @@ func TestGaugeTellsEachChangeOnce(t *testing.T) {
 		announced[1] != NoTelemetry ||
 		announced[2] != Plenty ||
 		g.Level() != Plenty {
-		t.Errorf("told %v", announced)
+		t.Errorf("announced %v", announced)
 	}
 }
 

@@ -159,7 +159,7 @@ func TestTwoOperatorsRacingGetOneDecision(t *testing.T) {
 		}
 		if status.Code(refused) != codes.FailedPrecondition ||
 			!strings.Contains(strings.ReplaceAll(refused.Error(), ", decided by", " by"), by) {
-			t.Errorf("round %d: the second is told %v, want %q", i, refused, by)
+			t.Errorf("round %d: the second is refused with %v, want %q", i, refused, by)
 		}
 		if errs[0] != nil {
 			lost++

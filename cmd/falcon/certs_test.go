@@ -181,7 +181,7 @@ func TestCertificatesNearTheirEndsAreTold(t *testing.T) {
 	}
 	if !strings.Contains(announced[0], "alarm: certificates end soon: viewer ann") ||
 		!strings.Contains(announced[1], "alarm: the engine's own certificate ends") {
-		t.Errorf("told %q", announced)
+		t.Errorf("announced %q", announced)
 	}
 	r, err := client.Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: -1})
 	if status.Code(err) != codes.OK {

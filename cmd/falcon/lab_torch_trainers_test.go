@@ -234,7 +234,7 @@ func (p *trainerPlay) judge(t *testing.T, r lab.Report, folder string) {
 	if len(numbers) != trainerSteps ||
 		len(r.Iterations) != trainerSteps ||
 		p.restart.Redone != 0 {
-		t.Errorf("%d steps told, %d iterations, %d again; want %d, as many and none",
+		t.Errorf("%d steps announced, %d iterations, %d again; want %d, as many and none",
 			len(numbers), len(r.Iterations), p.restart.Redone, trainerSteps)
 	}
 	i := slices.IndexFunc(r.Incidents, func(in lab.IncidentReport) bool {

@@ -112,7 +112,7 @@ func TestNoNoiseTellsOfItself(t *testing.T) {
 		plain += len(verified(track(t, NewTracker(paper()), xs)))
 	}
 	if 3*announced > plain {
-		t.Errorf("%d changes told, by the paper's rule %d", announced, plain)
+		t.Errorf("%d changes announced, by the paper's rule %d", announced, plain)
 	}
 }
 

@@ -133,7 +133,7 @@ func TestWatchAgainstThePlainRule(t *testing.T) {
 				t.Fatalf("%v at %d: run %d, failing %v; want %d", ratios, i, n, failing, run)
 			}
 			if want := run == need || ended > 0; announced != want {
-				t.Fatalf("%v at %d: told %v, want %v", ratios, i, announced, want)
+				t.Fatalf("%v at %d: announced %v, want %v", ratios, i, announced, want)
 			}
 			if announced && (s.Failing != (run == need) || s.Steps != max(run, ended)) {
 				t.Fatalf("%v at %d: %+v", ratios, i, s)

@@ -81,7 +81,7 @@ func TestNoEarlyChangeInNoise(t *testing.T) {
 			announced += len(feed(w, rng, 400, 100, cov))
 		}
 		if announced > 3 { // 120,000 points at 2e-5 are 2.4
-			t.Errorf("noise of %.1f %%: %d changes told in 300 beginnings", 100*cov, announced)
+			t.Errorf("noise of %.1f %%: %d changes announced in 300 beginnings", 100*cov, announced)
 		}
 	}
 }

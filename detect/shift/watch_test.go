@@ -251,6 +251,6 @@ func TestYoungLevel(t *testing.T) {
 		announced += len(feed(w, rng, 32, 130, 0.02))
 	}
 	if announced > 1 {
-		t.Errorf("%d of 2,000 young levels without a change were told", announced)
+		t.Errorf("%d of 2,000 young levels without a change were announced", announced)
 	}
 }

@@ -220,7 +220,7 @@ func TestPlacementsAreTold(t *testing.T) {
 		}
 		if want == "" &&
 			!strings.Contains(got[r].trace, fmt.Sprintf("place without state 9 4 %d\n", r)) {
-			t.Errorf("process %d stays, and was not told so:\n%s", r, got[r].trace)
+			t.Errorf("process %d stays, and got no message of it:\n%s", r, got[r].trace)
 		}
 		if o := got[r].orders; len(o) != 1 || o[0].Status != 0 || o[0].From != 4 {
 			t.Errorf("process %d: orders %+v", r, o)
@@ -289,7 +289,7 @@ func TestFailedPlacementsAreUndone(t *testing.T) {
 				t.Errorf("%s: process %d: %+v", step, r, over)
 			}
 			if strings.Contains(p.trace, "place 1 ") {
-				t.Errorf("%s: process %d told the hook of a placement that was undone", step, r)
+				t.Errorf("%s: process %d reported to the hook a placement that was undone", step, r)
 			}
 		}
 	}

@@ -186,7 +186,8 @@ func (c *crew) run(losses int) {
 
 // runLosing sees the job to its end, and recovers it until it has lost so many
 // processes. Two that die at the same point may be lost in one recovery or in
-// two: the second may park before it comes to its point, and die after it rejoined.
+// two: the second may park before it comes to its point, and die after it rejoined,
+// or pass its point by a restore and live.
 func (c *crew) runLosing(processes int) {
 	c.t.Helper()
 	for len(c.gone) < processes && !c.done() {

@@ -133,7 +133,10 @@ func TestANodeDiesAndThenAnother(t *testing.T) {
 			c := muster(t, j.layout, j.slices, append(args, faults...)...)
 			c.runLosing(len(faults))
 			c.same(want)
-			if len(c.gone) != 4 || len(c.resumed) < 2 {
+			// The node's second rank may park before its point, and then be restored
+			// to an iteration after it, because all others had finished that one.
+			overtaken := len(c.gone) == 3 && c.resumed[len(c.resumed)-1] == 7
+			if len(c.gone) != 4 && !overtaken || len(c.resumed) < 2 {
 				t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)
 			}
 		})

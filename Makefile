@@ -22,7 +22,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help targets build native demo test check nightly times tables results lint fmt size proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
+.PHONY: help targets build native demo test check nightly times tables results lint fmt size arrows proto proto-check native-test native-asan native-tsan native-arm64 nccl-matrix xla-nccl gpu tier-test tier-check tier-night fuzz bench python python-test python-all python-torch clean
 
 help: ## list the four targets that a change needs
 	@grep -hE '^(demo|test|check|nightly):.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-8s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ fmt: $(GOLANGCI) ## format Go code
 
 size: ## tokens of the product's code, per top-level folder and per code line, and of what is beside it
 	go -C docs/proof run ./size
+
+arrows: ## which files of a package use which others, and how many of these arrows run upward
+	go -C docs/proof run ./arrows ./backend/engine ./detect ./mitigate ./recovery ./agent ./tui ./cmd/falcon
 
 proto: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## regenerate the protobuf code
 	cd backend/api && $(BUF) lint && $(BUF) generate

@@ -6,6 +6,9 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 )
 
+// reserveBlock is how many command ids are promised in one record.
+const reserveBlock = 1024
+
 // batch is what the loop has for the next write to the journal: records, and
 // what runs once they are durable. It gives out the ids of commands: a promised
 // block of them is durable before one of the block is sent, so that no restart

@@ -209,3 +209,7 @@ func (c *chart) column(x detect.Column) {
 	}
 	out.Posterior = append(out.Posterior, rows...)
 }
+
+// chartMargin is how many iterations a report shows before the onset and after
+// the relief.
+const chartMargin = 40

@@ -316,3 +316,11 @@ func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falcon
 func (c *clusterView) profiling(now time.Time, b *outbox.Box) bool {
 	return b.InFlight(now, windowCommand, c.holdersNow().version, c.jobNodes)
 }
+
+// goneAfter is how long the answers of ranks that took an order before one of them
+// ended may take to come.
+const goneAfter = 15 * time.Second
+
+// staleAfter is how long nothing may come from a node before what it last said is
+// taken for old.
+const staleAfter = 5 * time.Second

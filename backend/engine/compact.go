@@ -2,21 +2,11 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"log/slog"
 	"time"
 
 	"github.com/failslow/falcon/backend/journal"
 )
-
-// Retention says how much of the past the journal keeps. Zero values mean the
-// defaults below.
-type Retention struct {
-	// of records since the newest snapshot, before the next; at least four times that one's size
-	SnapshotBytes int64
-	AuditAge      time.Duration // how long decisions, policies, fences and audit lines stay
-	AuditRecords  int           // how many of them at most
-}
 
 // Defaults of retention.
 const (
@@ -87,13 +77,4 @@ func (jw *journalWriter) atWork(now time.Time) bool {
 	return !jw.arbiter.present(now).nothingDone() ||
 		jw.held.round != nil ||
 		!jw.batch.empty()
-}
-
-// orElse is v where it is set to something positive.
-func orElse[T cmp.Ordered](v, otherwise T) T {
-	var zero T
-	if v > zero {
-		return v
-	}
-	return otherwise
 }

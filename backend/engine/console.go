@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,13 +12,6 @@ import (
 	"github.com/failslow/falcon/backend/triage"
 	"github.com/failslow/falcon/mitigate"
 )
-
-// Actor is who asks, as proven by the transport.
-type Actor struct {
-	Name string
-	Role string
-	From string
-}
 
 // Latest is the newest published picture, built now when there is none or it
 // is older than a second. It may be called from any goroutine.
@@ -139,15 +131,6 @@ func (ad *actionDecisions) planned(a falcon.Action) falcon.Action {
 		return l.Actions[i]
 	}
 	return a
-}
-
-// refused is the planner's refusal: ErrInvalid where the request lacks something,
-// ErrStale where the job is not as the caller saw it.
-func refused(err error) error {
-	if errors.Is(err, mitigate.ErrNoReason) {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return fmt.Errorf("%w: %w", ErrStale, err)
 }
 
 // proposes reports whether this very rung waits for a decision, or can be withdrawn:
@@ -354,10 +337,6 @@ func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	at := time.Unix(0, ad.state.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
 	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now",
 		ErrStale, a.ID, verdict, d.By, at, a.State)
-}
-
-func noIncident(id string) error {
-	return fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
 }
 
 // Incidents lists incidents with their ladders: all, or the one named.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -36,7 +37,9 @@ const (
 	msMost        = 1e9     // 11 days
 	countMost     = 1 << 20 // micro-batches, iterations of a window
 	iterationMost = 1 << 40
-	gpusMax       = 64 // per node
+	gpusMax       = 64  // per node
+	nicsMax       = 64  // per node
+	commsMost     = 256 // FALCON_COMMS_MAX: communicators of one process
 )
 
 // finite is v where it is a number within [0, most], else 0.
@@ -103,4 +106,13 @@ func deviceOn(node falcon.Node, name string) falcon.Device {
 		return falcon.NewDevice(node, max(falcon.Device(clean(name)).Index(), 0))
 	}
 	return d
+}
+
+// nicOn ties a port's name to the node that its agent's certificate proves.
+func nicOn(node falcon.Node, name string) (falcon.NIC, bool) {
+	index, ok := strings.CutPrefix(name, string(node)+".nic")
+	if n, err := strconv.Atoi(index); !ok || err != nil || n < 0 || n >= nicsMax {
+		return "", false
+	}
+	return falcon.NIC(name), true
 }

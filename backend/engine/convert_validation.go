@@ -2,8 +2,6 @@ package engine
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
@@ -14,8 +12,6 @@ import (
 
 // Bounds of numbers in a pause's and a test's answers.
 const (
-	nicsMax     = 64      // per node
-	commsMost   = 256     // FALCON_COMMS_MAX: communicators of one process
 	peersMost   = 4096    // of one communicator
 	callsMost   = 1 << 40 // FALCON_GATE_COUNT_MASK + 1
 	perIterMost = 1 << 22 // half of what a cut can be ahead
@@ -106,15 +102,6 @@ func cleanTest(t *falconv1.TestResult) *falconv1.TestResult {
 		t.ForwardId, t.BackwardId = nil, nil
 	}
 	return t
-}
-
-// nicOn ties a port's name to the node that its agent's certificate proves.
-func nicOn(node falcon.Node, name string) (falcon.NIC, bool) {
-	index, ok := strings.CutPrefix(name, string(node)+".nic")
-	if n, err := strconv.Atoi(index); !ok || err != nil || n < 0 || n >= nicsMax {
-		return "", false
-	}
-	return falcon.NIC(name), true
 }
 
 // recurrenceViews lists who was named again and again, most often first.

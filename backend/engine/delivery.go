@@ -13,16 +13,6 @@ import (
 	"github.com/failslow/falcon/recovery/restart"
 )
 
-// Classes of commands in the outbox, in the order in which a node is sent them.
-const (
-	fenceCommand outbox.Class = iota
-	recoveryCommand
-	stopCommand   // of a restart
-	launchCommand // of a restart
-	orderCommand
-	windowCommand
-)
-
 // planDelivery brings the planner's orders and the detector's profile windows to
 // the ranks when nothing else uses the job, and judges what becomes of orders.
 type planDelivery struct {

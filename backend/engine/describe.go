@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -11,10 +9,6 @@ import (
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/recovery/epoch"
 )
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	return slices.Sorted(maps.Keys(m))
-}
 
 // describe announces the job to the machines once all its ranks are known, and
 // again when something in it has changed. Other processes than before are

@@ -128,3 +128,10 @@ func earlier(a, b *process) *process {
 	}
 	return a
 }
+
+func exitText(exit string) string {
+	if exit = clean(exit); exit == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", exit)
+}

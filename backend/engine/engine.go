@@ -5,34 +5,17 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/clock"
-	"github.com/failslow/falcon/backend/fleet"
-	"github.com/failslow/falcon/backend/journal"
-	"github.com/failslow/falcon/backend/outbox"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/backend/vote"
 	"github.com/failslow/falcon/detect"
-	"github.com/failslow/falcon/detect/history"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/restart"
-)
-
-// Errors of this package.
-var (
-	ErrStopped  = errors.New("engine: stopped")
-	ErrNotFound = errors.New("engine: not found")
-	ErrStale    = errors.New("engine: stale")
-	ErrInvalid  = errors.New("engine: invalid")
-	ErrDenied   = errors.New("engine: denied")
-	ErrRefused  = errors.New("engine: refused")
-	ErrDisk     = errors.New("engine: the journal can't be written")
 )
 
 // Bounds of the loop.
@@ -45,64 +28,7 @@ const (
 	// ranks from which a window's profiles are compared aside: some 10 ms of the loop
 	compareAside = 1000
 	// rounds of Ready in one turn of the loop; more is a defect of a machine
-	settleMax    = 32
-	tickPeriod   = 100 * time.Millisecond
-	earlySamples = 1 << 16 // kept while the job is not yet described
-	reserveBlock = 1024    // command ids promised in one record
-	// BeatPeriod is how often agents are asked to be heard.
-	BeatPeriod = 2 * time.Second
-)
-
-// Config are the engine's parts and settings.
-type Config struct {
-	JobName    string
-	Host       string           // that the engine runs on, for people; empty = not said
-	ID         string           // of this start, which no other may have; empty = a random one
-	JobKind    history.Kind     // what it is run for; empty = training
-	Mesh       falcon.Mesh      // of the job, where its adapter declares none; zero = unknown
-	Journal    *journal.Journal // opened by the caller, who closes it after Run
-	Detector   Detector         // nil = detect.New(Detect)
-	Planner    Planner          // nil = mitigate.New(Mitigate)
-	Recoverer  Recoverer        // nil = recovery.New(Recovery.Machine)
-	Detect     detect.Config
-	Mitigate   mitigate.Config
-	Policy     falcon.Policy // when the journal holds none; no mode = observe
-	Validation Validation
-	Restart    restart.Config
-	Recovery   Recovery
-	Retention  Retention
-	// TrustJournal has the engine act without hearing its nodes first, for tests of other parts.
-	TrustJournal bool
-	Clock        clock.Source     // of the machine: programs give clock.System
-	Now          func() time.Time // where there is no Clock: a time that never steps, for tests
-	Log          *slog.Logger
-	Fault        func(point string) error // tests stop the engine here; see Points
-
-	steady *clock.Clock // Now is its time
-}
-
-// Points at which Config.Fault is asked; an error stops the engine as a kill
-// would: nothing more is written or sent.
-const (
-	PointBeforeWrite = "before write"
-	PointAfterWrite  = "after write, before send"
-	PointAfterSend   = "after send"
-)
-
-// arrival is one thing from the fleet.
-type arrival struct {
-	session *fleet.Session
-	what    arrivalKind
-	frame   frame
-	at      time.Time // it came
-}
-
-type arrivalKind uint8
-
-const (
-	arriveAttach arrivalKind = iota
-	arriveFrame
-	arriveDetach
+	settleMax = 32
 )
 
 // Engine is the loop and what it owns. Fields below the channels belong to
@@ -172,52 +98,6 @@ func New(cfg Config) (*Engine, error) {
 	e.logGap(gap)
 	e.alarmRefused(refused)
 	return e, e.begin()
-}
-
-// shared is what all parts of the engine read, and the machines that they feed.
-type shared struct {
-	cfg     Config
-	log     *slog.Logger
-	state   *journalState // what the journal says
-	job     *job          // what agents say of the job's processes
-	nodes   *fleet.Registry
-	cluster *clusterView
-	det     Detector
-	plan    Planner
-	rec     Recoverer
-	batch   *batch
-	oplog   *operatorLog
-	outbox  *outbox.Box
-	orders  *orderBook
-	learner *learner
-}
-
-func newShared(cfg Config, mem *journalState) *shared {
-	s := &shared{
-		cfg:    cfg,
-		log:    cfg.Log,
-		state:  mem,
-		job:    newJob(),
-		nodes:  fleet.NewRegistry(),
-		det:    cfg.Detector,
-		plan:   cfg.Planner,
-		rec:    cfg.Recoverer,
-		batch:  newBatch(mem),
-		outbox: &outbox.Box{},
-	}
-	s.learner = &learner{shared: s}
-	s.orders = newOrderBook(s.outbox, mem.orders, mem.lostOrders)
-	s.cluster = &clusterView{
-		cfg:      &s.cfg,
-		state:    mem,
-		job:      s.job,
-		nodes:    s.nodes,
-		attached: map[falcon.Node]time.Time{},
-		left:     leftovers{},
-	}
-	s.oplog = newOperatorLog(&s.cfg, s.det, s.batch)
-	s.job.remember(mem.job)
-	return s
 }
 
 func assemble(cfg Config, mem *journalState) *Engine {
@@ -547,17 +427,3 @@ func (e *Engine) ID() string { return e.id }
 
 // Done is closed when Run has ended.
 func (e *Engine) Done() <-chan struct{} { return e.done }
-
-// threshold is the probability at which the detector raises an alarm, for the
-// line in consoles' charts.
-func (c Config) threshold() float64 {
-	return orElse(c.Detect.Tracker.Filter.Threshold, detect.DefaultConfig().Tracker.Filter.Threshold)
-}
-
-// window is w of P(r ≤ w), iterations.
-func (c Config) window() int32 {
-	return int32(min(
-		orElse(c.Detect.Tracker.Filter.Window, detect.DefaultConfig().Tracker.Filter.Window),
-		1<<20,
-	))
-}

@@ -15,9 +15,6 @@ import (
 	"github.com/failslow/falcon/recovery/restart"
 )
 
-// frame is what an agent sent.
-type frame = *falconv1.AgentFrame
-
 // Attach takes a new stream. With Frame and Detach it makes the engine a
 // fleet.Sink: they block while the engine is busy, which is what agents are to
 // feel, and end with the session.
@@ -316,11 +313,4 @@ func (c *clusterView) keepsRank(old *process, n falcon.Node, in *falconv1.RankSt
 		return false
 	}
 	return c.connected(old.node)
-}
-
-func exitText(exit string) string {
-	if exit = clean(exit); exit == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (%s)", exit)
 }

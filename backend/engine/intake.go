@@ -11,6 +11,9 @@ import (
 	"github.com/failslow/falcon/detect"
 )
 
+// earlySamples is how many samples are kept while the job is not yet described.
+const earlySamples = 1 << 16
+
 // sampleIntake decides which samples count, for which rank, and when: those of
 // ranks that the sending node holds go to the detector, and the job's complete
 // iterations to the planner. Samples of a job that is not described yet, and of

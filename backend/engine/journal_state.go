@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -408,31 +406,6 @@ func (m *journalState) setImpact(v mitigate.Impact) {
 	m.past.SetLost(v.Incident, v.ImpactMs)
 }
 
-// replaceOrAppend puts v in the place of the one with its id, or behind the others. It
-// reports whether it is new.
-func replaceOrAppend[T any](list *[]T, v T, id func(T) string) bool {
-	i := slices.IndexFunc(*list, func(x T) bool { return id(x) == id(v) })
-	if i >= 0 {
-		(*list)[i] = v
-		return false
-	}
-	*list = append(*list, v)
-	return true
-}
-
-// numberAfter is the next number to give out once an id is known.
-func numberAfter(next int, prefix, id string) int {
-	if n, err := strconv.Atoi(strings.TrimPrefix(id, prefix)); err == nil {
-		return max(next, n+1)
-	}
-	return next
-}
-
-// keepNewest drops the oldest but for most.
-func keepNewest[T any](list []T, most int) []T {
-	return slices.Delete(list, 0, max(0, len(list)-most))
-}
-
 // incidentsKept bounds the incidents in memory; the journal keeps them all.
 const incidentsKept = 512
 
@@ -549,4 +522,28 @@ func (m *journalState) unfinished() []falcon.Incident {
 		}
 	}
 	return out
+}
+
+// current is the recovery that is not over; nil without one.
+func (m *journalState) current() *falcon.Recovery {
+	if n := len(m.recoveries); n > 0 && !m.recoveries[n-1].State.Over() {
+		return &m.recoveries[n-1]
+	}
+	return nil
+}
+
+func (m *journalState) recovery(id string) (falcon.Recovery, bool) {
+	i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == id })
+	if i >= 0 {
+		return m.recoveries[i], true
+	}
+	return falcon.Recovery{}, false
+}
+
+func (m *journalState) setRecovery(v falcon.Recovery) {
+	m.Generation = max(m.Generation, v.Generation)
+	if replaceOrAppend(&m.recoveries, v, func(x falcon.Recovery) string { return x.ID }) {
+		m.NextRecovery = numberAfter(m.NextRecovery, "REC-", v.ID)
+		m.recoveries = keepNewest(m.recoveries, recoveriesKept)
+	}
 }

@@ -136,3 +136,6 @@ func (ms *measurements) learned(now time.Time, acted bool) {
 		ms.batch.addRecords(record(now, kindOverhead, over))
 	}
 }
+
+// baselineStep is the relative change of the baseline that is worth a record.
+const baselineStep = 0.02

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"maps"
 	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery"
 )
 
 // deviceReadings are the newest readings of devices and ports, for consoles.
@@ -81,4 +83,28 @@ func (d *deviceReadings) nicViews() []*falconv1.Nic {
 		out = append(out, convert.NICToProto(p.NICReading))
 	}
 	return out
+}
+
+// deviceRecord keeps a fatal report: what it is a sign of may come after the
+// engine's next start, and the agent reports it once.
+type deviceRecord struct {
+	Node   falcon.Node   `json:"node"`
+	Device falcon.Device `json:"device"`
+	Code   int           `json:"code,omitempty"` // XID
+	Text   string        `json:"text"`
+}
+
+func (m *journalState) setDevice(v deviceRecord, atNs int64) {
+	maps.DeleteFunc(m.devices, func(_ falcon.Node, s recovery.Seen) bool {
+		return atNs-s.AtNs > int64(recovery.EventLife)
+	})
+	m.devices[v.Node] = recovery.Seen{
+		Device: recovery.Device{
+			Device: v.Device,
+			Fatal:  true,
+			Code:   v.Code,
+			Text:   v.Text,
+		},
+		AtNs: atNs,
+	}
 }

@@ -16,20 +16,6 @@ import (
 // profile and no order begins, the description of the job does not change, and
 // samples wait for the job epoch that it leads to.
 
-// Recovery are the settings of fail-stop recovery.
-type Recovery struct {
-	Machine recovery.Config        `yaml:",inline"`
-	Racks   map[falcon.Node]string `yaml:"racks"` // failure domain of each node; absent = the node's own
-	Beat    time.Duration          `yaml:"-"`     // how often agents are asked to be heard; 0 = BeatPeriod
-	Store   Store                  `yaml:"-"`     // that the job meets in; nil = none of ours
-}
-
-// Store is what the engine needs of a rendezvous store: it refuses, and drops,
-// what older generations wrote.
-type Store interface {
-	Fence(generation uint64) error
-}
-
 // newsworthy is a Store that may end and come back by itself. News are lines for
 // the operators that were not handed out before; it must not block.
 type newsworthy interface {
@@ -41,30 +27,6 @@ const (
 	recoveriesKept = 128                    // in memory; the journal keeps them all
 	pacePeriod     = 500 * time.Millisecond // between two reports of an unchanged pace
 )
-
-// current is the recovery that is not over; nil without one.
-func (m *journalState) current() *falcon.Recovery {
-	if n := len(m.recoveries); n > 0 && !m.recoveries[n-1].State.Over() {
-		return &m.recoveries[n-1]
-	}
-	return nil
-}
-
-func (m *journalState) recovery(id string) (falcon.Recovery, bool) {
-	i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == id })
-	if i >= 0 {
-		return m.recoveries[i], true
-	}
-	return falcon.Recovery{}, false
-}
-
-func (m *journalState) setRecovery(v falcon.Recovery) {
-	m.Generation = max(m.Generation, v.Generation)
-	if replaceOrAppend(&m.recoveries, v, func(x falcon.Recovery) string { return x.ID }) {
-		m.NextRecovery = numberAfter(m.NextRecovery, "REC-", v.ID)
-		m.recoveries = keepNewest(m.recoveries, recoveriesKept)
-	}
-}
 
 // recoveryDriver carries out what the recovery machine wants, and feeds it with
 // what nodes answer. Commands keep their ids over any restart of the engine.
@@ -298,10 +260,6 @@ func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time
 	}
 }
 
-func (c Config) beatPeriod() time.Duration {
-	return orElse(c.Recovery.Beat, BeatPeriod)
-}
-
 // onDeviceEvent takes a device's own report of a fault.
 func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
 	device := deviceOn(n.Name, in.GetDevice())
@@ -331,30 +289,6 @@ func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent,
 		}))
 	}
 	dr.rec.Step(now, report)
-}
-
-// deviceRecord keeps a fatal report: what it is a sign of may come after the
-// engine's next start, and the agent reports it once.
-type deviceRecord struct {
-	Node   falcon.Node   `json:"node"`
-	Device falcon.Device `json:"device"`
-	Code   int           `json:"code,omitempty"` // XID
-	Text   string        `json:"text"`
-}
-
-func (m *journalState) setDevice(v deviceRecord, atNs int64) {
-	maps.DeleteFunc(m.devices, func(_ falcon.Node, s recovery.Seen) bool {
-		return atNs-s.AtNs > int64(recovery.EventLife)
-	})
-	m.devices[v.Node] = recovery.Seen{
-		Device: recovery.Device{
-			Device: v.Device,
-			Fatal:  true,
-			Code:   v.Code,
-			Text:   v.Text,
-		},
-		AtNs: atNs,
-	}
 }
 
 // reportProgress has the machine know how fast the job goes, and whether it is held.

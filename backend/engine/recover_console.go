@@ -44,10 +44,6 @@ func (e *Engine) Recoveries(ctx context.Context, id string, withMap bool) (*falc
 	return out, err
 }
 
-func noRecovery(id string) error {
-	return fmt.Errorf("%w: no recovery %q; list them with: falcon recovery list", ErrNotFound, clean(id))
-}
-
 // newestRecovery is what consoles show: in progress, else the last.
 func (sv *stateViews) newestRecovery() *falconv1.Recovery {
 	n := len(sv.state.recoveries)

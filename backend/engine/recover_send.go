@@ -18,10 +18,6 @@ import (
 // are promised first, in the batch of the recovery that they belong to: the same
 // command has the same id after any restart, and is executed once.
 
-// commandLife is how long a command may take to arrive, where its recovery's state
-// allows no longer.
-const commandLife = time.Minute
-
 // Kinds of commands of a recovery, in records.
 const (
 	suspendKind = "suspend"

@@ -20,10 +20,6 @@ type place struct {
 	hash   journal.Hash
 }
 
-// chartMargin is how many iterations a report shows before the onset and after
-// the relief.
-const chartMargin = 40
-
 // reportOn adds to an answer about one incident what its report needs: the
 // lines about it with their places in the journal, the recoveries that belong to
 // it, iteration time around it, and the job.

@@ -15,21 +15,6 @@ import (
 	"github.com/failslow/falcon/recovery/restart"
 )
 
-// baselineStep is the relative change of the baseline that is worth a record.
-const baselineStep = 0.02
-
-// decidedRound is what one Ready of all machines leads to.
-type decidedRound struct {
-	records  []pendingRecord
-	orders   []orderRecord
-	windows  map[uint64]detect.ProfileRequest // by command id
-	tests    []validate.Command
-	sends    []func()
-	fences   []fenceRecord
-	commands []*nodeCommand // of recoveries
-	steps    []func()       // inputs that one machine has for the other
-}
-
 // settleMachines does what the machines want until they want nothing more: persist the
 // whole batch, then send and publish, then Advance, then feed what one machine
 // has for the other. It ends by acknowledging the agents' frames.

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -147,20 +145,6 @@ func (m *journalState) snapshot() [][]byte {
 		flush()
 	}
 	return out
-}
-
-func encode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
-	}
-	return b
-}
-
-// shortHash identifies a value by its encoding.
-func shortHash(v any) string {
-	sum := sha256.Sum256(encode(v))
-	return hex.EncodeToString(sum[:8])
 }
 
 // foldPart folds one part of a snapshot in.

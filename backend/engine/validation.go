@@ -12,23 +12,6 @@ import (
 	"github.com/failslow/falcon/detect/passes"
 )
 
-// Validation says when the job may be held for tests, and what the tests are.
-// Zero values mean the defaults of package validate and those below.
-type Validation struct {
-	// the detector's requests are carried out without a person
-	Auto bool `yaml:"-"`
-	// of the order that holds the job; at most 60 s
-	Life time.Duration `yaml:"life"`
-	// of the job's framework: a hold lasts at most a quarter of it; 0 = unknown
-	CollectiveTimeout time.Duration `yaml:"collective_timeout"`
-	GEMMSide          int           `yaml:"gemm_n"`        // side of the matrices
-	Repeats           int           `yaml:"repeats"`       // timed repeats of each test
-	MessageBytes      int64         `yaml:"message_bytes"` // of a link test
-	PerHour           int           `yaml:"per_hour"`      // automatic ones; 0 = PerHourDefault
-	// iterations between automatic ones; 0 = CoolDownDefault
-	CoolDown int64 `yaml:"cool_down"`
-}
-
 // Bounds of automatic validations, and of what is kept of them.
 const (
 	PerHourDefault  = 6

@@ -18,11 +18,11 @@ import (
 
 // Pace of snapshots, and what they hold.
 const (
-	buildPeriod    = 100 * time.Millisecond
-	buildShare     = 10                     // a picture is followed by so many times its own time
-	buildCostMax   = 200 * time.Millisecond // so that a stall is not followed by a longer one
-	askedWithin    = 3 * time.Second        // not asked for longer: nothing is built
-	staleAfter     = 5 * time.Second
+	buildPeriod  = 100 * time.Millisecond
+	buildShare   = 10                     // a picture is followed by so many times its own time
+	buildCostMax = 200 * time.Millisecond // so that a stall is not followed by a longer one
+	askedWithin  = 3 * time.Second        // not asked for longer: nothing is built
+
 	snapshotEvents = 64
 	incidentsMax   = 64
 	laddersMax     = 16 // beside the front one

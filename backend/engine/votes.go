@@ -165,7 +165,3 @@ func (pd *planDelivery) noteVote(now time.Time, o *order) {
 		pd.views.dirty = true
 	}
 }
-
-// goneAfter is how long the answers of ranks that took an order before one of them
-// ended may take to come.
-const goneAfter = 15 * time.Second

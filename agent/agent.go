@@ -434,9 +434,19 @@ func (a *Agent) hasExited(p *process) bool {
 	}
 }
 
+// sampleAge is how long ago the newest iteration ended that any process has reported: an
+// agent that was away finds what the hook has kept for it.
+func (a *Agent) sampleAge() time.Duration {
+	newest := int64(0)
+	for _, p := range a.processes.allProcesses() {
+		newest = max(newest, p.iterations.endedNs)
+	}
+	return max(0, time.Duration(a.dir.MonoNs()-newest))
+}
+
 func (a *Agent) flushSamples(now time.Time) {
 	if len(a.samples) > 0 {
-		a.ship.Send(samplesFrame(a.samples))
+		a.ship.Send(samplesFrame(a.samples, a.sampleAge()))
 		a.samples = a.samples[:0]
 	}
 	a.last.shipped = now

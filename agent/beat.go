@@ -95,6 +95,9 @@ func (p *process) rankBeat(monoNs int64) *falconv1.RankBeat {
 		HookAgeMs:  float64(max(monoNs-last, 0)) / float64(time.Millisecond),
 		Generation: st.GenerationNow,
 	}
+	if t := &p.iterations; t.begun == b.Iteration && t.begunNs > 0 {
+		b.BegunMs = float64(max(monoNs-t.begunNs, 1)) / float64(time.Millisecond)
+	}
 	p.addProgress(b, st, monoNs)
 	return b
 }

@@ -155,7 +155,7 @@ func (a *Agent) TakeOver() *ship.Handover {
 	}
 	if now := a.next.newHead(); err == nil {
 		err = head.checkAgent(now)
-		h.ageCommands(time.Duration(now.WrittenNs - head.WrittenNs))
+		h.age(time.Duration(now.WrittenNs - head.WrittenNs))
 	}
 	if gone := os.Remove(a.next.path); gone != nil { // it would be taken twice
 		err = errors.Join(err, gone)
@@ -244,10 +244,13 @@ func unmarshalNext[M proto.Message](list []M, b []byte, m M) ([]M, error) {
 	return append(list, m), proto.Unmarshal(b, m)
 }
 
-// ageCommands takes from the commands' lives what has passed between the two agents.
-func (h *handover) ageCommands(by time.Duration) {
+// age takes into account what has passed between the two agents.
+func (h *handover) age(by time.Duration) {
 	for i := range h.commands.Open {
 		h.commands.Open[i].Left -= by
+	}
+	for _, f := range h.stream.Frames {
+		f.KeptMs += uint64(max(0, by).Milliseconds())
 	}
 }
 

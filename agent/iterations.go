@@ -36,6 +36,10 @@ type iterationTracker struct {
 	published int   // period in the process's memory
 
 	newestMs float64 // of the newest iteration, without pauses
+	endedNs  int64   // when that ended, by the monotonic clock
+
+	begun   int64 // newest iteration of which a mark says when it began
+	begunNs int64 // when, by the monotonic clock; 0 = no mark came
 }
 
 func newIterationTracker() iterationTracker {
@@ -61,6 +65,8 @@ func (t *iterationTracker) readMarks(seg Segment, out []ring.Mark) (marks []ring
 }
 
 func (t *iterationTracker) addMark(m ring.Mark) (falcon.Sample, bool) {
+	t.begun = m.Iteration
+	t.begunNs = m.StartNs
 	return t.marks.Add(iterate.Mark{
 		Iteration: m.Iteration,
 		StartNs:   uint64(max(m.StartNs, 0)),

@@ -229,6 +229,7 @@ func (p *process) inferredSample(it period.Iteration, out []falcon.Sample) []fal
 	if p.hasMarks() || p.rank < 0 || p.interrupted(it.StartNs, it.EndNs) {
 		return out
 	}
+	p.iterations.endedNs = it.EndNs
 	return append(out, p.noteDuration(falcon.Sample{
 		Rank:      p.rank,
 		Iteration: p.iterations.numberOf(it),
@@ -263,6 +264,7 @@ func (p *process) markSample(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 	if !ok || s.Rank < 0 || p.interrupted(s.EndNs-int64(s.Ms*1e6), s.EndNs) {
 		return out
 	}
+	p.iterations.endedNs = s.EndNs
 	s.EndNs = p.seg.UnixNs(s.EndNs)
 	return append(out, p.noteDuration(p.ranks.withoutPlacement(s)))
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/binary"
 	"hash/fnv"
+	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/convert"
@@ -33,8 +34,11 @@ func anchorHash(c period.Class) uint32 {
 	return h.Sum32()
 }
 
-func samplesFrame(in []falcon.Sample) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: convert.SamplesToProto(in)}}
+func samplesFrame(in []falcon.Sample, age time.Duration) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{
+		Body:   &falconv1.AgentFrame_Samples{Samples: convert.SamplesToProto(in)},
+		KeptMs: uint64(age.Milliseconds()),
+	}
 }
 
 func rankFrame(st *falconv1.RankState) *falconv1.AgentFrame {

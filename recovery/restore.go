@@ -124,8 +124,11 @@ func (w *workflow) takeUpRecovery(now time.Time, c *falcon.Recovery) {
 // repeatOrders gives the orders of the present state, with its whole time.
 func (w *workflow) repeatOrders(now time.Time) {
 	c := w.op.rec
-	if c.Wait != nil && !c.Whole {
-		c.Reason = "" // of the wait: nobody is asked for anything until it is known that it still lacks that
+	switch { // of the wait: nobody is asked for anything until it is known that it still lacks that
+	case c.Whole && c.State == falcon.RecoverySuspend:
+		c.Reason = wholeReason(c)
+	case c.Wait != nil && !c.Whole:
+		c.Reason = ""
 	}
 	c.Wait = nil // it waits again, with its whole time
 	for _, d := range c.Placement {

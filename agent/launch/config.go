@@ -36,7 +36,7 @@ type Config struct {
 	// seconds from SIGTERM to SIGKILL for processes without an adapter; 0 = graceDefault
 	GraceS int `yaml:"grace_s"`
 
-	Standby Standby `yaml:"standby"`
+	Standby Standby `yaml:"standby,omitempty"`
 }
 
 const (

@@ -27,7 +27,7 @@ func TestEndsThatWaitAreNotRepeated(t *testing.T) {
 		1,
 		1,
 		1,
-	)}})
+	)}}, t0)
 	got := l.begin(s.holdsEnd)
 	if len(got) != 1 || got[0].GetRank().GetPid() != 0 {
 		t.Fatalf("a stream begins with %v", got)

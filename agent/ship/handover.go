@@ -2,8 +2,7 @@ package ship
 
 import (
 	"errors"
-
-	"google.golang.org/protobuf/proto"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -14,7 +13,7 @@ type Handover struct {
 	Boot          string // Hello.boot of the streams so far; the next Hello must have it too
 	Next          uint64 // number of the next frame
 	Dropped, Lost uint64
-	Frames        []*falconv1.AgentFrame // not acknowledged, ascending
+	Frames        []*falconv1.AgentFrame // not acknowledged, ascending, each with its age
 }
 
 // ErrHandover is returned for a Handover that no Shipper has made.
@@ -45,21 +44,22 @@ func (s *Shipper) Handover() Handover {
 		Dropped: s.spool.dropped,
 		Lost:    s.spool.lost,
 	}
+	now := s.cfg.Now()
 	for _, e := range s.spool.frames {
 		if e.frame.GetPeeked() == nil { // text of logs, which no one waits for by then, is written to no file
-			h.Frames = append(h.Frames, e.frame)
+			h.Frames = append(h.Frames, e.toSend(now))
 		}
 	}
 	return h
 }
 
 // continueFrom begins where another spool has ended.
-func (s *spool) continueFrom(h Handover) {
+func (s *spool) continueFrom(h Handover, now time.Time) {
 	s.next = h.Next
 	s.dropped = h.Dropped
 	s.lost = h.Lost
 	for _, f := range h.Frames {
-		e := entry{frame: f, bytes: proto.Size(f)}
+		e := newEntry(f, now)
 		s.frames = append(s.frames, e)
 		s.bytes += e.bytes
 	}

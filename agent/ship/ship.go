@@ -74,6 +74,7 @@ type Config struct {
 	Ask      func(*falconv1.Ask)
 	Peek     func(*falconv1.Peek)
 
+	Now func() time.Time // nil = time.Now
 	// Dial replaces the network in tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -131,6 +132,9 @@ func newShipper(cfg Config) (*Shipper, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	s := &Shipper{
 		cfg:   cfg,
 		log:   cfg.Log,
@@ -144,16 +148,16 @@ func newShipper(cfg Config) (*Shipper, error) {
 	if cfg.From.Check() != nil || cfg.From.Boot != cfg.Hello.GetBoot() {
 		return nil, fmt.Errorf("%w, or another boot than the agent's", ErrHandover)
 	}
-	s.spool.continueFrom(*cfg.From)
+	s.spool.continueFrom(*cfg.From, cfg.Now())
 	return s, nil
 }
 
-// Send numbers the frame and queues it. The caller must not touch it again.
+// Send numbers the frame and queues it. What it says was so KeptMs ago. The caller must not touch it again.
 func (s *Shipper) Send(f *falconv1.AgentFrame) {
 	s.mu.Lock()
 	before := s.spool.lost
 	s.rememberState(f.GetRank())
-	s.spool.addFrame(f)
+	s.spool.addFrame(f, s.cfg.Now())
 	lost := s.spool.lost - before
 	s.mu.Unlock()
 	if lost > 0 {

@@ -3,6 +3,7 @@ package ship
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -26,6 +27,30 @@ type spool struct {
 type entry struct {
 	frame *falconv1.AgentFrame
 	bytes int
+	since time.Time // it was made
+}
+
+// keptLeast is the age from which on a frame says how old it is.
+const keptLeast = time.Second
+
+// newEntry is the entry of a frame that says by itself how old it is by now.
+func newEntry(f *falconv1.AgentFrame, now time.Time) entry {
+	kept := time.Duration(f.GetKeptMs()) * time.Millisecond
+	f.KeptMs = 0
+	return entry{frame: f, bytes: proto.Size(f), since: now.Add(-kept)}
+}
+
+// toSend is the entry's frame with its age.
+func (e entry) toSend(now time.Time) *falconv1.AgentFrame {
+	kept := now.Sub(e.since)
+	if kept < keptLeast {
+		return e.frame
+	}
+	return &falconv1.AgentFrame{
+		Seq:    e.frame.GetSeq(),
+		Body:   e.frame.GetBody(),
+		KeptMs: uint64(kept.Milliseconds()),
+	}
 }
 
 func newSpool(framesMax, bytesMax int) *spool {
@@ -34,11 +59,11 @@ func newSpool(framesMax, bytesMax int) *spool {
 
 // addFrame numbers the frame and keeps it. A newer state of a process replaces the
 // one that still waits.
-func (s *spool) addFrame(f *falconv1.AgentFrame) {
+func (s *spool) addFrame(f *falconv1.AgentFrame, now time.Time) {
 	s.supersede(f.GetRank())
 	f.Seq = s.next
 	s.next++
-	e := entry{frame: f, bytes: proto.Size(f)}
+	e := newEntry(f, now)
 	s.frames = append(s.frames, e)
 	s.bytes += e.bytes
 	for s.overLimits() && s.dropOne() {
@@ -97,7 +122,8 @@ func (s *spool) dropContent(i int) {
 		}},
 	}
 	s.bytes += proto.Size(f) - s.frames[i].bytes
-	s.frames[i] = entry{frame: f, bytes: proto.Size(f)}
+	s.frames[i].frame = f
+	s.frames[i].bytes = proto.Size(f)
 }
 
 func (s *spool) supersede(r *falconv1.RankState) {
@@ -148,8 +174,9 @@ func (s *spool) resumeFrom(acked uint64) {
 	}
 }
 
-// frameAfter is the oldest frame with a number above seq, nil when there is none.
-func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
+// frameAfter is the oldest frame with a number above seq, as it is to be sent now; nil when
+// there is none.
+func (s *spool) frameAfter(seq uint64, now time.Time) *falconv1.AgentFrame {
 	lo := 0
 	hi := len(s.frames)
 	for lo < hi {
@@ -163,7 +190,7 @@ func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
 	if lo == len(s.frames) {
 		return nil
 	}
-	return s.frames[lo].frame
+	return s.frames[lo].toSend(now)
 }
 
 func droppable(f *falconv1.AgentFrame) bool {

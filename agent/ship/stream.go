@@ -237,7 +237,7 @@ func (s *Shipper) nextFrame(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, 
 	defer s.mu.Unlock()
 	beat := s.beat
 	s.beat = nil
-	return beat, s.spool.frameAfter(sent), s.closing
+	return beat, s.spool.frameAfter(sent, s.cfg.Now()), s.closing
 }
 
 // receiveFrames handles the engine's frames until the stream ends.

@@ -15,7 +15,8 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 	switch {
 	case s.cluster.recovering() != nil ||
 		s.cluster.unadopted() != nil ||
-		s.state.restart.Active():
+		s.state.restart.Active() ||
+		s.restarting(now) != "":
 		return nil
 	case len(s.job.ranks) == 0 && s.cluster.finishedBefore():
 		return &falconv1.JobEnd{

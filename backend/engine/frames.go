@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	case *falconv1.AgentFrame_Beat:
 		e.recoveries.onBeat(n, body.Beat, now)
 	case *falconv1.AgentFrame_Samples:
-		e.onSamples(n, body.Samples, now)
+		e.onSamples(n, body.Samples, e.links.made(n, f, e.cluster.attached[n.Name]), now)
 	case *falconv1.AgentFrame_Profile:
 		e.measured.profile(n, body.Profile, now)
 	case *falconv1.AgentFrame_Telemetry:
@@ -134,8 +135,9 @@ func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 }
 
 // onSamples feeds the detector and the job's pace. Those of ranks that live on
-// another node are refused: a certificate is for its node alone.
-func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
+// another node are refused: a certificate is for its node alone. They were made by then: zero
+// where that is not known.
+func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, made, now time.Time) {
 	if e.job.dirty {
 		e.describe(now) // a new process's samples must not count for the old one
 	}
@@ -143,10 +145,15 @@ func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	if len(out) == 0 {
 		return
 	}
-	e.intake.lastData = now
-	for _, s := range out {
-		e.intake.pulse.note(s.Iteration+1, now) // who has ended one has begun the next
+	if made.IsZero() {
+		e.intake.lastData = now
+	} else if made.After(e.intake.lastData) {
+		e.intake.lastData = made
 	}
+	newest := slices.MaxFunc(out, func(a, b falcon.Sample) int {
+		return cmp.Compare(a.Iteration, b.Iteration)
+	})
+	e.intake.pulse.note(newest.Iteration+1, made) // who has ended one has begun the next
 	v := e.cluster.recovering()
 	if v == nil {
 		v = e.cluster.unadopted()

@@ -37,13 +37,15 @@ func (si *sampleIntake) beginEpoch(begun int64) {
 	si.iterations = newIterationCollector()
 	si.leads = leads{}
 	si.ahead = nil
-	si.newestBegun, si.pulse.begun = begun, begun
+	si.newestBegun = begun
+	si.pulse.begun, si.pulse.dated = begun, begun
 }
 
 // pulse is when an iteration was last known to have begun. What is kept for a later job epoch
 // counts too: the job trains, whatever is done with its samples.
 type pulse struct {
 	begun int64 // newest
+	dated int64 // newest of which it is known when
 	at    time.Time
 	took  []float64 // ms, by the newest iterations
 }
@@ -51,17 +53,21 @@ type pulse struct {
 // tookKept is of how many iterations the times are kept.
 const tookKept = 9
 
-// note takes that a rank has begun an iteration.
-func (p *pulse) note(iteration int64, now time.Time) {
-	if iteration <= p.begun {
+// note takes that a rank had begun an iteration by then, zero where it is not known when.
+func (p *pulse) note(iteration int64, by time.Time) {
+	if iteration < p.begun || iteration <= p.dated {
 		return
 	}
-	if p.begun >= 0 && !p.at.IsZero() {
+	p.begun = iteration
+	if !by.After(p.at) { // not known, or of another node, whose word was longer on its way
+		return
+	}
+	if p.dated >= 0 && !p.at.IsZero() {
 		p.took = append(p.took[max(0, len(p.took)+1-tookKept):],
-			float64(now.Sub(p.at).Microseconds())/1e3/float64(iteration-p.begun),
+			float64(by.Sub(p.at).Microseconds())/1e3/float64(iteration-p.dated),
 		)
 	}
-	p.begun, p.at = iteration, now
+	p.dated, p.at = iteration, by
 }
 
 // usualMs is the median time of the newest iterations, 0 where none is known.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/recovery"
 )
@@ -25,6 +26,7 @@ const (
 	skewMost   = 2 * time.Second        // of a node's clock, before it is worth a line
 	skewBack   = time.Second            // and within which it is said to agree again
 	skewWindow = 4                      // beats; the one that travelled least counts
+	keptMsMost = 1e9                    // 11 days
 )
 
 // linkWatch is what the engine knows of how well agents reach it: whether it
@@ -149,6 +151,32 @@ func endedHere(cause error) bool {
 	}
 	s, transport := status.FromError(cause)
 	return !transport || s.Code() == codes.OK
+}
+
+// backlogFor is how long after a stream's begin what comes may have waited for it.
+const backlogFor = 5 * time.Second
+
+// made is when an agent made the frame that is being taken, zero where that is not known:
+// agents before KeptRevision do not say how long they kept it.
+func (w *linkWatch) made(n *fleet.Node, f frame, attached time.Time) time.Time {
+	kept := time.Duration(min(f.GetKeptMs(), keptMsMost)) * time.Millisecond
+	if n.Hello.GetProtocol() < falconv1.KeptRevision && w.came.Sub(attached) < backlogFor {
+		return time.Time{}
+	}
+	return w.came.Add(-kept)
+}
+
+// begun is when a rank's newest iteration began by the beat that is being taken, zero where
+// that is not known.
+func (w *linkWatch) begun(n *fleet.Node, b *falconv1.RankBeat, attached time.Time) time.Time {
+	if n.Hello.GetProtocol() < falconv1.KeptRevision {
+		return w.made(n, nil, attached)
+	}
+	ms := finite(b.GetBegunMs(), msMost)
+	if ms <= 0 {
+		return time.Time{}
+	}
+	return w.came.Add(-time.Duration(ms * float64(time.Millisecond)))
 }
 
 // compareClock compares a node's wall clock with that of the engine, which is offset

@@ -245,7 +245,7 @@ func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time
 			continue
 		}
 		dr.intake.newestBegun = max(dr.intake.newestBegun, b.GetIteration())
-		dr.intake.pulse.note(b.GetIteration(), now)
+		dr.intake.pulse.note(b.GetIteration(), dr.links.begun(n, b, dr.cluster.attached[n.Name]))
 		dr.hangs.takeSign(now, p.rank, b)
 		dr.rec.Step(now, recovery.Beat{
 			Rank:         p.rank,

@@ -161,7 +161,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	if at := sv.intake.pulse.at; !at.IsZero() {
 		v.IterationUnixNs = at.UnixNano()
 	}
-	if !sv.intake.lastData.IsZero() {
+	if v.IterationUnixNs != 0 && !sv.intake.lastData.IsZero() { // else nobody knows of when it is
 		v.DataAgeMs = now.Sub(sv.intake.lastData).Milliseconds()
 	}
 	return v

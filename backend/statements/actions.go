@@ -1,6 +1,7 @@
 package statements
 
 import (
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -113,6 +114,7 @@ func (p Picture) action(a *falconv1.Action) []Statement {
 	case falcon.ActionDispatched, falcon.ActionReverting:
 		s.Kind = Acting
 		s.Severity = Warn
+		s.carried = p.carries(a)
 		s.Since = at(a.GetDecidedUnixNs())
 		s.Until = time.Time{}
 		if s.Ends == EndsAll {
@@ -127,6 +129,17 @@ func (p Picture) action(a *falconv1.Action) []Statement {
 		return nil
 	}
 	return []Statement{s}
+}
+
+// carries reports whether the recovery in progress is how the action is carried out.
+func (p Picture) carries(a *falconv1.Action) bool {
+	r := p.Snap.GetRecovery()
+	if falcon.RecoveryState(r.GetState()).Over() {
+		return false
+	}
+	return slices.ContainsFunc(r.GetFaults(), func(f *falconv1.Fault) bool {
+		return f.GetAction() == a.GetId()
+	})
 }
 
 // ranksOf are the ranks that an incident names.

@@ -69,6 +69,9 @@ func (s *Statement) place() int {
 	case Standing, Moving, Held, Resuming:
 		return 3
 	case Acting:
+		if s.carried { // its recovery is said above, and what waits for a person comes before it
+			return 7
+		}
 		if s.Ends == EndsAll { // the standstill is its doing
 			return 2
 		}

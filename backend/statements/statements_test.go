@@ -176,6 +176,27 @@ func TestTheMostDangerousPendingActionIsFirst(t *testing.T) {
 	begins(t, s, Pending, Decision, Incident) // of what waits for a person nothing happens by itself
 }
 
+// While a recovery carries an action out, another fault's that waits for a person comes before it.
+func TestWhatARecoveryCarriesOutComesLate(t *testing.T) {
+	s := steady(0)
+	s.Job.State = "recovering"
+	s.Incidents = []*falconv1.Incident{openIncident("INC-0002"), openIncident("INC-0001")}
+	s.Ladder = ladder(action("INC-0002", "S4", "dispatched", 0))
+	s.Others = []*falconv1.Ladder{ladder(action("INC-0001", "S4", "proposed", 0))}
+	s.Recovery = &falconv1.Recovery{
+		Id:     "REC-0001",
+		State:  "suspend",
+		Faults: []*falconv1.Fault{{Action: s.Ladder.Actions[0].Id}},
+	}
+	list := begins(t, s, Recovery, Resuming, Decision)
+	if list[2].IncidentID() != "INC-0001" {
+		t.Errorf("%+v", list[2])
+	}
+	s.Recovery.State = "resumed"
+	s.Job.State = "slow"
+	begins(t, s, Acting, Decision)
+}
+
 // A countdown that policy does not let run out is no countdown.
 func TestFrozenCountdownsWaitForAPerson(t *testing.T) {
 	for _, state := range []string{"proposed", "approved"} {

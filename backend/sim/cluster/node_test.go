@@ -122,6 +122,7 @@ func (n *node) boot() {
 			Protocol:    n.protocol(),
 		},
 		From:     from,
+		Now:      n.now,
 		Welcome:  a.agent.Welcome,
 		Standing: a.agent.Standing,
 		Command:  a.agent.Command,
@@ -243,8 +244,16 @@ func (a *agentLife) push() {
 		return
 	}
 	for f := a.link.Next(); f != nil; f = a.link.Next() {
+		if a.old {
+			f = withoutAge(f)
+		}
 		a.conn.toEngine(f)
 	}
+}
+
+// withoutAge is a frame as an agent of the revision before sends it.
+func withoutAge(f *falconv1.AgentFrame) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Seq: f.GetSeq(), Body: f.GetBody()}
 }
 
 // received takes one frame of the engine.

@@ -517,7 +517,10 @@ type AgentFrame struct {
 	//	*AgentFrame_Calls
 	//	*AgentFrame_Peeked
 	//	*AgentFrame_Kernel
-	Body          isAgentFrame_Body `protobuf_oneof:"body"`
+	Body isAgentFrame_Body `protobuf_oneof:"body"`
+	// how long the agent had it before it sent it, where that is a second or more: what it says of
+	// the present was said so long ago
+	KeptMs        uint64 `protobuf:"varint,14,opt,name=kept_ms,json=keptMs,proto3" json:"kept_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -672,6 +675,13 @@ func (x *AgentFrame) GetKernel() *KernelNotes {
 		}
 	}
 	return nil
+}
+
+func (x *AgentFrame) GetKeptMs() uint64 {
+	if x != nil {
+		return x.KeptMs
+	}
+	return 0
 }
 
 type isAgentFrame_Body interface {
@@ -2297,6 +2307,7 @@ type RankBeat struct {
 	Calls         uint64                 `protobuf:"varint,7,opt,name=calls,proto3" json:"calls,omitempty"`                                   // NCCL calls let through so far, of all communicators
 	WaitingMs     float64                `protobuf:"fixed64,8,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"`         // since when it waits inside a call or for its device with no new call, 0 = it does not
 	WaitingKnown  bool                   `protobuf:"varint,9,opt,name=waiting_known,json=waitingKnown,proto3" json:"waiting_known,omitempty"` // the hook measures waiting_ms
+	BegunMs       float64                `protobuf:"fixed64,10,opt,name=begun_ms,json=begunMs,proto3" json:"begun_ms,omitempty"`              // since its newest iteration began, 0 = not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2392,6 +2403,13 @@ func (x *RankBeat) GetWaitingKnown() bool {
 		return x.WaitingKnown
 	}
 	return false
+}
+
+func (x *RankBeat) GetBegunMs() float64 {
+	if x != nil {
+		return x.BegunMs
+	}
+	return 0
 }
 
 // DeviceEvent is a device's own report of a fault; see recovery.Device.
@@ -15734,7 +15752,7 @@ var File_falcon_v1_falcon_proto protoreflect.FileDescriptor
 
 const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
-	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xd8\x04\n" +
+	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xf1\x04\n" +
 	"\n" +
 	"AgentFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
@@ -15750,7 +15768,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	" \x01(\v2\x12.falcon.v1.GoodbyeH\x00R\agoodbye\x12(\n" +
 	"\x05calls\x18\v \x01(\v2\x10.falcon.v1.CallsH\x00R\x05calls\x12+\n" +
 	"\x06peeked\x18\f \x01(\v2\x11.falcon.v1.PeekedH\x00R\x06peeked\x120\n" +
-	"\x06kernel\x18\r \x01(\v2\x16.falcon.v1.KernelNotesH\x00R\x06kernelB\x06\n" +
+	"\x06kernel\x18\r \x01(\v2\x16.falcon.v1.KernelNotesH\x00R\x06kernel\x12\x17\n" +
+	"\akept_ms\x18\x0e \x01(\x04R\x06keptMsB\x06\n" +
 	"\x04body\":\n" +
 	"\vKernelNotes\x12+\n" +
 	"\x05notes\x18\x01 \x03(\v2\x15.falcon.v1.KernelNoteR\x05notes\"\xe6\x01\n" +
@@ -15891,7 +15910,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\frefused_call\x18\n" +
 	" \x01(\tR\vrefusedCall\x12\x1d\n" +
 	"\n" +
-	"refused_by\x18\v \x01(\tR\trefusedBy\"\x83\x02\n" +
+	"refused_by\x18\v \x01(\tR\trefusedBy\"\x9e\x02\n" +
 	"\bRankBeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1c\n" +
@@ -15904,7 +15923,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05calls\x18\a \x01(\x04R\x05calls\x12\x1d\n" +
 	"\n" +
 	"waiting_ms\x18\b \x01(\x01R\twaitingMs\x12#\n" +
-	"\rwaiting_known\x18\t \x01(\bR\fwaitingKnown\"\x81\x01\n" +
+	"\rwaiting_known\x18\t \x01(\bR\fwaitingKnown\x12\x19\n" +
+	"\bbegun_ms\x18\n" +
+	" \x01(\x01R\abegunMs\"\x81\x01\n" +
 	"\vDeviceEvent\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1c\n" +
 	"\n" +

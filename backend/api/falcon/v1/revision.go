@@ -10,10 +10,12 @@ package falconv1
 //	4: Peek, Peeked and KernelNotes
 //	5: ProfileCommand.columns and RankProfile.columns
 //	6: Standing, CommandResult.newer and Welcome.engine
+//	7: AgentFrame.kept_ms and RankBeat.begun_ms
 const (
-	ProtocolRevision = 6
+	ProtocolRevision = 7
 	PeekRevision     = 4 // from which on agents answer Peek
 	StandingRevision = 6 // from which on agents tell what orders they have had
+	KeptRevision     = 7 // from which on agents tell how old a frame is, and an iteration
 )
 
 // ConsoleRevision is this build's revision of the contract between consoles and the engine;

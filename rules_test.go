@@ -148,6 +148,7 @@ var directions = []rule{
 	{"docs/proof/flow", []string{"docs/proof/flow"}, impure, "a judge shares nothing with what it judges"},
 	{"docs/proof/results", nil, nil, "it reads pages only"},
 	{"docs/proof/arrows", nil, nil, "the counter reads sources only"},
+	{"docs/proof/samples", nil, nil, "it runs the go command on the sources"},
 	{"docs/proof/size", nil, nil, "the counter reads sources only"},
 	{
 		"docs/proof",

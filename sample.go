@@ -127,6 +127,7 @@ type GPUReading struct {
 	// of the time, something was on the GPU: a collective that waits for its peers counts
 	Busy   Percent
 	SMBusy Percent // of the multiprocessors at work between two looks, by GPM (Hopper and newer)
+	Gauges Gauges
 }
 
 // Percent is a share in whole per cent plus 1, so that 0 is "not known".

@@ -38,6 +38,12 @@ type waitingTest struct {
 	untilNs int64
 }
 
+var _ = enter[*falconv1.Command_Test](command{
+	start: func(a *Agent, cmd *falconv1.Command, _, _ time.Time) (act.Task, error) {
+		return a.startTest(cmd.GetTest())
+	},
+})
+
 // startTest puts a test into each rank's mailbox. What can't be tested is a
 // result, not a refusal: the others go on.
 func (a *Agent) startTest(cmd *falconv1.TestCommand) (act.Task, error) {

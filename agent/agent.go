@@ -302,38 +302,6 @@ func (a *Agent) stepOrders(now time.Time) {
 	a.executor.Poll(now)
 }
 
-// startCommand is the executor's Starter.
-func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
-	switch body := cmd.Body.(type) {
-	case *falconv1.Command_Profile:
-		t, err := a.startProfile(body.Profile, now, deadline)
-		if err != nil {
-			a.ship.Send(profileFrame(&falconv1.Profile{
-				Window:  body.Profile.GetWindow(),
-				Refused: err.Error(),
-			}))
-		}
-		return t, err
-	case *falconv1.Command_Order:
-		return a.startOrder(body.Order, now, deadline)
-	case *falconv1.Command_Pause:
-		return a.startPause(body.Pause, now)
-	case *falconv1.Command_Launch:
-		return a.startLaunch(body.Launch, now)
-	case *falconv1.Command_Test:
-		return a.startTest(body.Test)
-	case *falconv1.Command_Suspend:
-		return a.startSuspend(body.Suspend, now)
-	case *falconv1.Command_Rejoin:
-		return a.startRejoin(body.Rejoin, now)
-	case *falconv1.Command_Stop:
-		return a.startStop(body.Stop, now, deadline)
-	case *falconv1.Command_Table:
-		return a.startTable(body.Table)
-	}
-	return nil, errUnknown
-}
-
 // acceptWelcome takes over the engine's epoch and pace, and has the stream begin with a beat: the
 // engine has heard nothing since the agent asked for it.
 func (a *Agent) acceptWelcome(w *falconv1.Welcome) {

@@ -263,22 +263,6 @@ func (a *Agent) importCommands(now time.Time) {
 	a.next.taken = nil
 }
 
-// replayRefusal returns why a command can't be resumed. What holds or times the job ended
-// with the agent; all else is in the processes' memory, or in a file.
-func (a *Agent) replayRefusal(c *falconv1.Command) string {
-	switch body := c.Body.(type) {
-	case *falconv1.Command_Order, *falconv1.Command_Launch, *falconv1.Command_Suspend,
-		*falconv1.Command_Rejoin, *falconv1.Command_Stop, *falconv1.Command_Table:
-		return ""
-	case *falconv1.Command_Profile:
-		a.ship.Send(profileFrame(&falconv1.Profile{
-			Window:  body.Profile.GetWindow(),
-			Refused: replaced,
-		}))
-	}
-	return replaced
-}
-
 // exportWork keeps what is handed over, as the loop ends. Commands that were not taken
 // up by then are not answered: the engine sends them again.
 func (a *Agent) exportWork(now time.Time) {

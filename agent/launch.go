@@ -30,6 +30,13 @@ type launchTask struct {
 	doubted  time.Time // when a process of the plan was first found to be unproven
 }
 
+var _ = enter[*falconv1.Command_Launch](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, _ time.Time) (act.Task, error) {
+		return a.startLaunch(cmd.GetLaunch(), now)
+	},
+	resumes: true,
+})
+
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
 	plan := launch.Plan{
 		Generation: cmd.GetGeneration(),

@@ -29,6 +29,13 @@ type orderTask struct {
 	expired  bool
 }
 
+var _ = enter[*falconv1.Command_Order](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
+		return a.startOrder(cmd.GetOrder(), now, deadline)
+	},
+	resumes: true,
+})
+
 // startOrder puts an order into the mailboxes of the processes that it was made
 // for. Those of a later generation are not among them, and once its deadline has
 // passed no more get it: the engine may have withdrawn it by then.

@@ -50,6 +50,12 @@ type heldRank struct {
 	now     *falconv1.RankPause
 }
 
+var _ = enter[*falconv1.Command_Pause](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, _ time.Time) (act.Task, error) {
+		return a.startPause(cmd.GetPause(), now)
+	},
+})
+
 // startPause begins one step of a pause.
 func (a *Agent) startPause(cmd *falconv1.PauseCommand, now time.Time) (act.Task, error) {
 	switch cmd.GetPhase() {

@@ -34,6 +34,18 @@ type profileTask struct {
 	stopped  time.Time // zero while it is open
 }
 
+var _ = enter[*falconv1.Command_Profile](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
+		return a.startProfile(cmd.GetProfile(), now, deadline)
+	},
+	refused: func(a *Agent, cmd *falconv1.Command, why string) {
+		a.ship.Send(profileFrame(&falconv1.Profile{
+			Window:  cmd.GetProfile().GetWindow(),
+			Refused: why,
+		}))
+	},
+})
+
 func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Time) (act.Task, error) {
 	ranks := a.processes.withRanks(cmd.GetRanks())
 	if len(ranks) == 0 {

@@ -15,6 +15,13 @@ import (
 // a disk may take seconds and signs of life must not wait for it.
 type tableTask struct{ written chan error }
 
+var _ = enter[*falconv1.Command_Table](command{
+	start: func(a *Agent, cmd *falconv1.Command, _, _ time.Time) (act.Task, error) {
+		return a.startTable(cmd.GetTable())
+	},
+	resumes: true,
+})
+
 func (a *Agent) startTable(cmd *falconv1.TableCommand) (act.Task, error) {
 	whole := cmd.GetTable()
 	change := cmd.GetDelta()

@@ -53,6 +53,13 @@ type suspendTask struct {
 	untilNs    int64 // so long a rank in its optimizer is left alone
 }
 
+var _ = enter[*falconv1.Command_Suspend](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, _ time.Time) (act.Task, error) {
+		return a.startSuspend(cmd.GetSuspend(), now)
+	},
+	resumes: true,
+})
+
 // startSuspend has every process of an older generation leave training, or
 // none: where one can't park, nothing is written. What the agent holds or
 // profiles of the job ends: the recovery goes first.
@@ -181,6 +188,13 @@ type rejoinTask struct {
 	began      time.Time
 	reported   int
 }
+
+var _ = enter[*falconv1.Command_Rejoin](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, _ time.Time) (act.Task, error) {
+		return a.startRejoin(cmd.GetRejoin(), now)
+	},
+	resumes: true,
+})
 
 // startRejoin orders the node's seats to go on, all or none: each must be parked in this
 // generation, or have been ordered so by an earlier life of this agent.

@@ -32,6 +32,13 @@ type stopTask struct {
 	grace    time.Duration // from SIGTERM to SIGKILL
 }
 
+var _ = enter[*falconv1.Command_Stop](command{
+	start: func(a *Agent, cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
+		return a.startStop(cmd.GetStop(), now, deadline)
+	},
+	resumes: true,
+})
+
 // startStop has processes end with success where they park. One that trains is
 // suspended for it; one that has gone on in this generation is not meant. Without
 // ranks the whole node is meant: also what becomes known only later, and what was

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,9 @@ func (s *silicon) device() *mock.Device {
 		GetNameFunc:        func() (string, gonvml.Return) { return "NVIDIA H200", gonvml.SUCCESS },
 		GetUtilizationRatesFunc: func() (gonvml.Utilization, gonvml.Return) {
 			return gonvml.Utilization{Gpu: 97}, gonvml.SUCCESS
+		},
+		GetMemoryInfoFunc: func() (gonvml.Memory, gonvml.Return) {
+			return gonvml.Memory{Total: 143 << 30, Used: 87 << 30}, gonvml.SUCCESS
 		},
 		GpmQueryDeviceSupportFunc: func() (gonvml.GpmSupport, gonvml.Return) {
 			return gonvml.GpmSupport{}, s.gpm
@@ -151,7 +155,14 @@ func TestReadsEverythingInOneLook(t *testing.T) {
 			Model:         "NVIDIA H200",
 			Busy:          98,
 		}
-		if got[1] != want {
+		gauges := got[1].Gauges
+		power, _ := gauges.Value(falcon.GaugePower)
+		memory, _ := gauges.Value(falcon.GaugeMemory)
+		if power != 300 || memory != 61 {
+			t.Errorf("gauges %v", gauges)
+		}
+		got[1].Gauges = nil
+		if !reflect.DeepEqual(got[1], want) {
 			t.Fatalf("got  %+v\nwant %+v", got[1], want)
 		}
 	})

@@ -37,6 +37,7 @@ var looked = map[string][]string{
 	"nvmlDeviceRegisterEvents":                  nil,
 	"nvmlDeviceGetName":                         nil,
 	"nvmlDeviceGetUtilizationRates":             nil,
+	"nvmlDeviceGetMemoryInfo":                   nil,
 	"nvmlGpmQueryDeviceSupport":                 nil,
 	"nvmlGpmSampleAlloc":                        nil,
 	"nvmlGpmSampleGet":                          nil,
@@ -109,6 +110,7 @@ func (p *Prober) timedRead(g *gpu) (reading, time.Duration) {
 	r.readRemaining(g.handle)
 	r.readFields(g.handle)
 	r.readBusy(g)
+	r.readGauges(g.handle)
 	took := time.Since(begun)
 	r.ProbeUs = uint64(took.Microseconds())
 	r.Err = strings.Join(r.absent, "; ")
@@ -127,6 +129,19 @@ func (r *reading) readRemaining(d gonvml.Device) {
 		return ret
 	})
 	r.readReasons(d)
+}
+
+// readGauges asks for what people look at.
+func (r *reading) readGauges(d gonvml.Device) {
+	if r.PowerMw > 0 {
+		r.Gauges.Set(falcon.GaugePower, float64(r.PowerMw)/1e3)
+	}
+	if !r.calls["nvmlDeviceGetMemoryInfo"] {
+		return
+	}
+	if m, ret := d.GetMemoryInfo(); ret == gonvml.SUCCESS && m.Total > 0 {
+		r.Gauges.Set(falcon.GaugeMemory, 100*float64(m.Used)/float64(m.Total))
+	}
 }
 
 // readReasons falls back to the name that drivers before 535 have.

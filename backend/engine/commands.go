@@ -3,6 +3,8 @@ package engine
 import (
 	"time"
 
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/outbox"
 )
 
@@ -15,6 +17,12 @@ const (
 	orderCommand
 	windowCommand
 )
+
+// answerer is what a command is about that nobody else in the engine waits for: it takes the
+// nodes' answers by itself.
+type answerer interface {
+	onAnswer(e *Engine, now time.Time, n falcon.Node, in *falconv1.CommandResult)
+}
 
 // commandLife is how long a command may take to arrive, where its recovery's state
 // allows no longer.

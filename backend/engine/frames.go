@@ -223,6 +223,9 @@ func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Ti
 	case *order:
 		about.vote.Answer(n.Name, e.cluster.ownAcks(n, in))
 		e.delivery.judge(now)
+	case answerer:
+		it.Close(n.Name)
+		about.onAnswer(e, now, n.Name, in)
 	case window:
 		failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED ||
 			in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED

@@ -30,6 +30,7 @@ func TestGPUsThatAreAllSlowAlike(t *testing.T) {
 								MaxSmClockMhz: 1980,
 								Busy:          101,
 								SmBusy:        31,
+								Gauges:        []uint32{701, 63},
 							})
 						}
 					}
@@ -44,7 +45,8 @@ func TestGPUsThatAreAllSlowAlike(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, v := range s.Ranks.Views() {
-				if v.GetBusy() != 101 || v.GetSmBusy() != 31 {
+				power, _ := falcon.Gauges(v.GetGauges()).Value(falcon.GaugePower)
+				if v.GetBusy() != 101 || v.GetSmBusy() != 31 || power != 700 {
 					t.Errorf("rank %d: busy %d, SMs %d", v.GetRank(), v.GetBusy(), v.GetSmBusy())
 				}
 			}

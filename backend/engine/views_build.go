@@ -238,6 +238,7 @@ func (sv *stateViews) rankTable(now time.Time) (*columns.Table, falcon.Rank) {
 			v.TemperatureC = g.TemperatureC
 			v.Busy = uint32(g.Busy)
 			v.SmBusy = uint32(g.SMBusy)
+			v.Gauges = g.Gauges
 		}
 		v.CnpPerS = seats[i].port.cnpNow(now)
 		v.Health = health(seats[i].process, s.Suspect, lv, culprits[r], now)

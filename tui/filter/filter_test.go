@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/filter"
 )
@@ -107,6 +108,29 @@ func TestFilters(t *testing.T) {
 	f, err := filter.Parse("  ")
 	if err != nil || !f.Empty() || !f.Match(&filter.Subject{}) {
 		t.Error("blank text must choose all")
+	}
+}
+
+// Every gauge that a GPU can show is a word, with its unit or without.
+func TestEveryGaugeIsAWord(t *testing.T) {
+	for i, g := range falcon.AllGauges() {
+		var shown falcon.Gauges
+		shown.Set(g, float64(100+i))
+		s := filter.Subject{View: &falconv1.RankView{Gauges: shown}}
+		for text, want := range map[string]bool{
+			fmt.Sprintf("%s>=%d", g.Key(), 100+i):                   true,
+			fmt.Sprintf("%s>%d%s", g.Key(), 99+i, g.Unit()):         true,
+			fmt.Sprintf("%s>%d", g.Key(), 100+i):                    false,
+			fmt.Sprintf("!%s>=0 is:anomaly %s<1", g.Key(), g.Key()): false,
+		} {
+			f, err := filter.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Match(&s) != want {
+				t.Errorf("%s: %v", text, !want)
+			}
+		}
 	}
 }
 

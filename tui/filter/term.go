@@ -193,7 +193,7 @@ var traits = map[string]match{
 	"picked":  func(s *Subject) bool { return s.Picked },
 }
 
-var numbers = map[string]Number[Subject]{
+var numbers = withGauges(map[string]Number[Subject]{
 	"slow": {[]string{"%"}, func(s *Subject) (float64, bool) {
 		return 100 * s.View.GetSlowdown(), s.View.GetMs() > 0
 	}},
@@ -227,6 +227,17 @@ var numbers = map[string]Number[Subject]{
 	"p": {nil, func(s *Subject) (float64, bool) {
 		return s.View.GetProbability(), s.View.GetMs() > 0
 	}},
+})
+
+// withGauges adds what a rank's GPU shows of itself.
+func withGauges(out map[string]Number[Subject]) map[string]Number[Subject] {
+	for _, g := range falcon.AllGauges() {
+		out[g.Key()] = Number[Subject]{[]string{strings.ToLower(g.Unit())}, func(s *Subject) (float64, bool) {
+			x, ok := falcon.Gauges(s.View.GetGauges()).Value(g)
+			return float64(x), ok
+		}}
+	}
+	return out
 }
 
 // share is a share of a view in per cent.

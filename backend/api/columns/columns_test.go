@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -58,7 +59,20 @@ func randomRanks(rng *rand.Rand, n int) []*falconv1.RankView {
 			SelfRatio:    1 + rng.Float64(),
 			SlowSteps:    rng.Int32N(3),
 			Failing:      rng.IntN(9) == 0,
+			Gauges:       someGauges(rng),
 		}
+	}
+	return out
+}
+
+// someGauges are those of a rank, of which the last is known.
+func someGauges(rng *rand.Rand) []uint32 {
+	out := make([]uint32, rng.IntN(GaugesMost))
+	for i := range out {
+		out[i] = rng.Uint32N(3)
+	}
+	if n := len(out); n > 0 {
+		out[n-1] = 1 + rng.Uint32N(700)
 	}
 	return out
 }
@@ -156,6 +170,11 @@ func TestEveryFieldTravels(t *testing.T) {
 		}
 		one := m.NewField(f)
 		switch v := one.Interface().(type) {
+		case protoreflect.List:
+			for range GaugesMost {
+				v.Append(protoreflect.ValueOfUint32(1))
+			}
+			m.Set(f, one)
 		case float64:
 			_ = v
 			m.Set(f, protoFloat(1))

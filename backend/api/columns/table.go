@@ -40,11 +40,16 @@ const (
 	cnpStep
 	busy
 	smBusy
-	places
+	gauges // the first of them; the others follow
 )
 
+// GaugesMost is how many gauges a rank has at most: the places behind the last.
+const GaugesMost = 16
+
+const places = gauges + GaugesMost
+
 // per is how many units of a column make 1.
-var per = [places]float64{
+var per = [gauges]float64{
 	health:          1,
 	level:           1,
 	ms:              100,
@@ -85,8 +90,8 @@ func NewTable(version uint64, world int) *Table {
 		world:   world,
 		devices: make([]string, world),
 	}
-	block := make([]int32, places*world)
-	for p := range places {
+	block := make([]int32, gauges*world) // the gauges' columns are made where one shows something
+	for p := range gauges {
 		t.values[p] = block[p*world : (p+1)*world : (p+1)*world]
 	}
 	return t
@@ -126,6 +131,19 @@ func (t *Table) Put(r *falconv1.RankView) {
 	if r.Failing {
 		v[failing][i] = 1
 	}
+	for g, x := range r.Gauges[:min(len(r.Gauges), GaugesMost)] {
+		t.putGauge(gauges+g, i, x)
+	}
+}
+
+func (t *Table) putGauge(place int, rank int32, x uint32) {
+	if x == 0 {
+		return
+	}
+	if t.values[place] == nil {
+		t.values[place] = make([]int32, t.world)
+	}
+	t.values[place][rank] = int32(min(x, math.MaxInt32))
 }
 
 // After is t with the columns of prev, which may be nil, in place of equal ones.

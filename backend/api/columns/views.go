@@ -33,5 +33,12 @@ func (t *Table) Fill(r *falconv1.RankView, i int) {
 	r.ClockStep = valueAt(v[clockStep], i)
 	r.CnpStep = valueAt(v[cnpStep], i)
 	r.Busy, r.SmBusy = uint32(max(0, valueAt(v[busy], i))), uint32(max(0, valueAt(v[smBusy], i)))
+	r.Gauges = r.Gauges[:0]
+	for g, column := range v[gauges:] {
+		if x := valueAt(column, i); x > 0 {
+			r.Gauges = append(r.Gauges, make([]uint32, g-len(r.Gauges))...)
+			r.Gauges = append(r.Gauges, uint32(x))
+		}
+	}
 	r.Iteration, r.Failing = int64(valueAt(v[iteration], i)), valueAt(v[failing], i) != 0
 }

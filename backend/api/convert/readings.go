@@ -193,6 +193,7 @@ func GPUToProto(g falcon.GPUReading) *falconv1.Gpu {
 		Model:         g.Model,
 		Busy:          uint32(g.Busy),
 		SmBusy:        uint32(g.SMBusy),
+		Gauges:        g.Gauges,
 	}
 }
 
@@ -219,6 +220,7 @@ func GPUFromProto(p *falconv1.Gpu) falcon.GPUReading {
 		Model:         p.GetModel(),
 		Busy:          falcon.Percent(p.GetBusy()),
 		SMBusy:        falcon.Percent(p.GetSmBusy()),
+		Gauges:        p.GetGauges(),
 	}
 }
 

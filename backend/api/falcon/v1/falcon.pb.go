@@ -4280,6 +4280,7 @@ type Gpu struct {
 	Model         string                 `protobuf:"bytes,18,opt,name=model,proto3" json:"model,omitempty"`                  // the driver's name of it; empty = not known
 	Busy          uint32                 `protobuf:"varint,19,opt,name=busy,proto3" json:"busy,omitempty"`                   // per cent of the time with something on the GPU, plus 1; 0 = not known
 	SmBusy        uint32                 `protobuf:"varint,20,opt,name=sm_busy,json=smBusy,proto3" json:"sm_busy,omitempty"` // per cent of the multiprocessors at work (GPM), plus 1; 0 = not known
+	Gauges        []uint32               `protobuf:"varint,21,rep,packed,name=gauges,proto3" json:"gauges,omitempty"`        // by falcon.Gauge, each plus 1; 0 = not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4452,6 +4453,13 @@ func (x *Gpu) GetSmBusy() uint32 {
 		return x.SmBusy
 	}
 	return 0
+}
+
+func (x *Gpu) GetGauges() []uint32 {
+	if x != nil {
+		return x.Gauges
+	}
+	return nil
 }
 
 type Host struct {
@@ -9022,8 +9030,9 @@ type RankView struct {
 	ClockStep       int32 `protobuf:"varint,19,opt,name=clock_step,json=clockStep,proto3" json:"clock_step,omitempty"`
 	CnpStep         int32 `protobuf:"varint,20,opt,name=cnp_step,json=cnpStep,proto3" json:"cnp_step,omitempty"`
 	// Per cent plus 1, 0 = not known. busy counts a collective that waits as work, sm_busy does not.
-	Busy          uint32 `protobuf:"varint,21,opt,name=busy,proto3" json:"busy,omitempty"`
-	SmBusy        uint32 `protobuf:"varint,22,opt,name=sm_busy,json=smBusy,proto3" json:"sm_busy,omitempty"`
+	Busy          uint32   `protobuf:"varint,21,opt,name=busy,proto3" json:"busy,omitempty"`
+	SmBusy        uint32   `protobuf:"varint,22,opt,name=sm_busy,json=smBusy,proto3" json:"sm_busy,omitempty"`
+	Gauges        []uint32 `protobuf:"varint,23,rep,packed,name=gauges,proto3" json:"gauges,omitempty"` // of its GPU; see Gpu
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9210,6 +9219,13 @@ func (x *RankView) GetSmBusy() uint32 {
 		return x.SmBusy
 	}
 	return 0
+}
+
+func (x *RankView) GetGauges() []uint32 {
+	if x != nil {
+		return x.Gauges
+	}
+	return nil
 }
 
 type NodeView struct {
@@ -16114,7 +16130,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"xmit_bytes\x18\r \x01(\x04R\txmitBytes\x12\x1b\n" +
 	"\trcv_bytes\x18\x0e \x01(\x04R\brcvBytes\x12\x1a\n" +
 	"\bemulated\x18\x0f \x01(\bR\bemulated\x12\x10\n" +
-	"\x03err\x18\x10 \x01(\tR\x03err\"\xd7\x04\n" +
+	"\x03err\x18\x10 \x01(\tR\x03err\"\xef\x04\n" +
 	"\x03Gpu\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1c\n" +
 	"\n" +
@@ -16140,7 +16156,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03err\x18\x11 \x01(\tR\x03err\x12\x14\n" +
 	"\x05model\x18\x12 \x01(\tR\x05model\x12\x12\n" +
 	"\x04busy\x18\x13 \x01(\rR\x04busy\x12\x17\n" +
-	"\asm_busy\x18\x14 \x01(\rR\x06smBusy\"\xdb\x02\n" +
+	"\asm_busy\x18\x14 \x01(\rR\x06smBusy\x12\x16\n" +
+	"\x06gauges\x18\x15 \x03(\rR\x06gauges\"\xdb\x02\n" +
 	"\x04Host\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x1f\n" +
@@ -16595,7 +16612,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"countdownS\x12\x19\n" +
 	"\bper_hour\x18\x03 \x01(\x05R\aperHour\x12\x15\n" +
 	"\x06undo_s\x18\x04 \x01(\x01R\x05undoS\x12\x16\n" +
-	"\x06second\x18\x05 \x01(\bR\x06second\"\x83\x05\n" +
+	"\x06second\x18\x05 \x01(\bR\x06second\"\x9b\x05\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -16623,7 +16640,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"clock_step\x18\x13 \x01(\x05R\tclockStep\x12\x19\n" +
 	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\x12\x12\n" +
 	"\x04busy\x18\x15 \x01(\rR\x04busy\x12\x17\n" +
-	"\asm_busy\x18\x16 \x01(\rR\x06smBusy\"\x82\x03\n" +
+	"\asm_busy\x18\x16 \x01(\rR\x06smBusy\x12\x16\n" +
+	"\x06gauges\x18\x17 \x03(\rR\x06gauges\"\x82\x03\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +

@@ -10,7 +10,7 @@ package falconv1
 //	4: Peek, Peeked and KernelNotes
 //	5: ProfileCommand.columns and RankProfile.columns
 //	6: Standing, CommandResult.newer and Welcome.engine
-//	7: AgentFrame.kept_ms and RankBeat.begun_ms
+//	7: AgentFrame.kept_ms, RankBeat.begun_ms and Gpu.gauges
 const (
 	ProtocolRevision = 7
 	PeekRevision     = 4 // from which on agents answer Peek

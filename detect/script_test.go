@@ -3,6 +3,7 @@ package detect
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/sentencetest"
 )
 
 // Each testdata/*.txt is a script: commands, and below each, after "----", what
@@ -60,6 +62,81 @@ func TestScriptsComparedAside(t *testing.T) {
 type script struct {
 	w     *world
 	aside bool // its machine hands comparisons out
+
+	given func(Input) Input // see world
+	did   []string          // what the machine wanted, without sentences
+}
+
+// What people read decides nothing: with each sentence that the detector is given replaced, be it by
+// an agent, a test or the journal, it opens and closes the same incidents, and asks for the same.
+func TestSentencesDecideNothing(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	if testing.Short() {
+		files = files[:min(len(files), 8)]
+	}
+	replaced := 0
+	for _, file := range files {
+		var want, got script
+		got.given = func(in Input) Input {
+			blank := withoutSentences(in)
+			if !reflect.DeepEqual(blank, in) {
+				replaced++
+			}
+			return blank
+		}
+		want.replay(t, file)
+		got.replay(t, file)
+		for i := range max(len(want.did), len(got.did)) {
+			if i >= len(want.did) || i >= len(got.did) || want.did[i] != got.did[i] {
+				t.Errorf("%s: step %d differs without sentences: %d and %d steps", file, i, len(got.did), len(want.did))
+				break
+			}
+		}
+	}
+	if replaced < 20 {
+		t.Errorf("%d sentences were replaced: the test proves nothing", replaced)
+	}
+}
+
+// withoutSentences is an input of which names alone are left. Samples and profiles have no others.
+func withoutSentences(in Input) Input {
+	switch in := in.(type) {
+	case Samples:
+		return in
+	case Profiled:
+		if in.Refused != "" {
+			in.Refused = "x"
+		}
+		return in
+	}
+	return sentencetest.Blank(in, scriptNames...)
+}
+
+// scriptNames are the fields that name a thing or a person.
+var scriptNames = []string{"ID", "Incident", "Job", "By"}
+
+// replay plays a script whatever it answers.
+func (s *script) replay(t *testing.T, file string) {
+	datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
+		s.do(t, fields(d))
+		return d.Expected
+	})
+}
+
+// note keeps what the machine wants.
+func (s *script) note(r Ready) {
+	for _, v := range r.Incidents {
+		s.did = append(s.did, fmt.Sprintf("%+v", sentencetest.Blank(v, scriptNames...)))
+	}
+	for _, q := range r.Requests {
+		s.did = append(s.did, fmt.Sprintf("%+v", sentencetest.Blank(q, scriptNames...)))
+	}
+	for _, a := range r.Asks {
+		s.did = append(s.did, fmt.Sprintf("%+v", sentencetest.Blank(a, scriptNames...)))
+	}
 }
 
 func (s *script) do(t *testing.T, f []string) string {
@@ -74,6 +151,8 @@ func (s *script) do(t *testing.T, f []string) string {
 	case "job": // tp dp pp nodes micro
 		n := numbers(t, f[1:])
 		s.w = newWorld(falcon.Layout{TP: n[0], DP: n[1], PP: n[2]}, n[3], n[4], 7)
+		s.w.given = s.given
+		s.w.did = s.note
 		if s.aside {
 			s.w.m = New(Config{CompareAside: 1})
 			s.w.describe()

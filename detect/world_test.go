@@ -39,8 +39,10 @@ type world struct {
 	onProfile func([]falcon.RankProfile) // sees each window; nil = nobody
 	onAsk     func(falcon.ValidationAsk) // sees what is to be tested; nil = nobody
 
-	watch    func(Input) // is called before each input, where set
-	after    func()      // and after it
+	given    func(Input) Input // what becomes of an input before the machine gets it; nil = nothing
+	did      func(Ready)       // sees what the machine wants, where set
+	watch    func(Input)       // is called before each input, where set
+	after    func()            // and after it
 	read     time.Time
 	declared []int // micro-batches, as described
 	congest  map[falcon.Node]uint64
@@ -84,6 +86,9 @@ func (w *world) step(in Input) {
 	if w.watch != nil {
 		w.watch(in)
 	}
+	if w.given != nil {
+		in = w.given(in)
+	}
 	w.m.Step(w.now, in)
 	if w.after != nil {
 		w.after()
@@ -93,6 +98,9 @@ func (w *world) step(in Input) {
 
 func (w *world) drain() {
 	r := w.m.Ready()
+	if w.did != nil {
+		w.did(r)
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&w.out, "%d %s: %s\n", n.Iteration, n.Kind, n.Text)
 	}

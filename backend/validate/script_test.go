@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/passes"
+	"github.com/failslow/falcon/detect/sentencetest"
 )
 
 // Each testdata/*.txt is a script: commands, and below each, after "----", what
@@ -54,6 +56,51 @@ type script struct {
 
 	world int
 	own   map[string]passes.Earlier // by "n0.g0→n1.g0"
+
+	given func(Input) Input // what becomes of an input before the machine gets it
+	did   []string          // what the machine persisted and ordered, without sentences
+}
+
+// What people read decides nothing: with each sentence that the machine is given replaced, be it by an
+// agent, a hook or a person, it orders the same.
+func TestSentencesDecideNothing(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	replaced := 0
+	for _, file := range files {
+		want := newScript(t)
+		want.replay(file)
+		got := newScript(t)
+		got.given = func(in Input) Input {
+			blank := sentencetest.Blank(in, "ID", "By")
+			if !reflect.DeepEqual(blank, in) {
+				replaced++
+			}
+			return blank
+		}
+		got.replay(file)
+		if !slices.Equal(got.did, want.did) {
+			t.Errorf("%s: without sentences it does\n%s\nwith them\n%s",
+				file, strings.Join(got.did, "\n"), strings.Join(want.did, "\n"))
+		}
+	}
+	if replaced < 20 {
+		t.Errorf("%d sentences were replaced: the test proves nothing", replaced)
+	}
+}
+
+// replay plays a script whatever it answers.
+func (s *script) replay(file string) {
+	datadriven.RunTest(s.t, file, func(_ *testing.T, d *datadriven.TestData) string {
+		s.do(fields(d))
+		return d.Expected
+	})
+}
+
+func (s *script) step(in Input) {
+	s.m.Step(s.now, s.given(in))
 }
 
 func newScript(t *testing.T) *script {
@@ -63,6 +110,7 @@ func newScript(t *testing.T) *script {
 		sent:  map[falcon.Node][]Command{},
 		world: scriptRanks,
 		own:   map[string]passes.Earlier{},
+		given: func(in Input) Input { return in },
 	}
 	s.m = New(Config{GEMMSide: 128, Repeats: 3, MessageBytes: 1 << 20}, func() uint64 {
 		s.next++
@@ -115,14 +163,14 @@ func (s *script) doOne(f []string) string {
 		}
 		return ""
 	case "begin": // gemm=0,1 ring=0,1,2,3 pair=0,1
-		s.m.Step(s.now, Begin{
+		s.step(Begin{
 			ID:      "VAL-0001",
 			Ask:     s.ask(f[1:]),
 			Members: s.members(),
 			Own:     s.earlier,
 		})
 	case "recover":
-		s.m.Step(s.now, Recover{
+		s.step(Recover{
 			Validation: falcon.Validation{ID: "VAL-0001", State: falcon.ValidationArming},
 			Pause:      s.number(f[1]),
 			Nodes:      []falcon.Node{"n0", "n1"},
@@ -140,9 +188,9 @@ func (s *script) doOne(f []string) string {
 			done0(),
 		)
 	case "lost":
-		s.m.Step(s.now, Lost{Node: falcon.Node(f[1])})
+		s.step(Lost{Node: falcon.Node(f[1])})
 	case "stop":
-		s.m.Step(s.now, Stop{Why: strings.Join(f[1:], " ")})
+		s.step(Stop{Why: strings.Join(f[1:], " ")})
 	case "wait":
 		d, err := time.ParseDuration(f[1])
 		if err != nil {
@@ -201,7 +249,7 @@ func (s *script) reply(node falcon.Node, match func(Command) bool, r *falconv1.C
 	for _, c := range slices.Backward(s.sent[node]) {
 		if match(c) {
 			r.Id = c.ID
-			s.m.Step(s.now, Answer{Node: node, Result: r})
+			s.step(Answer{Node: node, Result: r})
 			return
 		}
 	}
@@ -344,12 +392,16 @@ func (s *script) drain() string {
 		out += fmt.Sprintf("note %d: %s\n", n.Severity, n.Text)
 	}
 	if r.Persist != nil {
-		out += fmt.Sprintf("persist %s pause %d over %v\n", r.Persist.State, r.Pause, r.Over)
+		persisted := fmt.Sprintf("persist %s pause %d over %v\n", r.Persist.State, r.Pause, r.Over)
+		out += persisted
+		s.did = append(s.did, persisted)
 	}
 	for _, c := range r.Commands {
 		s.sent[c.Node] = append(s.sent[c.Node], c)
 	}
-	out += s.commands(r.Commands)
+	commands := s.commands(r.Commands)
+	out += commands
+	s.did = append(s.did, commands)
 	if v, _ := s.m.View(); s.m.Active() {
 		out += fmt.Sprintf("%s\n", v.State)
 	}

@@ -3,6 +3,7 @@ package vote
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +32,47 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+// What people read decides nothing: with each sentence of a node or of the job's end replaced, the
+// same becomes of the order.
+func TestSentencesDecideNothing(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	replaced := 0
+	replay := func(file string, say func(string) string) (did []string) {
+		s := &script{t: t, now: time.Unix(1000, 0), say: say}
+		datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+			text := s.do(d)
+			if text, _, failed := strings.Cut(text, "can't take effect: "); failed {
+				did = append(did, text+"can't take effect")
+			} else {
+				did = append(did, text)
+			}
+			return d.Expected
+		})
+		return did
+	}
+	for _, file := range files {
+		want := replay(file, nil)
+		got := replay(file, func(text string) string {
+			if text == "" {
+				return ""
+			}
+			replaced++
+			return "x"
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: without sentences:\n%q\nwith them:\n%q", file, got, want)
+		}
+	}
+	if replaced == 0 {
+		t.Error("no sentence was replaced: the test proves nothing")
+	}
+}
+
 type script struct {
+	say  func(string) string // what becomes of a sentence; nil = nothing
 	t    *testing.T
 	now  time.Time
 	v    *Vote
@@ -54,6 +95,12 @@ func (s *script) do(d *datadriven.TestData) string {
 			return otherwise
 		}
 		return n
+	}
+	sentence := func(key string) string {
+		if s.say == nil {
+			return text(key)
+		}
+		return s.say(text(key))
 	}
 	switch d.Cmd {
 	case "order":
@@ -86,7 +133,7 @@ func (s *script) do(d *datadriven.TestData) string {
 			)),
 			&falconv1.CommandResult{
 				Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
-				Detail: text("why"),
+				Detail: sentence("why"),
 			},
 		)
 	case "accept":
@@ -106,7 +153,7 @@ func (s *script) do(d *datadriven.TestData) string {
 		}
 		s.v.Announce(s.now, falcon.Rank(number("rank", 0)), state, next)
 	case "job":
-		s.at.Gone = text("gone")
+		s.at.Gone = sentence("gone")
 		s.at.Left = d.HasArg("left")
 		s.at.Patience = time.Duration(number("patience", 0)) * time.Second
 	case "wait":

@@ -3,6 +3,8 @@ package epoch
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/sentencetest"
 )
 
 // Each testdata/*.txt is a sequence of looks at a job, and below each the decision.
@@ -23,7 +26,7 @@ func TestScripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			s := &script{t: t, now: time.Unix(1000, 0)}
+			s := newScript(t)
 			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
 				return s.do(d)
 			})
@@ -37,6 +40,59 @@ type script struct {
 	m    Machine
 	now  time.Time
 	view View
+
+	given func(View) View // what becomes of a look before the machine gets it
+	did   []string        // what it decided, without sentences
+}
+
+// What people read decides nothing: with each sentence of a look replaced, the same is decided.
+func TestSentencesDecideNothing(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	replaced := 0
+	for _, file := range files {
+		want := newScript(t)
+		want.replay(file)
+		got := newScript(t)
+		got.given = func(v View) View {
+			blank := blanked(v)
+			if !reflect.DeepEqual(blank, v) {
+				replaced++
+			}
+			return blank
+		}
+		got.replay(file)
+		if !slices.Equal(got.did, want.did) {
+			t.Errorf("%s: without sentences it decides\n%s\nwith them\n%s",
+				file, strings.Join(got.did, "\n"), strings.Join(want.did, "\n"))
+		}
+	}
+	if replaced < 5 {
+		t.Errorf("%d sentences were replaced: the test proves nothing", replaced)
+	}
+}
+
+// blanked is a look, or a decision, without its sentences: names of processes stay.
+func blanked[T any](v T) T {
+	return sentencetest.Blank(v, "Process", "Processes", "LayoutFrom")
+}
+
+func newScript(t *testing.T) *script {
+	return &script{
+		t:     t,
+		now:   time.Unix(1000, 0),
+		given: func(v View) View { return v },
+	}
+}
+
+// replay plays a script whatever it answers.
+func (s *script) replay(file string) {
+	datadriven.RunTest(s.t, file, func(_ *testing.T, d *datadriven.TestData) string {
+		s.do(d)
+		return d.Expected
+	})
 }
 
 func (s *script) do(d *datadriven.TestData) string {
@@ -156,7 +212,8 @@ func (s *script) commit(job Job) {
 
 // decide looks at the job, and makes what is described the job in force.
 func (s *script) decide() string {
-	d := s.m.Step(s.now, s.view)
+	d := s.m.Step(s.now, s.given(s.view))
+	s.did = append(s.did, fmt.Sprintf("%+v", blanked(d)))
 	out := map[Kind]string{
 		Nothing:    "nothing",
 		Wait:       "wait",

@@ -13,7 +13,8 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// titleText returns what is out of sight before all else.
+// titleText returns what is out of sight before all else: on a narrow terminal the line's end
+// is cut.
 func (g geometry) titleText(s *page.State) string {
 	var parts []string
 	if seen, above, below := g.inSight(s.Roster.Critical); above+below > 0 {

@@ -15,7 +15,6 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
-	"github.com/failslow/falcon/recovery/restart"
 )
 
 // Bounds of the loop.
@@ -185,10 +184,8 @@ func (e *Engine) assembleDrivers() {
 		describer:  e.describer,
 		views:      e.views,
 		beginEpoch: e.beginEpoch,
-		machine: restart.New(e.cfg.Restart, e.state.restart, func() uint64 {
-			return e.batch.commandID(e.cfg.Now())
-		}),
 	}
+	e.restart.adopt(e.state.restart)
 	e.delivery = &planDelivery{
 		shared:      e.shared,
 		arbiter:     e.arbiter,

@@ -4,17 +4,31 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/restart"
+)
+
+// A machine takes inputs and the time, and says what is to be done. That is the one protocol
+// between the engine and all that decides over more than one input: what Ready gave is made
+// durable and carried out, and Advance says so.
+type machine[In, Out any] interface {
+	Step(now time.Time, in In)
+	Tick(now time.Time)
+	Ready() Out
+	Advance()
+}
+
+var (
+	_ machine[validate.Input, validate.Ready] = (*validate.Machine)(nil)
+	_ machine[restart.Input, restart.Ready]   = (*restart.Machine)(nil)
 )
 
 // Detector is what the engine needs of package detect's machine.
 type Detector interface {
-	Step(now time.Time, in detect.Input)
-	Tick(now time.Time)
-	Ready() detect.Ready
-	Advance()
+	machine[detect.Input, detect.Ready]
 	Rank(r falcon.Rank) (status detect.RankStatus, known bool)
 	Series(r falcon.Rank, columns, rows int) []detect.Column
 	Decisions() []*detect.Decision
@@ -28,10 +42,7 @@ type Detector interface {
 
 // Planner is what the engine needs of package mitigate's machine.
 type Planner interface {
-	Step(now time.Time, in mitigate.Input)
-	Tick(now time.Time)
-	Ready() mitigate.Ready
-	Advance()
+	machine[mitigate.Input, mitigate.Ready]
 	Ladder(incident string) (ladder falcon.Ladder, known bool)
 	Policy() falcon.Policy
 	Check(d mitigate.Decision) error // why a decision would be refused
@@ -40,10 +51,7 @@ type Planner interface {
 
 // Recoverer is what the engine needs of package recovery's machine.
 type Recoverer interface {
-	Step(now time.Time, in recovery.Input)
-	Tick(now time.Time)
-	Ready() recovery.Ready
-	Advance()
+	machine[recovery.Input, recovery.Ready]
 	Check(d recovery.Decision) error     // why a decision would be refused
 	CheckDemand(d recovery.Demand) error // why a recovery by hand can't be had
 	PredictMs() float64                  // that a recovery keeps the job from training

@@ -25,7 +25,7 @@ type launchEndedRecord struct {
 	Rank       falcon.Rank `json:"rank"`
 }
 
-// restartDriver feeds the restart machine, and carries its effects out.
+// restartDriver feeds the restart machine, and carries out what it wants.
 type restartDriver struct {
 	*shared
 
@@ -37,18 +37,20 @@ type restartDriver struct {
 
 // stepWith gives the machine an input, and carries out what follows.
 func (rs *restartDriver) stepWith(now time.Time, in restart.Input) {
-	rs.carryOut(now, rs.machine.Step(now, rs.world(now), in))
+	rs.machine.Step(now, in)
+	rs.carryOut(now)
 }
 
 // adopt has the machine go on from the journal's state, before it has done anything.
 func (rs *restartDriver) adopt(s restart.State) {
-	rs.machine = restart.New(rs.cfg.Restart, s, func() uint64 {
+	rs.machine = restart.New(rs.cfg.Restart, s, rs.world, func() uint64 {
 		return rs.batch.commandID(rs.cfg.Now())
 	})
 }
 
 func (rs *restartDriver) tick(now time.Time) {
-	rs.carryOut(now, rs.machine.Tick(now, rs.world(now)))
+	rs.machine.Tick(now)
+	rs.carryOut(now)
 }
 
 // restore gives the planner back what it may not have been sent.
@@ -58,10 +60,15 @@ func (rs *restartDriver) restore(now time.Time) {
 	}
 	rs.putStops()
 	rs.putLaunches()
-	rs.carryOut(now, rs.machine.Restored(now, rs.world(now)))
+	rs.machine.Restored(now)
+	rs.carryOut(now)
 }
 
-func (rs *restartDriver) carryOut(now time.Time, e restart.Effects) {
+// carryOut does what the machine wants. That is not its own any more by then: some of it leads
+// to further inputs.
+func (rs *restartDriver) carryOut(now time.Time) {
+	e := rs.machine.Ready()
+	rs.machine.Advance()
 	if e.Changed {
 		rs.batch.apply(record(now, kindRestart, rs.machine.State()))
 		rs.views.dirty = true
@@ -315,7 +322,7 @@ func addLaunch(l *falconv1.LaunchCommand, n falcon.Node, r falcon.Rank, d falcon
 	}
 }
 
-func (rs *restartDriver) world(now time.Time) restartWorld {
+func (rs *restartDriver) world(now time.Time) restart.World {
 	return restartWorld{rs.cluster, rs.rec, rs.outbox, now}
 }
 

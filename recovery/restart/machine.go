@@ -69,9 +69,9 @@ type World interface {
 	Hears() bool             // silence means something: the engine hears its nodes
 }
 
-// Effects are what an input leads to, in the order in which they are to be
-// carried out.
-type Effects struct {
+// Ready is what the inputs since Advance have led to, in the order in which it is to be carried
+// out.
+type Ready struct {
 	Changed  bool   // State is new, and to be made durable
 	Ended    *Ended // to be made durable; State has it
 	Notes    []Note
@@ -110,14 +110,20 @@ type Machine struct {
 	// the phase's time runs from here: from its begin, an engine's start, or when the
 	// nodes are heard again
 	begun  time.Time
+	look   func(now time.Time) World
 	nextID func() uint64
-	out    Effects
+	out    Ready
 }
 
-// New makes the machine go on from a state; nextID gives out command ids that
-// are durable with the state that holds them.
-func New(cfg Config, s State, nextID func() uint64) *Machine {
-	return &Machine{cfg: cfg, state: s, nextID: nextID}
+// New makes the machine go on from a state. It looks at the cluster as it is at an input's time;
+// nextID gives out command ids that are durable with the state that holds them.
+func New(cfg Config, s State, look func(now time.Time) World, nextID func() uint64) *Machine {
+	return &Machine{
+		cfg:    cfg,
+		state:  s,
+		look:   look,
+		nextID: nextID,
+	}
 }
 
 // State is what is to be durable. It must not be changed.
@@ -125,16 +131,16 @@ func (m *Machine) State() State { return m.state }
 
 // Restored is what others may not have heard before a restart of the engine. The
 // phase gets its whole time again: what happened meanwhile is yet to be reported.
-func (m *Machine) Restored(now time.Time, w World) Effects {
+func (m *Machine) Restored(now time.Time) {
 	m.begun = now
 	if m.state.Phase == Left {
 		m.allLeft(now)
 	}
-	return m.effects()
 }
 
 // Step takes one input.
-func (m *Machine) Step(now time.Time, w World, in Input) Effects {
+func (m *Machine) Step(now time.Time, in Input) {
+	w := m.look(now)
 	switch in := in.(type) {
 	case Checkpointed:
 		m.turnTo(
@@ -165,14 +171,13 @@ func (m *Machine) Step(now time.Time, w World, in Input) Effects {
 	case Superseded:
 		m.superseded(now)
 	}
-	return m.effects()
 }
 
-func (m *Machine) effects() Effects {
-	out := m.out
-	m.out = Effects{}
-	return out
-}
+// Ready is what is to be carried out; the caller carries it out and calls Advance.
+func (m *Machine) Ready() Ready { return m.out }
+
+// Advance says that what Ready gave is carried out.
+func (m *Machine) Advance() { m.out = Ready{} }
 
 func (m *Machine) turnTo(now time.Time, s State, phase Phase) {
 	s.Phase = phase
@@ -217,7 +222,8 @@ func (m *Machine) stopOlder(w World, s *State, generation uint64, nodes []falcon
 
 // Tick makes the moves that are due. No phase ends for want of reports that could
 // not come.
-func (m *Machine) Tick(now time.Time, w World) Effects {
+func (m *Machine) Tick(now time.Time) {
+	w := m.look(now)
 	if !w.Hears() {
 		m.begun = now
 	}
@@ -246,7 +252,6 @@ func (m *Machine) Tick(now time.Time, w World) Effects {
 			m.launchOver()
 		}
 	}
-	return m.effects()
 }
 
 // allLeft begins the launch that a recovery has planned, or asks for a plan.

@@ -15,7 +15,7 @@ import (
 	"github.com/failslow/falcon/detect/sentencetest"
 )
 
-// Each testdata/*.txt is a story: inputs, and below each the effects. Run with
+// Each testdata/*.txt is a story: inputs, and below each what it led to. Run with
 // -rewrite to write the answers again, and read them.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -98,7 +98,7 @@ func (s *script) Done(c NodeCommand) bool { return s.done[c] }
 
 func (s *script) boot(state State) {
 	s.done = map[NodeCommand]bool{}
-	s.m = New(Config{}, state, func() uint64 {
+	s.m = New(Config{}, state, func(time.Time) World { return s }, func() uint64 {
 		s.next++
 		return s.next
 	})
@@ -134,7 +134,8 @@ func (s *script) do(d *datadriven.TestData) string {
 		if s.blank {
 			in = sentencetest.Blank(in)
 		}
-		return s.text(s.m.Step(s.now, s, in))
+		s.m.Step(s.now, in)
+		return s.text()
 	}
 	switch d.Cmd {
 	case "checkpoint":
@@ -182,7 +183,8 @@ func (s *script) do(d *datadriven.TestData) string {
 		return ""
 	case "tick":
 		pass()
-		return s.text(s.m.Tick(s.now, s))
+		s.m.Tick(s.now)
+		return s.text()
 	case "reboot": // the engine starts again on its journal
 		var state State
 		if err := json.Unmarshal(s.journal, &state); err != nil {
@@ -193,7 +195,8 @@ func (s *script) do(d *datadriven.TestData) string {
 			state = sentencetest.Blank(state)
 		}
 		s.boot(state)
-		return s.text(s.m.Restored(s.now, s))
+		s.m.Restored(s.now)
+		return s.text()
 	}
 	s.t.Fatalf("%s: no such command", d.Cmd)
 	return ""
@@ -212,7 +215,9 @@ func placement(text string) falcon.Placement {
 }
 
 // text is what an input led to; what is to be durable goes to the journal.
-func (s *script) text(e Effects) string {
+func (s *script) text() string {
+	e := s.m.Ready()
+	defer s.m.Advance()
 	var b strings.Builder
 	blank := sentencetest.Blank(e)
 	blank.Notes = nil

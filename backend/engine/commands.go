@@ -12,6 +12,7 @@ import (
 const (
 	fenceCommand outbox.Class = iota
 	recoveryCommand
+	testCommand   // of a validation: releases come before what the job is given next
 	stopCommand   // of a restart
 	launchCommand // of a restart
 	orderCommand

@@ -66,6 +66,8 @@ func (pd *planDelivery) wantedBy(now time.Time, n falcon.Node, it *outbox.Item) 
 	switch about := it.About.(type) {
 	case *nodeCommand:
 		return !pd.state.fences.nodeFenced(n) && pd.cluster.wanted(about, n)
+	case validate.Command:
+		return pd.validations.machine.SendsAgain(about)
 	case restart.NodeCommand:
 		return !pd.validations.machine.Active() && pd.cluster.restartWants(it.Class)
 	case *order: // nodes without ranks would refuse it

@@ -96,14 +96,9 @@ func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 // resendOpen sends what is still open to one node, under the same ids. What a
 // recovery wants comes before the release of ranks that a test holds.
 func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
-	again := func(recovers bool) {
-		e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool {
-			return (it.Class <= recoveryCommand) == recovers && e.delivery.wantedBy(now, n.Name, it)
-		}))
-	}
-	again(true)
-	e.sendTests(e.validations.machine.Open(n.Name))
-	again(false)
+	e.cluster.send(e.outbox.Again(now, n.Name, func(it *outbox.Item) bool {
+		return e.delivery.wantedBy(now, n.Name, it)
+	}))
 	e.delivery.sendWaiting(now)
 }
 

@@ -222,9 +222,18 @@ func (e *Engine) sendRound(r decidedRound) {
 	e.delivery.sendWaiting(e.cfg.Now())
 }
 
+// sendTests puts a validation's commands into the outbox, in place of those that nobody waits
+// for any more.
 func (e *Engine) sendTests(list []validate.Command) {
+	if len(list) == 0 {
+		return
+	}
+	e.outbox.Remove(func(it *outbox.Item) bool {
+		c, is := it.About.(validate.Command)
+		return is && !e.validations.machine.Awaits(c.ID)
+	})
 	for _, c := range list {
-		e.cluster.send([]outbox.Message{validationMessage(c, e.cfg.Now())})
+		e.cluster.send(e.outbox.Put(testItem(c)).SendAll(e.cfg.Now()))
 	}
 }
 

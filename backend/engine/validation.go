@@ -146,14 +146,20 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRou
 	}
 }
 
-func validationMessage(c validate.Command, now time.Time) outbox.Message {
-	out := &falconv1.Command{Id: c.ID, DeadlineUnixNs: c.Deadline.UnixNano()}
-	if c.Test != nil {
-		out.Body = &falconv1.Command_Test{Test: c.Test}
-	} else {
-		out.Body = &falconv1.Command_Pause{Pause: c.Pause}
+// testItem is a validation's command in the outbox.
+func testItem(c validate.Command) outbox.Item {
+	return outbox.Item{
+		Class:    testCommand,
+		To:       []outbox.To{{Node: c.Node, ID: c.ID}},
+		Deadline: c.Deadline,
+		About:    c,
+		Body: func(falcon.Node) *falconv1.Command {
+			if c.Test != nil {
+				return &falconv1.Command{Body: &falconv1.Command_Test{Test: c.Test}}
+			}
+			return &falconv1.Command{Body: &falconv1.Command_Pause{Pause: c.Pause}}
+		},
 	}
-	return outbox.Message{Node: c.Node, Command: outbox.WithLife(out, now)}
 }
 
 // validationRecord is a validation as it was when it began, before the job

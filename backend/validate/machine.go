@@ -12,7 +12,7 @@ import (
 // Machine does one validation after the other.
 type Machine struct {
 	cfg Config
-	out outbox
+	out results
 
 	v      falcon.Validation // without its results, which are the tests'
 	active bool
@@ -36,7 +36,7 @@ type Machine struct {
 // New makes an idle machine. newID gives out ids that grow over the job's
 // life; commands, pauses and tests are named by them.
 func New(cfg Config, newID func() uint64) *Machine {
-	return &Machine{cfg: cfg, out: outbox{newID: newID}}
+	return &Machine{cfg: cfg, out: results{newID: newID}}
 }
 
 // Active reports whether a validation is in progress.
@@ -49,11 +49,10 @@ func (m *Machine) View() (falcon.Validation, bool) {
 	return v, v.ID != ""
 }
 
-// Open lists the RESUMEs that a node has not confirmed, for an agent that
-// connects again. No other command is sent twice: a validation ends with the loss
-// of an agent.
-func (m *Machine) Open(node falcon.Node) []Command {
-	return m.out.pendingPhase(node, falconv1.PausePhase_PAUSE_PHASE_RESUME)
+// SendsAgain reports whether a command goes to an agent that connects again: a RESUME that its
+// node has not confirmed. No other is sent twice, as a validation ends with the loss of an agent.
+func (m *Machine) SendsAgain(c Command) bool {
+	return m.Awaits(c.ID) && c.Pause.GetPhase() == falconv1.PausePhase_PAUSE_PHASE_RESUME
 }
 
 // Awaits reports whether an answer to this command is of use.

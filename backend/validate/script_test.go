@@ -199,7 +199,9 @@ func (s *script) doOne(f []string) string {
 		s.now = s.now.Add(d)
 		s.m.Tick(s.now)
 	case "open":
-		return s.commands(s.m.Open(falcon.Node(f[1])))
+		return s.commands(slices.DeleteFunc(slices.Clone(s.sent[falcon.Node(f[1])]), func(c Command) bool {
+			return !s.m.SendsAgain(c)
+		}))
 	case "show":
 		return s.show()
 	default:

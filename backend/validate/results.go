@@ -10,18 +10,18 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// outbox holds what a step led to, and the commands without a final answer.
-type outbox struct {
+// results holds what a step led to, and the commands without a final answer.
+type results struct {
 	newID   func() uint64
 	pending map[uint64]Command
 	notes   []Note // held back while the job is held: writing takes time
 	ready   Ready
 }
 
-// restarted is the outbox of the next validation: commands of the one before are
+// restarted is that of the next validation: commands of the one before are
 // not waited for, what it led to is still handed out.
-func (o *outbox) restarted() outbox {
-	return outbox{
+func (o *results) restarted() results {
+	return results{
 		newID:   o.newID,
 		pending: map[uint64]Command{},
 		ready:   o.ready,
@@ -29,7 +29,7 @@ func (o *outbox) restarted() outbox {
 }
 
 // send queues a command for one node under a new id.
-func (o *outbox) send(c Command) {
+func (o *results) send(c Command) {
 	c.ID = o.newID()
 	if c.Test != nil {
 		c.Test.Test = c.ID
@@ -39,7 +39,7 @@ func (o *outbox) send(c Command) {
 }
 
 // sendPhase queues one phase of a pause.
-func (o *outbox) sendPhase(phase falconv1.PausePhase, pause uint64, c Command) {
+func (o *results) sendPhase(phase falconv1.PausePhase, pause uint64, c Command) {
 	if c.Pause == nil {
 		c.Pause = &falconv1.PauseCommand{}
 	}
@@ -49,7 +49,7 @@ func (o *outbox) sendPhase(phase falconv1.PausePhase, pause uint64, c Command) {
 
 // answered finds the command that a node answers, and closes it unless a further
 // answer follows.
-func (o *outbox) answered(in Answer) (c Command, closed, known bool) {
+func (o *results) answered(in Answer) (c Command, closed, known bool) {
 	c, known = o.pending[in.Result.GetId()]
 	if !known || c.Node != in.Node {
 		return Command{}, false, false
@@ -63,7 +63,7 @@ func (o *outbox) answered(in Answer) (c Command, closed, known bool) {
 
 // closeAllButArm closes the commands whose answers no longer matter once the job
 // is let go. The final answer to ARM says how long a rank was held.
-func (o *outbox) closeAllButArm() {
+func (o *results) closeAllButArm() {
 	maps.DeleteFunc(o.pending, func(_ uint64, c Command) bool {
 		return c.Pause.GetPhase() != falconv1.PausePhase_PAUSE_PHASE_ARM
 	})
@@ -71,7 +71,7 @@ func (o *outbox) closeAllButArm() {
 
 // pendingPhase lists a node's commands of one phase without a final answer, in the order
 // of their ids.
-func (o *outbox) pendingPhase(node falcon.Node, phase falconv1.PausePhase) []Command {
+func (o *results) pendingPhase(node falcon.Node, phase falconv1.PausePhase) []Command {
 	var out []Command
 	for _, id := range slices.Sorted(maps.Keys(o.pending)) {
 		if c := o.pending[id]; c.Node == node && c.Pause.GetPhase() == phase {
@@ -81,18 +81,18 @@ func (o *outbox) pendingPhase(node falcon.Node, phase falconv1.PausePhase) []Com
 	return out
 }
 
-func (o *outbox) addNote(about string, severity int32, format string, args ...any) {
+func (o *results) addNote(about string, severity int32, format string, args ...any) {
 	o.notes = append(o.notes, Note{about, severity, fmt.Sprintf(format, args...)})
 }
 
-func (o *outbox) flushNotes() {
+func (o *results) flushNotes() {
 	o.ready.Notes = append(o.ready.Notes, o.notes...)
 	o.notes = nil
 }
 
 // persist asks for a validation to be made durable, with the pause that a restart
 // would have to release (0 = none), and until when ranks may be held after it is over.
-func (o *outbox) persist(v falcon.Validation, pause uint64, heldUntil time.Time) {
+func (o *results) persist(v falcon.Validation, pause uint64, heldUntil time.Time) {
 	o.ready.Persist = &v
 	o.ready.Pause = pause
 	o.ready.HeldUntil = heldUntil

@@ -45,7 +45,11 @@ func (p Picture) job() Statement {
 		s.Severity = Bad
 		s.Since = at(j.GetEnd().GetAtUnixNs())
 		s.Ranks = j.GetEnd().GetFirst()
-		if s.Kind == Finished {
+		switch known := j.GetEnd().GetRanks(); {
+		case s.Kind != Finished:
+		case known > 0 && known < j.GetWorld(): // of the others nothing is known
+			s.Severity = Warn
+		default:
 			s.Severity = Good
 		}
 	case state == falcon.JobFinished && p.endedByRecovery():

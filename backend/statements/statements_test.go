@@ -308,6 +308,18 @@ func TestHowAJobEnded(t *testing.T) {
 	}
 }
 
+// Of ranks that nobody has heard of it is not known whether they ended with success.
+func TestFinishedInPartIsNoGoodNews(t *testing.T) {
+	for ranks, want := range map[int32]Severity{0: Good, 6: Warn, 12: Good} {
+		s := steady(time.Minute)
+		s.Job.State, s.Job.World = "finished", 12
+		s.Job.End = &falconv1.JobEnd{How: "finished", Ranks: ranks}
+		if list := begins(t, s, Finished); list[0].Severity != want {
+			t.Errorf("%d of 12 ranks: %v, want %v", ranks, list[0].Severity, want)
+		}
+	}
+}
+
 func together(why string) *falconv1.Recovery {
 	return &falconv1.Recovery{
 		Id:            "REC-0001",

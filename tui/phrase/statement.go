@@ -183,6 +183,9 @@ func ended(s *statements.Statement) string {
 		text += e.GetWhy()
 	case r != nil:
 		text += ": " + r.GetId() + " " + r.GetState() + Prefixed(": ", r.GetReason())
+	case s.Kind == statements.Finished && e.GetRanks() > 0 && e.GetRanks() < s.Job.GetWorld():
+		text += fmt.Sprintf(": %d of %d ranks ended with success, of the others nothing is known",
+			e.GetRanks(), s.Job.GetWorld())
 	case s.Kind == statements.Finished && e.GetRanks() > 0:
 		text += fmt.Sprintf(": all %d ranks ended with success", e.GetRanks())
 	case s.Kind == statements.Finished:

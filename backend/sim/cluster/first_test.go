@@ -199,10 +199,11 @@ func TestSeeds(t *testing.T) {
 // What these seeds once had the console say was false: the job runs, by samples that had waited
 // in the spool of an agent, in the hook's ring or in an engine that learns, or by the first beat
 // of a new agent (628, 663, 894, 1009, 1824); it is finished, where its processes had left for a
-// restart or for a recovery (1544, 1738, 1834); nobody is asked for anything, beside a text that
+// restart or for a recovery (1544, 1738, 1834), or where half of its ranks were never heard of
+// again (2158); nobody is asked for anything, beside a text that
 // asks for a spare (1311, 1486); a person is asked about the end of processes behind what a
 // recovery already says (676, 1832).
-var falseOnce = []uint64{663, 676, 894, 1009, 1311, 1544, 1738}
+var falseOnce = []uint64{663, 676, 894, 1009, 1311, 1544, 1738, 2158}
 
 func TestFalseOnce(t *testing.T) {
 	list := falseOnce

@@ -175,6 +175,9 @@ func (o *oracle) judgeGoodNews(list []statements.Statement) {
 func (o *oracle) judgeFinished(list []statements.Statement) {
 	for _, s := range list {
 		switch {
+		case s.Kind == statements.Finished && o.c.job.over:
+			// All its iterations are made. A rank whose node dies before it has ended, or as it
+			// ends, can't be told from one that ended with the others.
 		case s.Kind == statements.Finished && !o.c.job.finished:
 			o.wrong("finished, which it has not", "over %v; the job: %s",
 				o.c.job.over, o.c.job.broken())

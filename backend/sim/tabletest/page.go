@@ -46,11 +46,17 @@ func Processor() string {
 	return runtime.GOARCH
 }
 
-// Commit is the checkout's commit, with a mark where it has changes; "unknown" outside of one.
+// Commit is the checkout's commit, with a mark where it has changes, but for the pages that
+// measurements write; "unknown" outside of one.
 func Commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	out, err := exec.Command("git", "describe", "--always").Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	commit := strings.TrimSpace(string(out))
+	changed, err := exec.Command("git", "status", "--porcelain", "--", ":(top)", ":(top,exclude)docs/results").Output()
+	if err != nil || len(changed) > 0 {
+		commit += "-dirty"
+	}
+	return commit
 }

@@ -64,6 +64,7 @@ func (p Picture) job() Statement {
 		s.Kind, s.Severity, s.Since = Moving, Bad, p.lastIteration()
 	case state == falcon.JobRecovering:
 		s.Kind, s.Severity, s.Since = Resuming, Bad, p.lastIteration()
+		s.carried = len(p.recovery()) > 0
 	case state == falcon.JobLost:
 		s.Kind, s.Severity, s.Since = Standing, Bad, p.lastIteration()
 	case state == falcon.JobWaiting && j.GetEpoch() == 0:

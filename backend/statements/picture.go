@@ -59,6 +59,9 @@ func OfJob(p Picture) Statement {
 
 // place is where a statement belongs: lower is earlier.
 func (s *Statement) place() int {
+	if s.carried {
+		return 7 // a recovery says it above, and what waits for a person comes before it
+	}
 	switch s.Kind {
 	case Unseen:
 		return 0
@@ -69,9 +72,6 @@ func (s *Statement) place() int {
 	case Standing, Moving, Held, Resuming:
 		return 3
 	case Acting:
-		if s.carried { // its recovery is said above, and what waits for a person comes before it
-			return 7
-		}
 		if s.Ends == EndsAll { // the standstill is its doing
 			return 2
 		}

@@ -100,7 +100,9 @@ type Statement struct {
 	Until time.Time     // when it goes on by itself; zero = it does not, or that is not known
 	Usual time.Duration // of an iteration; 0 = not known
 
-	carried bool // Acting: the recovery that is said above is how it is carried out
+	// Acting: the recovery that is said above is how it is carried out. Resuming: that the job stands
+	// is its doing.
+	carried bool
 }
 
 // For is how long it has been so; 0 where that is not known.

@@ -188,9 +188,9 @@ func TestWhatARecoveryCarriesOutComesLate(t *testing.T) {
 		State:  "suspend",
 		Faults: []*falconv1.Fault{{Action: s.Ladder.Actions[0].Id}},
 	}
-	list := begins(t, s, Recovery, Resuming, Decision)
-	if list[2].IncidentID() != "INC-0001" {
-		t.Errorf("%+v", list[2])
+	list := begins(t, s, Recovery, Decision, Resuming)
+	if list[1].IncidentID() != "INC-0001" {
+		t.Errorf("%+v", list[1])
 	}
 	s.Recovery.State = "resumed"
 	s.Job.State = "slow"

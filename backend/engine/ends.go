@@ -23,7 +23,7 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 			How:   string(statements.Finished),
 			Ranks: int32(len(s.state.job.Placement)),
 		}
-	case !s.job.ended() || s.job.someUnannounced(now):
+	case !s.job.ended() || s.job.someUnannounced(now) || s.finishedInPart():
 		return nil
 	}
 	out := &falconv1.JobEnd{
@@ -45,6 +45,12 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 		s.job.fillBadEnd(out)
 	}
 	return out
+}
+
+// finishedInPart reports whether the ranks that are known have ended with success, and of others
+// nothing is known, now or by the journal.
+func (s *jobStatus) finishedInPart() bool {
+	return s.job.finishedWell() && s.job.endedInPart() && !s.cluster.finishedBefore()
 }
 
 // endedByRecovery is the newest recovery where it has had all processes of this job epoch end, or nil.

@@ -495,6 +495,20 @@ func (j *job) wasDismissed() bool {
 	return false
 }
 
+// endedInPart reports whether all processes that are known have ended, and of some ranks none is:
+// an engine that has started again may not have heard of those that train.
+func (j *job) endedInPart() bool {
+	if !j.ended() {
+		return false
+	}
+	for r := range j.claimed {
+		if j.ranks[falcon.Rank(r)] == nil {
+			return true
+		}
+	}
+	return j.claimed == 0
+}
+
 func (j *job) finishedWell() bool {
 	if !j.ended() {
 		return false

@@ -32,6 +32,8 @@ func (s *jobStatus) current(now time.Time) falcon.JobState {
 		return falcon.JobLost // they wrote a checkpoint, and nothing was started again
 	case s.job.wasDismissed():
 		return falcon.JobLost
+	case s.finishedInPart():
+		return falcon.JobWaiting
 	case s.job.finishedWell(): // a job that has ended needs no agents
 		return falcon.JobFinished
 	case s.job.someLost(now) || s.nodeLost(now):

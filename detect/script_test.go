@@ -74,8 +74,10 @@ func TestSentencesDecideNothing(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+	least := 20 // sentences that are replaced
 	if testing.Short() {
 		files = files[:min(len(files), 8)]
+		least = 1
 	}
 	replaced := 0
 	for _, file := range files {
@@ -96,7 +98,7 @@ func TestSentencesDecideNothing(t *testing.T) {
 			}
 		}
 	}
-	if replaced < 20 {
+	if replaced < least {
 		t.Errorf("%d sentences were replaced: the test proves nothing", replaced)
 	}
 }

@@ -14,7 +14,7 @@ type command struct {
 	// resumes: the agent's next life goes on with it, because all of it is in the processes' memory,
 	// or in a file. What holds or times the job ends with the agent.
 	resumes bool
-	refused func(a *Agent, cmd *falconv1.Command, why string) // tells who else waits for it; nil = nobody
+	refused func(a *Agent, cmd *falconv1.Command, why string) // sends it to who else waits; nil = no one
 }
 
 // commands are entered by the files that have them, by the type of the command's body.

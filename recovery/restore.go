@@ -124,7 +124,7 @@ func (w *workflow) takeUpRecovery(now time.Time, c *falcon.Recovery) {
 // repeatOrders gives the orders of the present state, with its whole time.
 func (w *workflow) repeatOrders(now time.Time) {
 	c := w.op.rec
-	switch { // of the wait: nobody is asked for anything until it is known that it still lacks that
+	switch { // of the wait: no one is asked for anything until it is known that it still lacks that
 	case c.Whole && c.State == falcon.RecoverySuspend:
 		c.Reason = wholeReason(c)
 	case c.Wait != nil && !c.Whole:

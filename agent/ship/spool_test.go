@@ -161,7 +161,7 @@ func checkSpool(t *rapid.T, s *spool, kept, profiles uint64) {
 	}
 }
 
-// A frame that waited says how long, on every stream anew, and across an agent's lives.
+// A frame that waited says how long, on every stream again, and across an agent's lives.
 func TestAFrameSaysHowLongItWaited(t *testing.T) {
 	s := newSpool(10, BytesMax)
 	s.addFrame(sampleFrame(0), t0)

@@ -19,8 +19,8 @@ const (
 	windowCommand
 )
 
-// answerer is what a command is about that nobody else in the engine waits for: it takes the
-// nodes' answers by itself.
+// answerer is what a command is about that no other part of the engine waits for: it takes the
+// nodes' answers itself.
 type answerer interface {
 	onAnswer(e *Engine, now time.Time, n falcon.Node, in *falconv1.CommandResult)
 }

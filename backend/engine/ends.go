@@ -15,7 +15,6 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 	switch {
 	case s.cluster.recovering() != nil ||
 		s.cluster.unadopted() != nil ||
-		s.state.restart.Active() ||
 		s.restarting(now) != "":
 		return nil
 	case len(s.job.ranks) == 0 && s.cluster.finishedBefore():
@@ -48,9 +47,10 @@ func (s *jobStatus) end(now time.Time) *falconv1.JobEnd {
 }
 
 // finishedInPart reports whether the ranks that are known have ended with success, and of others
-// nothing is known, now or by the journal.
+// nothing is known, now or by the journal: an engine that has started again may not have heard of
+// those that train.
 func (s *jobStatus) finishedInPart() bool {
-	return s.job.finishedWell() && s.job.endedInPart() && !s.cluster.finishedBefore()
+	return s.job.finishedWell() && !s.job.knowsAllRanks() && !s.cluster.finishedBefore()
 }
 
 // endedByRecovery is the newest recovery where it has had all processes of this job epoch end, or nil.

@@ -59,7 +59,7 @@ func (p *pulse) note(iteration int64, by time.Time) {
 		return
 	}
 	p.begun = iteration
-	if !by.After(p.at) { // not known, or of another node, whose word was longer on its way
+	if !by.After(p.at) { // not known, or by a message of another node that was longer on its way
 		return
 	}
 	if p.dated >= 0 && !p.at.IsZero() {

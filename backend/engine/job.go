@@ -495,18 +495,14 @@ func (j *job) wasDismissed() bool {
 	return false
 }
 
-// endedInPart reports whether all processes that are known have ended, and of some ranks none is:
-// an engine that has started again may not have heard of those that train.
-func (j *job) endedInPart() bool {
-	if !j.ended() {
-		return false
-	}
+// knowsAllRanks reports whether the world is known, and of each of its ranks a process, alive or not.
+func (j *job) knowsAllRanks() bool {
 	for r := range j.claimed {
 		if j.ranks[falcon.Rank(r)] == nil {
-			return true
+			return false
 		}
 	}
-	return j.claimed == 0
+	return j.claimed > 0
 }
 
 func (j *job) finishedWell() bool {

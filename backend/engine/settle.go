@@ -222,8 +222,8 @@ func (e *Engine) sendRound(r decidedRound) {
 	e.delivery.sendWaiting(e.cfg.Now())
 }
 
-// sendTests puts a validation's commands into the outbox, in place of those that nobody waits
-// for any more.
+// sendTests puts a validation's commands into the outbox, in place of those whose answers are of
+// no use any more.
 func (e *Engine) sendTests(list []validate.Command) {
 	if len(list) == 0 {
 		return

@@ -161,7 +161,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 	if at := sv.intake.pulse.at; !at.IsZero() {
 		v.IterationUnixNs = at.UnixNano()
 	}
-	if v.IterationUnixNs != 0 && !sv.intake.lastData.IsZero() { // else nobody knows of when it is
+	if v.IterationUnixNs != 0 && !sv.intake.lastData.IsZero() { // else its age is not known
 		v.DataAgeMs = now.Sub(sv.intake.lastData).Milliseconds()
 	}
 	return v

@@ -308,7 +308,7 @@ func TestHowAJobEnded(t *testing.T) {
 	}
 }
 
-// Of ranks that nobody has heard of it is not known whether they ended with success.
+// Of ranks of which nothing was heard it is not known whether they ended with success.
 func TestFinishedInPartIsNoGoodNews(t *testing.T) {
 	for ranks, want := range map[int32]Severity{0: Good, 6: Warn, 12: Good} {
 		s := steady(time.Minute)

@@ -200,7 +200,7 @@ func TestSeeds(t *testing.T) {
 // in the spool of an agent, in the hook's ring or in an engine that learns, or by the first beat
 // of a new agent (628, 663, 894, 1009, 1824); it is finished, where its processes had left for a
 // restart or for a recovery (1544, 1738, 1834), or where half of its ranks were never heard of
-// again (2158, 3949); nobody is asked for anything, beside a text that
+// again (2158, 3949); no one is asked for anything, beside a text that
 // asks for a spare (1311, 1486); a person is asked about the end of processes behind what a
 // recovery already says (676, 1832), or behind that the job recovers (3152).
 var falseOnce = []uint64{663, 676, 894, 1009, 1311, 1544, 1738, 2158, 3152, 3949}

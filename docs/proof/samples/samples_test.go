@@ -15,7 +15,7 @@ const root = "../../.."
 // CONTRIBUTING.md says, and arrive.
 func TestSamples(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles the engine, the agent and the console anew")
+		t.Skip("compiles the engine, the agent and the console again")
 	}
 	for _, s := range each(t) {
 		t.Run(s.name, func(t *testing.T) {

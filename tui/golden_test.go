@@ -1,10 +1,8 @@
 package tui
 
 import (
-	"crypto/sha256"
 	"flag"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -158,28 +156,29 @@ func TestGoldenText(t *testing.T) {
 	}
 }
 
-// Every page, moment, size, profile and theme: exact geometry, and a digest
-// of the styled bytes, so that any change of any of them is noticed.
+// Every page, moment, size, profile and theme: exact geometry, the same words, and the styles that
+// are in use. The styles of each page's cells are kept at the moment that has most to show.
 func TestGoldenStyled(t *testing.T) {
 	drawsAlone(t)
-	var digests strings.Builder
+	styles := inks{}
 	for _, p := range key.Pages {
 		for _, mo := range moments {
 			for _, s := range sizes {
-				for _, profile := range themes.Profiles {
-					for _, theme := range []string{"dark", "light"} {
-						m := screen(t, mo, p, s[0], s[1], theme, profile, false)
-						view := m.View().Content
-						checkGeometry(t, view, s[0], s[1])
-						checkColours(t, view, profile)
-						fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n",
-							p, mo.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
-					}
+				name := fmt.Sprintf("%s-%s", p, mo.name)
+				pic := picture(t, name, s[0], s[1], func(l look) string {
+					m := screen(t, mo, p, s[0], s[1], l.theme, l.profile, false)
+					view := m.View().Content
+					checkGeometry(t, view, s[0], s[1])
+					return view
+				})
+				styles.add(pic)
+				if mo.name == "proposed" && s == sizes[0] {
+					golden(t, fmt.Sprintf("styled/%s.txt", pic.name), pic.inkMap())
 				}
 			}
 		}
 	}
-	golden(t, "styled.sums", digests.String())
+	golden(t, "styled/pages.txt", styles.table())
 	for _, profile := range themes.Profiles {
 		m := screen(t, moments[1], key.Overview, 80, 24, "dark", profile, false)
 		golden(
@@ -247,63 +246,21 @@ var overlays = []struct {
 	{"command", []string{":"}},
 }
 
-// look is a theme on a terminal of some colours.
-type look struct {
-	theme   string
-	profile colorprofile.Profile
-}
-
-// plainLook is the one whose text is kept too.
-var plainLook = look{"dark", colorprofile.TrueColor}
-
-func looks() iter.Seq[look] {
-	return func(yield func(look) bool) {
-		for _, theme := range []string{"dark", "light"} {
-			for _, profile := range themes.Profiles {
-				if !yield(look{theme, profile}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// digest is what a screen looks like, in one line.
-func (l look) digest(t *testing.T, m *Model, name string) string {
-	t.Helper()
-	view := m.View().Content
-	checkColours(t, view, l.profile)
-	return fmt.Sprintf("%s %dx%d %s %s %x\n",
-		name, m.w, m.h, l.profile, l.theme, sha256.Sum256([]byte(view)))
-}
-
 // Dialogs, help, prompt and the small summary.
 func TestGoldenOverlays(t *testing.T) {
-	var digests strings.Builder
+	styles := inks{}
 	for _, o := range overlays {
 		for _, s := range sizes {
-			for look := range looks() {
-				m := screen(
-					t,
-					moments[1],
-					key.Overview,
-					s[0],
-					s[1],
-					look.theme,
-					look.profile,
-					false,
-				)
+			pic := picture(t, "overlay-"+o.name, s[0], s[1], func(l look) string {
+				m := screen(t, moments[1], key.Overview, s[0], s[1], l.theme, l.profile, false)
 				for _, k := range o.keys {
 					m.Update(keyMsg(k))
 				}
-				digests.WriteString(look.digest(t, m, o.name))
-				if look == plainLook && s[0] < 200 {
-					golden(
-						t,
-						fmt.Sprintf("text/overlay-%s-%dx%d.txt", o.name, s[0], s[1]),
-						trimRows(text(m)),
-					)
-				}
+				return m.View().Content
+			})
+			styles.add(pic)
+			if s[0] < 200 {
+				golden(t, fmt.Sprintf("text/%s.txt", pic.name), pic.text(0))
 			}
 		}
 		m := screen(
@@ -321,7 +278,7 @@ func TestGoldenOverlays(t *testing.T) {
 		}
 		golden(t, "text/overlay-"+o.name+"-80x24-ascii.txt", trimRows(text(m)))
 	}
-	golden(t, "overlays.sums", digests.String())
+	golden(t, "styled/overlays.txt", styles.table())
 	m := screen(
 		t,
 		moments[1],

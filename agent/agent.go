@@ -498,7 +498,7 @@ func (a *Agent) closeProcesses(now time.Time) {
 	a.flushSamples(now)
 	a.launcher.EndStandbys("")
 	a.exportWork(now)
-	a.notes.saveFollowed(a)
+	a.notes.saveLast(now, a)
 	for _, p := range a.processes.allProcesses() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {

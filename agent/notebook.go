@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,6 +21,10 @@ const (
 	notebookVersion = 1
 	notebookMost    = 16 << 20
 	followedMax     = 1024 // processes of a node that are written down
+
+	// recordEvery is how often the number of the engine's newest record is written, where nothing
+	// else has changed: it grows several times a second, and says how far a journal had come.
+	recordEvery = time.Second
 )
 
 // notebookHead is followed by the newest state of each process, empty where none
@@ -47,6 +52,7 @@ type followed struct {
 type notebook struct {
 	path string
 	have *recordedStates // what is in the file; nil while that is unknown
+	last time.Time       // when it was written
 	uid  int             // this agent's
 
 	namespace uint64 // of this agent's numbers of processes
@@ -85,10 +91,29 @@ func (n *recordedStates) equals(other *recordedStates) bool {
 	return slices.Equal(n.procs, other.procs) && slices.Equal(n.ends, other.ends)
 }
 
+// onRecord is the same with another newest record of the engine's.
+func (n *recordedStates) onRecord(number uint64) *recordedStates {
+	out := *n
+	out.standing = proto.CloneOf(n.standing)
+	out.standing.Record = number
+	return &out
+}
+
+// isCurrent reports whether the file has all that must be there at this time.
+func (n *notebook) isCurrent(now time.Time, v *recordedStates) bool {
+	switch {
+	case n.have.equals(v):
+		return true
+	case n.have == nil || v.standing == nil || now.Sub(n.last) >= recordEvery:
+		return false
+	}
+	return n.have.equals(v.onRecord(n.have.standing.GetRecord()))
+}
+
 // writeStates brings the file up to date.
-func (n *notebook) writeStates(v recordedStates) error {
+func (n *notebook) writeStates(now time.Time, v recordedStates) error {
 	v.procs = v.procs[:min(len(v.procs), followedMax)]
-	if n.have.equals(&v) {
+	if n.isCurrent(now, &v) {
 		return nil
 	}
 	parts := make([][]byte, 0, len(v.procs)+len(v.ends))
@@ -110,6 +135,7 @@ func (n *notebook) writeStates(v recordedStates) error {
 	}
 	if err == nil {
 		n.have = &recordedStates{slices.Clone(v.procs), slices.Clone(v.ends), v.standing}
+		n.last = now
 	}
 	return err
 }
@@ -190,7 +216,7 @@ func (n *notebook) resumeFollowed(a *Agent) {
 
 // saveFollowed writes down what is followed now. A disk that is full costs no more than
 // that: it is said once.
-func (n *notebook) saveFollowed(a *Agent) {
+func (n *notebook) saveFollowed(now time.Time, a *Agent) {
 	var procs []followed
 	for _, p := range a.processes.allProcesses() {
 		if !p.dead {
@@ -200,7 +226,7 @@ func (n *notebook) saveFollowed(a *Agent) {
 	for _, p := range n.departed {
 		procs = append(procs, p.followed)
 	}
-	err := n.writeStates(recordedStates{procs, a.ship.Ends(), a.executor.Standing()})
+	err := n.writeStates(now, recordedStates{procs, a.ship.Ends(), a.executor.Standing()})
 	if err != nil && !n.failed {
 		a.log.Warn(
 			"can't write down which processes are followed: ends during a restart of the agent will not be reported",
@@ -208,6 +234,12 @@ func (n *notebook) saveFollowed(a *Agent) {
 		)
 	}
 	n.failed = err != nil
+}
+
+// saveLast writes all of it, at the end of the agent.
+func (n *notebook) saveLast(now time.Time, a *Agent) {
+	n.last = time.Time{}
+	n.saveFollowed(now, a)
 }
 
 func (p *process) followedRecord() followed {

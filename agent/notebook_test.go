@@ -263,3 +263,36 @@ func FuzzNotebook(f *testing.F) {
 		}
 	})
 }
+
+// The engine's newest record changes several times a second: by itself it is written once a second.
+// Whatever else changes is written at once.
+func TestNotebookIsNotWrittenForEachRecord(t *testing.T) {
+	n := newNotebook(filepath.Join(t.TempDir(), "notebook"), 0)
+	at := time.Unix(100, 0)
+	write := func(command, record uint64) {
+		t.Helper()
+		s := &falconv1.Standing{Epoch: 1, Command: command, Record: record}
+		if err := n.writeStates(at, recordedStates{standing: s}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := func(command, record uint64) {
+		t.Helper()
+		v, err := n.readStates()
+		if err != nil || v.standing.GetCommand() != command || v.standing.GetRecord() != record {
+			t.Fatalf("%v has %v, %v", at, v.standing, err)
+		}
+	}
+	write(1, 10)
+	kept(1, 10)
+	at = at.Add(recordEvery - time.Millisecond)
+	write(1, 11)
+	kept(1, 10)
+	write(2, 12)
+	kept(2, 12)
+	write(2, 13)
+	kept(2, 12)
+	at = at.Add(recordEvery)
+	write(2, 14)
+	kept(2, 14)
+}

@@ -52,7 +52,7 @@ func (a *Agent) scanDirectory() {
 	a.unseen.takeFiles(listing, a.found.refused, a.log)
 	a.unseen.scanProcesses(a.now(), listing.Live)
 	a.sendChangedStates()
-	a.notes.saveFollowed(a)
+	a.notes.saveFollowed(a.now(), a)
 	a.noteOutputs(a.now(), a.processes.living(), a.log)
 	for _, end := range a.questions.takeWords(a.processes) {
 		a.sendEnd(end)

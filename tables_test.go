@@ -136,9 +136,11 @@ func TestTablesAreListed(t *testing.T) {
 	}
 	pages = append(pages, measured...)
 	targets := strings.Join(fileLines(t, "Makefile"), "\n")
+	plays := nightPlays(t)
 	for _, table := range tables {
-		if !strings.Contains(targets, "\n"+table.Target+":") {
-			t.Errorf("docs/tables.txt: %s %s: the Makefile has no target %s",
+		played := slices.ContainsFunc(plays, func(p nightPlay) bool { return p.Name == table.Target })
+		if !played && !strings.Contains(targets, "\n"+table.Target+":") {
+			t.Errorf("docs/tables.txt: %s %s: neither a target nor a play is %s",
 				table.Page, table.Part, table.Target)
 		}
 	}

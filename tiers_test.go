@@ -12,10 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/BurntSushi/toml"
 )
 
-// A tierRow is one `go test` of a tier: a row of .ci/tiers, or a command of the
-// Makefile's nightly targets.
+// A tierRow is one `go test` of a tier: a row of .ci/tiers, or a command of a play of the
+// night.
 type tierRow struct {
 	tier, text string
 	packages   []string
@@ -81,46 +83,50 @@ func tierRows(t *testing.T) []*tierRow {
 // goTest is a call of go test, in the folder of another module or at the top.
 var goTest = regexp.MustCompile(`go (?:-C (\S+) )?test (.*)`)
 
-// nightlyRows are the `go test` commands of the Makefile's targets in NIGHTLY.
+// nightlyRows are the `go test` commands of the plays of the night.
 func nightlyRows(t *testing.T) []*tierRow {
 	t.Helper()
 	var rows []*tierRow
-	var nightly []string
-	target := ""
-	for _, line := range fileLines(t, "Makefile") {
-		if list, ok := strings.CutPrefix(line, "NIGHTLY := "); ok {
-			nightly = strings.Fields(list)
-		}
-		if name, _, ok := strings.Cut(line, ":"); ok && regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(name) {
-			target = name
-		}
-		call := goTest.FindStringSubmatch(line)
-		if call == nil || !strings.HasPrefix(line, "\t") || strings.Contains(line, "-fuzz") {
-			continue
-		}
-		module, command := call[1], call[2]
-		r := &tierRow{
-			tier: "nightly",
-			text: "make " + target,
-			run:  regexp.MustCompile(""),
-		}
-		f := strings.Fields(strings.ReplaceAll(command, "'", ""))
-		for i, word := range f {
-			switch {
-			case word == "-run":
-				r.run = compiled(t, f[i+1])
-			case strings.HasPrefix(word, "./"):
-				r.packages = append(r.packages, "./"+path.Join(module, strings.TrimRight(word, ";")))
-			case strings.HasPrefix(word, "-"):
-				r.flags = append(r.flags, word)
-			}
-		}
-		rows = append(rows, r)
-		if !slices.Contains(nightly, target) {
-			t.Errorf("make %s runs tests and is not one of NIGHTLY", target)
+	for _, p := range nightPlays(t) {
+		script := strings.ReplaceAll(p.Run, "'", "")
+		for _, call := range goTest.FindAllStringSubmatch(script, -1) {
+			rows = append(rows, playRow(t, p.Name, call[1], strings.Fields(call[2])))
 		}
 	}
 	return rows
+}
+
+// nightPlay is what is read here of a play.
+type nightPlay struct{ Name, Run string }
+
+func nightPlays(t *testing.T) []nightPlay {
+	t.Helper()
+	var file struct{ Play []nightPlay }
+	if _, err := toml.DecodeFile(".ci/plays.toml", &file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Play
+}
+
+// playRow is one call of go test, with these words, in the folder of a module.
+func playRow(t *testing.T, play, module string, words []string) *tierRow {
+	t.Helper()
+	r := &tierRow{
+		tier: "nightly",
+		text: "make " + play,
+		run:  regexp.MustCompile(""),
+	}
+	for i, word := range words {
+		switch {
+		case word == "-run":
+			r.run = compiled(t, words[i+1])
+		case strings.HasPrefix(word, "./"):
+			r.packages = append(r.packages, "./"+path.Join(module, word))
+		case strings.HasPrefix(word, "-"):
+			r.flags = append(r.flags, word)
+		}
+	}
+	return r
 }
 
 // compiled matches the tests that -run selects; the part behind a slash selects

@@ -186,14 +186,6 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	lines := slices.DeleteFunc(slices.Clone(others), func(o *incidentState) bool {
 		return !o.hasOnlyLinks()
 	})
-	explained := func(ranks ...falcon.Rank) bool {
-		return slices.ContainsFunc(stay, func(o *incidentState) bool {
-			return o.namesAnyRank(ranks...) &&
-				(o.Verdict.HasCause(falcon.CauseNetwork) ||
-					!o.Verdict.HasCause(falcon.CauseGPU) ||
-					o.Verdict.HasCause(falcon.CauseCPU))
-		})
-	}
 	throttled := map[int]bool{}
 	for _, o := range lines {
 		maps.Copy(throttled, ev.job.throttledReplicas(o, res))
@@ -203,7 +195,9 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	for i := range res.Groups {
 		g := &res.Groups[i]
 		g.Suspect = g.Suspect &&
-			!explained(g.Ranks...) &&
+			!slices.ContainsFunc(stay, func(o *incidentState) bool {
+				return o.explains(g.Ranks...) && o.isAsOldAs(g.SlowIn)
+			}) &&
 			!slices.ContainsFunc(lines, func(o *incidentState) bool {
 				return ev.job.crossesLinkOf(o, g)
 			})
@@ -211,9 +205,26 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		p.Suspect = p.Suspect &&
-			!explained(p.From, p.To) &&
+			!slices.ContainsFunc(stay, func(o *incidentState) bool {
+				return o.explains(p.From, p.To) && o.isAsOldAs(p.SlowIn)
+			}) &&
 			!throttled[ev.job.desc.Layout.Replica(p.To)]
 	}
+}
+
+// explains reports whether an incident's ranks explain that messages of these ranks are slow: a slow
+// host serves the network late, a slow GPU does not.
+func (s *incidentState) explains(ranks ...falcon.Rank) bool {
+	v := &s.Verdict
+	return s.namesAnyRank(ranks...) &&
+		(v.HasCause(falcon.CauseNetwork) || !v.HasCause(falcon.CauseGPU) || v.HasCause(falcon.CauseCPU))
+}
+
+// isAsOldAs reports whether messages may have been slow from the incident's begin on: they were in the
+// window that its verdict is of. Where a cause is known its growth may have slowed them since; what
+// became slow after a rank of unknown cause has a cause of its own.
+func (s *incidentState) isAsOldAs(slowIn func(*peer.Result) bool) bool {
+	return s.Verdict.Cause != falcon.CauseUnknown || s.basis.timing == nil || slowIn(s.basis.timing)
 }
 
 // isCompute reports whether an incident is about slow computation, not only about a link.

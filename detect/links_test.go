@@ -238,3 +238,48 @@ func TestRingsClearASlowTest(t *testing.T) {
 		t.Errorf("ratio %v after a window in which every ring was as fast as usual", got)
 	}
 }
+
+// A rank that is slow, nobody knows why, does not explain a link that becomes slow after it: the
+// ring's messages were as fast as ever while only the rank was slow.
+func TestAnUnknownCauseExplainsNoLink(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 10))
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, seed)
+		w.job.Noise = 0.02
+		w.run(35)
+		d := w.job.Placement[w.job.Layout.Groups(falcon.DimDP)[0].Ranks[rng.IntN(4)]]
+		w.tests = "off"
+		w.mute = true
+		w.job.Clock[d] = 0.6
+		w.run(40)
+		unknown := fmt.Sprint(falcon.CauseUnknown, []falcon.Device{d}, []falcon.Link(nil))
+		wantOpen(t, w, unknown)
+		w.tests = "on"
+		l := ringLink(w, rng, 0)
+		w.job.Link[l] = 0.04
+		w.run(40)
+		found := false
+		for _, inc := range w.m.Open() {
+			found = found || slices.Contains(inc.Verdict.Links, l)
+		}
+		if !found {
+			t.Fatalf("seed %d: %s is slow, and open are %v\n%s", seed, l, w.m.Open(), w.out.String())
+		}
+	}
+}
+
+// Where hosts wait for each call, those of all ranks pause for a slow one: that is no garbage
+// collection, and the tests that could tell are asked for.
+func TestHostsThatWaitForASlowRankDoNotCollectGarbage(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, seed)
+		w.job.Noise = 0.02
+		w.job.Blocking = true
+		w.run(35)
+		d := w.job.Placement[seed]
+		w.mute = true
+		w.job.Clock[d] = 0.6
+		w.run(40)
+		wantOpen(t, w, gpu(d))
+	}
+}

@@ -341,9 +341,11 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 	if !ok {
 		return c.addUneven(all)
 	}
-	if own.reason == falcon.ReasonGarbage &&
-		slices.ContainsFunc(all, func(o opinion) bool { return o.cause == falcon.CauseNetwork }) {
-		return all // a pause makes no transfer slower, but hosts that wait for each call pause for a slow one
+	// A pause makes no transfer slower, and no rank slower than its peers time and again; but hosts that
+	// wait for each call pause for a slow one.
+	named := len(c.Timing.Slow) > 0 && c.Timing.Clear
+	if own.reason == falcon.ReasonGarbage && (named || suspectsNetwork(all)) {
+		return all
 	}
 	var out []opinion
 	for _, o := range all {
@@ -360,6 +362,10 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 	own.evidence = slices.CompactFunc(own.evidence, func(a, b falcon.Evidence) bool { return a == b })
 	own.last = len(out) > 0
 	return append(out, own)
+}
+
+func suspectsNetwork(all []opinion) bool {
+	return slices.ContainsFunc(all, func(o opinion) bool { return o.cause == falcon.CauseNetwork })
 }
 
 // addUneven says of work that grew, and differs from iteration to iteration besides, that it is as

@@ -138,6 +138,17 @@ type Group struct {
 	Waiting    bool // a member's wait is above 2 × transfer
 }
 
+// SlowIn reports whether the same messages of a group were slow in another window, or not measured.
+func (g *Group) SlowIn(res *Result) bool {
+	i := slices.IndexFunc(res.Groups, func(x Group) bool {
+		return x.Dimension == g.Dimension &&
+			x.Op == g.Op &&
+			x.Bytes == g.Bytes &&
+			slices.Equal(x.Ranks, g.Ranks)
+	})
+	return i < 0 || res.Groups[i].Suspect
+}
+
 // Pair is the receives of one rank from one other.
 type Pair struct {
 	From, To   falcon.Rank
@@ -152,6 +163,14 @@ type Pair struct {
 	Basis      Basis
 	CallsPerIt float64
 	Suspect    bool
+}
+
+// SlowIn reports whether the receives of a pair were slow in another window, or not measured.
+func (p *Pair) SlowIn(res *Result) bool {
+	i := slices.IndexFunc(res.Pairs, func(x Pair) bool {
+		return x.From == p.From && x.To == p.To && x.Bytes == p.Bytes
+	})
+	return i < 0 || res.Pairs[i].Suspect
 }
 
 // Result is what the window says.

@@ -132,6 +132,9 @@
 //
 // Work of the job's own that grew (all ranks, a stage, uneven sequences) is an
 // incident that blames no hardware; after 500 iterations it is the job's pace.
+// While nothing but such incidents is open, or ones of unknown cause, ranks are
+// looked at every 20 iterations, 10 s apart: messages that take twice their usual time in two
+// looks running are an incident of their own, although no onset could be told.
 //
 // Incidents name devices and links; their ranks follow the placement. A new
 // job epoch forgets series, baseline and healthy profile, not incidents.

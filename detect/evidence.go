@@ -221,10 +221,11 @@ func (s *incidentState) explains(ranks ...falcon.Rank) bool {
 }
 
 // isAsOldAs reports whether messages may have been slow from the incident's begin on: they were in the
-// window that its verdict is of. Where a cause is known its growth may have slowed them since; what
-// became slow after a rank of unknown cause has a cause of its own.
+// window that its verdict is of. A host or a link may have got worse and slowed them since; what became
+// slow after a rank of unknown cause, or after the job's own work, has a cause of its own.
 func (s *incidentState) isAsOldAs(slowIn func(*peer.Result) bool) bool {
-	return s.Verdict.Cause != falcon.CauseUnknown || s.basis.timing == nil || slowIn(s.basis.timing)
+	own := s.Verdict.Cause == falcon.CauseUnknown || s.Verdict.Cause == falcon.CauseNotHardware
+	return !own || s.basis.timing == nil || slowIn(s.basis.timing)
 }
 
 // isCompute reports whether an incident is about slow computation, not only about a link.

@@ -38,6 +38,13 @@ func newIncident(inc falcon.Incident, window uint64) *incidentState {
 	}
 }
 
+// isWatched reports whether windows are taken for an incident, or an action is measured on it. Of one
+// that the job's own work explains, or nothing does, none are.
+func (s *incidentState) isWatched() bool {
+	own := s.Verdict.Cause == falcon.CauseNotHardware || s.Verdict.Cause == falcon.CauseUnknown
+	return !s.isLocated() || !own || len(s.actions.inForce) > 0
+}
+
 // searchState is how far the search for a culprit is.
 type searchState struct {
 	after     uint64 // only windows with a greater id were asked for after the onset

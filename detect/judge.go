@@ -76,6 +76,9 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 			s.OnsetIteration = min(s.OnsetIteration, since)
 		}
 	}
+	if !quiet && m.checkGroups(s, w, timing) {
+		return
+	}
 	v := cause.Judge(m.evidence.caseFor(s, timing))
 	if len(timing.Slow) == 0 || !m.evidence.isConvincing(v, timing) {
 		return
@@ -106,6 +109,41 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	m.publishVerdict(s, v)
 	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own",
 		s.ID, culpritNames(v))
+}
+
+// groupsOver is how many times as long as usual messages must take, in two windows running, to open an
+// incident of their own behind another: less is noise of a job that is slow.
+const groupsOver = 2
+
+// checkGroups opens an incident for messages that two windows running show slow although no verdict
+// names them: a link got slow while the job was slow already, and its onset could not be told. Ranks that
+// one of the windows shows slow besides are left to the next. It reports whether it did.
+func (m *Machine) checkGroups(s *incidentState, w *window, timing peer.Result) bool {
+	timing.Slow = nil
+	var slow []peer.Group
+	for _, g := range timing.Groups {
+		if g.Suspect && g.Ratio >= groupsOver {
+			slow = append(slow, g)
+		}
+	}
+	again := m.rankWatch.slowAgain(w.iteration, slow)
+	if len(slow) > 0 && len(again) == 0 {
+		m.watchSoon()
+	}
+	v := cause.Judge(m.evidence.caseFor(s, timing))
+	if len(again) == 0 || v.Cause != falcon.CauseNetwork {
+		return false
+	}
+	for _, g := range again {
+		s.OnsetIteration = min(s.OnsetIteration, g.since)
+	}
+	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
+	m.incidents.add(s)
+	m.decided.noteWindows(s, m.samples.lastIteration(), w.id, nil)
+	m.publishVerdict(s, v)
+	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own",
+		s.ID, culpritNames(v))
+	return true
 }
 
 func sortedProfiles(w *window) []falcon.RankProfile {

@@ -283,3 +283,25 @@ func TestHostsThatWaitForASlowRankDoNotCollectGarbage(t *testing.T) {
 		wantOpen(t, w, gpu(d))
 	}
 }
+
+// A link becomes slow while the job is slow by its own work, and noisy: whether or not its onset can be
+// told from the noise, it is named.
+func TestALinkBehindTheJobsOwnWork(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 1}, 4, 4, seed)
+		w.job.Noise = 0.05
+		w.run(35)
+		w.job.Garbage = 0.7
+		w.job.GarbageMs = 40
+		w.run(12 + rng.IntN(10))
+		l := ringLink(w, rng, 0)
+		w.job.Link[l] = 0.06
+		w.run(250)
+		if !slices.ContainsFunc(w.m.Open(), func(in falcon.Incident) bool {
+			return slices.Contains(in.Verdict.Links, l)
+		}) {
+			t.Errorf("seed %d: %s is slow, and open are %v\n%s", seed, l, w.m.Open(), w.out.String())
+		}
+	}
+}

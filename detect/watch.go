@@ -10,20 +10,29 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
+// Looks at a job whose slowness is explained by its own work, or by nothing: a fault may hide behind it.
+const (
+	behindEvery   = 20 // iterations
+	behindSpacing = 10 * time.Second
+)
+
 // watchDue reports whether it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.Watch.Every > 0 &&
-		len(m.incidents.openIncidents()) == 0 &&
-		m.evidence.hasHealthy() &&
-		m.rankWatch.due(at, m.clock.now) &&
-		!m.baseline.isSettling(at)
+	open := m.incidents.openIncidents()
+	if m.cfg.Watch.Every <= 0 ||
+		!m.evidence.hasHealthy() ||
+		m.baseline.isSettling(at) ||
+		slices.ContainsFunc(open, (*incidentState).isWatched) {
+		return false
+	}
+	return len(open) > 0 && m.rankWatch.dueBehind(at, m.clock.now) || m.rankWatch.due(at, m.clock.now)
 }
 
 // watchRanks feeds a window to the rank-level watch and logs what it saw of ranks that no
 // incident names.
 func (m *Machine) watchRanks(w *window, res *peer.Result) {
-	m.rankWatch.schedule(m.samples.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
+	m.rankWatch.noteLook(m.samples.lastIteration(), m.clock.now, m.cfg.Watch)
 	for _, s := range m.rankWatch.steps.Look(m.job.desc.Layout, res, w.iteration) {
 		if m.incidents.namesRank(s.Rank) || res.Uneven && !s.Failing {
 			continue
@@ -131,21 +140,43 @@ func (m *Machine) checkThroughput(iteration int64) {
 // rankWatcher counts how long ranks are slow that slow no iteration.
 type rankWatcher struct {
 	steps       *peer.Watch
-	nextAt      int64                 // iteration from which the ranks of a quiet job are profiled
-	nextTime    time.Time             // time from which they are
+	nextAt      int64     // iteration from which the ranks of a quiet job are profiled
+	nextTime    time.Time // time from which they are
+	lastAt      int64     // iteration of the newest profile, whatever it was taken for
+	lastTime    time.Time
 	unexplained map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
+	groups      []slowGroup           // likewise
+}
+
+// slowGroup is messages that are slow without an onset of their own.
+type slowGroup struct {
+	peer.Group
+	since int64
 }
 
 // startEpoch begins with no rank seen slow.
 func (rw *rankWatcher) startEpoch(world int, cfg WatchConfig) {
 	rw.steps = peer.NewWatch(world, cfg.Over, cfg.Steps)
-	rw.nextAt = 0
+	rw.nextAt, rw.lastAt = 0, 0
 	rw.unexplained = nil
+	rw.groups = nil
 }
 
 // schedule sets the earliest iteration and time of the next profile of a quiet job.
 func (rw *rankWatcher) schedule(iteration int64, at time.Time) {
 	rw.nextAt, rw.nextTime = iteration, at
+}
+
+// noteLook takes a profile that has come, and puts off the next one.
+func (rw *rankWatcher) noteLook(iteration int64, now time.Time, cfg WatchConfig) {
+	rw.lastAt = iteration
+	rw.lastTime = now
+	rw.schedule(iteration+cfg.Every, now.Add(cfg.Spacing))
+}
+
+// dueBehind reports whether it is time to look at a job whose slowness is explained.
+func (rw *rankWatcher) dueBehind(iteration int64, now time.Time) bool {
+	return iteration >= rw.lastAt+behindEvery && now.Sub(rw.lastTime) >= behindSpacing
 }
 
 func (rw *rankWatcher) due(iteration int64, now time.Time) bool {
@@ -156,6 +187,7 @@ func (rw *rankWatcher) due(iteration int64, now time.Time) bool {
 func (rw *rankWatcher) move(was, now falcon.Placement) {
 	rw.steps.Move(was, now)
 	rw.unexplained = nil
+	rw.groups = nil
 }
 
 // slowSince is the first iteration in which the watch saw a rank slow.
@@ -173,4 +205,22 @@ func (rw *rankWatcher) takeUnexplained() map[falcon.Rank]int64 {
 
 func (rw *rankWatcher) keepUnexplained(ranks map[falcon.Rank]int64) {
 	rw.unexplained = ranks
+}
+
+// slowAgain takes the groups that a window shows slow, and returns since when those of them are that the
+// window before showed slow too.
+func (rw *rankWatcher) slowAgain(iteration int64, groups []peer.Group) (again []slowGroup) {
+	before := rw.groups
+	rw.groups = nil
+	for _, g := range groups {
+		since := iteration
+		for _, b := range before {
+			if b.Same(&g) {
+				since = b.since
+				again = append(again, b)
+			}
+		}
+		rw.groups = append(rw.groups, slowGroup{g, since})
+	}
+	return again
 }

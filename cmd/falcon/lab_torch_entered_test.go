@@ -36,6 +36,7 @@ type enteredJob struct {
 	name, script, arguments string
 	shape                   lab.Shape
 	numbers                 int
+	linkMBs                 float64 // of a link whose tenth is felt; 0 = it has no ring of all nodes
 }
 
 func enteredJobs() []enteredJob {
@@ -47,6 +48,7 @@ func enteredJobs() []enteredJob {
 			megatron,
 			lab.Shape{TP: 1, DP: 4, PP: 1},
 			enteredSamples,
+			4,
 		},
 		{
 			"Megatron-LM, 2 stages with 2 replicas",
@@ -54,6 +56,7 @@ func enteredJobs() []enteredJob {
 			megatron + " --pipeline-model-parallel-size 2",
 			lab.Shape{TP: 1, DP: 2, PP: 2},
 			enteredSamples,
+			0,
 		},
 		{
 			"torchtitan, 4 replicas",
@@ -61,6 +64,7 @@ func enteredJobs() []enteredJob {
 			"4 1",
 			lab.Shape{TP: 1, DP: 4, PP: 1},
 			enteredSteps,
+			400,
 		},
 		{
 			"torchtitan, 2 replicas of 2 shards",
@@ -68,6 +72,7 @@ func enteredJobs() []enteredJob {
 			"2 2",
 			lab.Shape{TP: 1, DP: 4, PP: 1},
 			enteredSteps,
+			0,
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // Work is what the calls of the slow iterations since an onset say about the job's own
@@ -354,6 +355,8 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 			own.evidence = append(own.evidence, o.evidence...)
 			own.proofs = append(own.proofs, o.proofs...)
 		case o.cause == falcon.CauseUnknown:
+		case o.cause == falcon.CauseNetwork && own.reason == falcon.ReasonData && c.hasSlowGroup():
+			out = append(out, o) // a host that is late makes no transfer slower
 		case o.cause == falcon.CauseNetwork && !o.isConfirmed():
 		default:
 			out = append(out, o)
@@ -362,6 +365,14 @@ func (c workJudge) weighOwn(all []opinion) []opinion {
 	own.evidence = slices.CompactFunc(own.evidence, func(a, b falcon.Evidence) bool { return a == b })
 	own.last = len(out) > 0
 	return append(out, own)
+}
+
+// hasSlowGroup reports whether the transfers of a collective are slow. They begin with the last of its
+// members.
+func (c workJudge) hasSlowGroup() bool {
+	return slices.ContainsFunc(c.Timing.Groups, func(g peer.Group) bool {
+		return g.Suspect && !c.holdsSlow(g.Ranks)
+	})
 }
 
 func suspectsNetwork(all []opinion) bool {

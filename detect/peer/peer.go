@@ -138,14 +138,17 @@ type Group struct {
 	Waiting    bool // a member's wait is above 2 × transfer
 }
 
+// Same reports whether both are the same messages of the same ranks.
+func (g *Group) Same(x *Group) bool {
+	return x.Dimension == g.Dimension &&
+		x.Op == g.Op &&
+		x.Bytes == g.Bytes &&
+		slices.Equal(x.Ranks, g.Ranks)
+}
+
 // SlowIn reports whether the same messages of a group were slow in another window, or not measured.
 func (g *Group) SlowIn(res *Result) bool {
-	i := slices.IndexFunc(res.Groups, func(x Group) bool {
-		return x.Dimension == g.Dimension &&
-			x.Op == g.Op &&
-			x.Bytes == g.Bytes &&
-			slices.Equal(x.Ranks, g.Ranks)
-	})
+	i := slices.IndexFunc(res.Groups, func(x Group) bool { return g.Same(&x) })
 	return i < 0 || res.Groups[i].Suspect
 }
 

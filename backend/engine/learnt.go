@@ -38,8 +38,10 @@ func foldEpoch(m *journalState, v epochRecord) {
 // olderJournal is why something that a journal has in progress is over.
 const olderJournal = "the journal is older than the job: what became of this is not known"
 
-// endOpen ends what was in progress when the journal was copied.
+// endOpen ends what was in progress when the journal was copied, and forgets signs that count for some
+// time after they came: how long ago that was can't be told.
 func endOpen(m *journalState) {
+	clear(m.devices)
 	for i := range m.recoveries {
 		if v := &m.recoveries[i]; !v.State.Over() {
 			v.State = falcon.RecoveryCancelled

@@ -202,8 +202,9 @@ func TestSeeds(t *testing.T) {
 // restart or for a recovery (1544, 1738, 1834), or where half of its ranks were never heard of
 // again (2158, 3949); no one is asked for anything, beside a text that
 // asks for a spare (1311, 1486); a person is asked about the end of processes behind what a
-// recovery already says (676, 1832), or behind that the job recovers (3152).
-var falseOnce = []uint64{663, 676, 894, 1009, 1311, 1544, 1738, 2158, 3152, 3949}
+// recovery already says (676, 1832), or behind that the job recovers (3152). One fenced a node for a
+// report of its GPU that an old journal took for new (5694).
+var falseOnce = []uint64{663, 676, 894, 1009, 1311, 1544, 1738, 2158, 3152, 3949, 5694}
 
 func TestFalseOnce(t *testing.T) {
 	list := falseOnce

@@ -196,12 +196,16 @@ func (r *records) dateRestart() {
 	if i < 1 || r.rows[i].Generation == r.rows[i-1].Generation {
 		return
 	}
+	down := 0.0
+	if before := slices.Max(r.endNs[:i]); before > 0 { // of an iteration that was cut off no rank tells the end
+		down = float64(r.endNs[i]-before)/1e6 - r.rows[i].Ms
+	}
 	if j := r.rejoinOfGeneration(r.rows[i].Generation); j != nil {
-		j.downMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms
+		j.downMs = down
 		return
 	}
 	s := r.addRestart(r.rows[i].Generation)
 	s.FirstIteration = i
-	s.DownMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms
+	s.DownMs = down
 	s.LaunchMs = max(0, s.DownMs-s.DumpMs-s.StoreMs-s.LoadMs-s.RestoreMs)
 }

@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 import torch.distributed as dist
@@ -46,6 +47,15 @@ def drain_device() -> None:
     """Wait until the device has done all that was given to it."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+def settle_device() -> None:
+    """Take the errors of what a peer's death has cut off on the device, which is told of once, by whoever waits next.
+
+    An error that lasts is met again by who reads the state.
+    """
+    with suppress(RuntimeError):
+        drain_device()
 
 
 class Placement:

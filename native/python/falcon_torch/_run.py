@@ -23,7 +23,7 @@ import torch.distributed as dist
 
 from . import _hook, _join
 from ._log import Log
-from ._place import BACK_S, STEPS, drain_device, partners
+from ._place import BACK_S, STEPS, drain_device, partners, settle_device
 from ._recover import Recovery, abort_groups, digest_of, source_of
 from ._state import Kept
 from ._votes import Votes
@@ -160,6 +160,7 @@ class Runner:
     def _keep(self, job: Job, why: str) -> Left:
         """Take out of the job what its rank trains."""
         step = job.leave()
+        settle_device()
         kept = self.recovery.state.keep() if step >= 0 else None
         left = Left(why, _hook.PARK_SUSPENDED, step, kept, job.known, job.older)
         if step < 0 and left.older is not None:

@@ -155,6 +155,7 @@ class Script:
         return Samples(counts[0]), None, None
 
     def run(self) -> None:
+        self.seen = []  # of an iteration that was left
         args = self.arguments.parse_and_validate_args()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -197,7 +197,8 @@ func (r *records) dateRestart() {
 		return
 	}
 	down := 0.0
-	if before := slices.Max(r.endNs[:i]); before > 0 { // of an iteration that was cut off no rank tells the end
+	// of an iteration that was cut off no rank tells the end
+	if before := slices.Max(r.endNs[:i]); before > 0 {
 		down = float64(r.endNs[i]-before)/1e6 - r.rows[i].Ms
 	}
 	if j := r.rejoinOfGeneration(r.rows[i].Generation); j != nil {

@@ -87,6 +87,11 @@ var goTest = regexp.MustCompile(`go (?:-C (\S+) )?test (.*)`)
 func nightlyRows(t *testing.T) []*tierRow {
 	t.Helper()
 	var rows []*tierRow
+	for _, line := range fileLines(t, "Makefile") {
+		if strings.HasPrefix(line, "\t") && goTest.MatchString(line) {
+			t.Errorf("Makefile: %q runs tests: make it a play of .ci/plays.toml", line)
+		}
+	}
 	for _, p := range nightPlays(t) {
 		script := strings.ReplaceAll(p.Run, "'", "")
 		for _, call := range goTest.FindAllStringSubmatch(script, -1) {

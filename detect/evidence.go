@@ -186,6 +186,11 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	lines := slices.DeleteFunc(slices.Clone(others), func(o *incidentState) bool {
 		return !o.hasOnlyLinks()
 	})
+	explained := func(slowIn func(*peer.Result) bool, ranks ...falcon.Rank) bool {
+		return slices.ContainsFunc(stay, func(o *incidentState) bool {
+			return o.explains(ranks...) && o.isAsOldAs(slowIn)
+		})
+	}
 	throttled := map[int]bool{}
 	for _, o := range lines {
 		maps.Copy(throttled, ev.job.throttledReplicas(o, res))
@@ -195,9 +200,7 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	for i := range res.Groups {
 		g := &res.Groups[i]
 		g.Suspect = g.Suspect &&
-			!slices.ContainsFunc(stay, func(o *incidentState) bool {
-				return o.explains(g.Ranks...) && o.isAsOldAs(g.SlowIn)
-			}) &&
+			!explained(g.SlowIn, g.Ranks...) &&
 			!slices.ContainsFunc(lines, func(o *incidentState) bool {
 				return ev.job.crossesLinkOf(o, g)
 			})
@@ -205,9 +208,7 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		p.Suspect = p.Suspect &&
-			!slices.ContainsFunc(stay, func(o *incidentState) bool {
-				return o.explains(p.From, p.To) && o.isAsOldAs(p.SlowIn)
-			}) &&
+			!explained(p.SlowIn, p.From, p.To) &&
 			!throttled[ev.job.desc.Layout.Replica(p.To)]
 	}
 }
@@ -224,8 +225,7 @@ func (s *incidentState) explains(ranks ...falcon.Rank) bool {
 // window that its verdict is of. A host or a link may have got worse and slowed them since; what became
 // slow after a rank of unknown cause, or after the job's own work, has a cause of its own.
 func (s *incidentState) isAsOldAs(slowIn func(*peer.Result) bool) bool {
-	own := s.Verdict.Cause == falcon.CauseUnknown || s.Verdict.Cause == falcon.CauseNotHardware
-	return !own || s.basis.timing == nil || slowIn(s.basis.timing)
+	return !s.blamesNothing() || s.basis.timing == nil || slowIn(s.basis.timing)
 }
 
 // isCompute reports whether an incident is about slow computation, not only about a link.

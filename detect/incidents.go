@@ -41,8 +41,12 @@ func newIncident(inc falcon.Incident, window uint64) *incidentState {
 // isWatched reports whether windows are taken for an incident, or an action is measured on it. Of one
 // that the job's own work explains, or nothing does, none are.
 func (s *incidentState) isWatched() bool {
-	own := s.Verdict.Cause == falcon.CauseNotHardware || s.Verdict.Cause == falcon.CauseUnknown
-	return !s.isLocated() || !own || len(s.actions.inForce) > 0
+	return !s.isLocated() || !s.blamesNothing() || len(s.actions.inForce) > 0
+}
+
+// blamesNothing reports whether the verdict is the job's own work, or of no known cause.
+func (s *incidentState) blamesNothing() bool {
+	return s.Verdict.Cause == falcon.CauseNotHardware || s.Verdict.Cause == falcon.CauseUnknown
 }
 
 // searchState is how far the search for a culprit is.

@@ -103,12 +103,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 		m.watchSoon()
 		return
 	}
-	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
-	m.incidents.add(s)
-	m.decided.noteWindows(s, m.samples.lastIteration(), w.id, timing.Slow)
-	m.publishVerdict(s, v)
-	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own",
-		s.ID, culpritNames(v))
+	m.openWithoutOnset(s, w, timing, v)
 }
 
 // groupsOver is how many times as long as usual messages must take, in two windows running, to open an
@@ -130,20 +125,28 @@ func (m *Machine) checkGroups(s *incidentState, w *window, timing peer.Result) b
 	if len(slow) > 0 && len(again) == 0 {
 		m.watchSoon()
 	}
+	if len(again) == 0 {
+		return false
+	}
 	v := cause.Judge(m.evidence.caseFor(s, timing))
-	if len(again) == 0 || v.Cause != falcon.CauseNetwork {
+	if v.Cause != falcon.CauseNetwork {
 		return false
 	}
 	for _, g := range again {
 		s.OnsetIteration = min(s.OnsetIteration, g.since)
 	}
+	m.openWithoutOnset(s, w, timing, v)
+	return true
+}
+
+// openWithoutOnset opens an incident that windows alone have shown.
+func (m *Machine) openWithoutOnset(s *incidentState, w *window, timing peer.Result, v falcon.Verdict) {
 	s.basis = verdictBasis{timing: &timing, at: m.clock.now}
 	m.incidents.add(s)
-	m.decided.noteWindows(s, m.samples.lastIteration(), w.id, nil)
+	m.decided.noteWindows(s, m.samples.lastIteration(), w.id, timing.Slow)
 	m.publishVerdict(s, v)
 	m.out.addNote(s.ID, w.iteration, "onset", "%s: %s is slow too, without an onset of its own",
 		s.ID, culpritNames(v))
-	return true
 }
 
 func sortedProfiles(w *window) []falcon.RankProfile {

@@ -3,8 +3,8 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,8 +34,7 @@ func TestTorchEnteredSwaps(t *testing.T) {
 	if *torchEntered == "" || *enteredSwaps == 0 {
 		t.Skip("give -torch-entered and -entered-swaps: run make torch-entered-swaps")
 	}
-	needHeaders(t, hollowEnvironment(t)[1])
-	t.Setenv("PYTHONPATH", strings.TrimSuffix(*torchEntered+":"+os.Getenv("PYTHONPATH"), ":"))
+	withFrameworks(t)
 	var rows strings.Builder
 	for _, j := range enteredJobs() {
 		if j.linkMBs == 0 {
@@ -84,19 +83,7 @@ func (j enteredJob) playSwaps(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
 	sc := j.swapScenario()
-	t.Setenv("ITERATIONS", fmt.Sprint(sc.Iterations))
-	command := trainTorch(t, j.script) + " " + folder + " " + j.arguments
-	r, out, err := playLabFor(
-		t,
-		enteredWithin,
-		filepath.Join(t.TempDir(), "report.json"),
-		"--no-reference",
-		"--scenario", scenarioFile(t, sc),
-		"--train", command,
-	)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	r, out := j.train(t, folder, sc)
 	var moved, before, after []float64
 	for _, a := range actionsOf(r) {
 		t.Logf("%s: %s %s, %.0f ms, then %.0f (%.0f predicted), moved in %.0f ms",
@@ -119,12 +106,5 @@ func (j enteredJob) playSwaps(t *testing.T) string {
 		t.Error(bad)
 	}
 	return fmt.Sprintf("| %s | %d | %d | %.0f, %.0f | %.0f | %.0f |\n",
-		j.name, *enteredSwaps, len(moved), middle(moved), most(moved), middle(before), middle(after))
-}
-
-func most(of []float64) (out float64) {
-	for _, v := range of {
-		out = max(out, v)
-	}
-	return out
+		j.name, *enteredSwaps, len(moved), middle(moved), slices.Max(moved), middle(before), middle(after))
 }

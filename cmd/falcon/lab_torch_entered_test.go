@@ -84,8 +84,7 @@ func TestTorchEntered(t *testing.T) {
 	if *torchEntered == "" {
 		t.Skip("give -torch-entered: run make torch-entered")
 	}
-	needHeaders(t, hollowEnvironment(t)[1])
-	t.Setenv("PYTHONPATH", strings.TrimSuffix(*torchEntered+":"+os.Getenv("PYTHONPATH"), ":"))
+	withFrameworks(t)
 	var table strings.Builder
 	for k, j := range enteredJobs() {
 		t.Run(j.name, func(t *testing.T) {
@@ -119,7 +118,6 @@ func (j enteredJob) play(t *testing.T, r *rand.Rand) []lab.RecoveryReport {
 	t.Helper()
 	kills, folder := *enteredKills, t.TempDir()
 	iterations := torchIterations(kills)
-	t.Setenv("ITERATIONS", fmt.Sprint(iterations))
 	sc := recoverScenario("entered", j.shape, 0)
 	sc.Nodes = 2
 	sc.Iterations = iterations
@@ -132,24 +130,37 @@ func (j enteredJob) play(t *testing.T, r *rand.Rand) []lab.RecoveryReport {
 			AfterMs:     float64(r.IntN(130)),
 		})
 	}
-	command := trainTorch(t, j.script) + " " + folder + " " + j.arguments
-	report := filepath.Join(t.TempDir(), "report.json")
-	got, out, err := playLabFor(
-		t,
-		enteredWithin,
-		report,
-		"--no-reference",
-		"--scenario", scenarioFile(t, sc),
-		"--train", command,
-	)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	got, out := j.train(t, folder, sc)
 	all := judgeKills(t, got, kills, out)
 	for _, bad := range judgeEntered(readEntered(t, folder), iterations, j.numbers) {
 		t.Error(bad)
 	}
 	return all
+}
+
+// withFrameworks has the lab's ranks find the packages of the frameworks.
+func withFrameworks(t *testing.T) {
+	t.Helper()
+	needHeaders(t, hollowEnvironment(t)[1])
+	t.Setenv("PYTHONPATH", strings.TrimSuffix(*torchEntered+":"+os.Getenv("PYTHONPATH"), ":"))
+}
+
+// train plays the job's script in a lab; its ranks write to the folder.
+func (j enteredJob) train(t *testing.T, folder string, sc lab.Scenario) (lab.Report, string) {
+	t.Helper()
+	t.Setenv("ITERATIONS", fmt.Sprint(sc.Iterations))
+	r, out, err := playLabFor(
+		t,
+		enteredWithin,
+		filepath.Join(t.TempDir(), "report.json"),
+		"--no-reference",
+		"--scenario", scenarioFile(t, sc),
+		"--train", trainTorch(t, j.script)+" "+folder+" "+j.arguments,
+	)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return r, out
 }
 
 // enteredLine is what a rank writes just before an update.

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -75,16 +76,11 @@ func choose(plays []play, names []string) ([]play, error) {
 	}
 	var out []play
 	for _, name := range names {
-		found := false
-		for _, p := range plays {
-			if p.Name == name {
-				out = append(out, p)
-				found = true
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(plays, func(p play) bool { return p.Name == name })
+		if i < 0 {
 			return nil, fmt.Errorf("no target and no play is named %q; `make targets` lists them", name)
 		}
+		out = append(out, plays[i])
 	}
 	return out, nil
 }

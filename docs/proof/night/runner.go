@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -69,16 +70,9 @@ type places struct {
 // here is where plays write that are played alone.
 func (r *runner) here() places {
 	return places{
-		pages:   or(os.Getenv("PAGES"), r.path("docs")),
-		results: or(os.Getenv("RESULTS"), r.path("bin")),
+		pages:   cmp.Or(os.Getenv("PAGES"), r.path("docs")),
+		results: cmp.Or(os.Getenv("RESULTS"), r.path("bin")),
 	}
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // path is one in the tree, absolute: plays change folders.

@@ -76,7 +76,10 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 			s.OnsetIteration = min(s.OnsetIteration, since)
 		}
 	}
-	if !quiet && m.checkGroups(s, w, timing) {
+	switch {
+	case quiet:
+		m.rankWatch.forgetGroups()
+	case m.checkGroups(s, w, timing):
 		return
 	}
 	v := cause.Judge(m.evidence.caseFor(s, timing))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // A rank that computes slowly without slowing the iteration, as its replica
@@ -195,5 +196,23 @@ func TestPastCulpritsAreBounded(t *testing.T) {
 	}
 	if len(m.culprits.past) != pastMost {
 		t.Errorf("%d kept, want %d", len(m.culprits.past), pastMost)
+	}
+}
+
+// Two windows running show a group slow; one of a job without incidents between them breaks the run.
+func TestSlowGroupsOfTwoWindowsRunning(t *testing.T) {
+	var rw rankWatcher
+	group := peer.Group{Dimension: falcon.DimDP, Op: falcon.OpAllReduce, Bytes: 8}
+	group.Ranks = []falcon.Rank{0, 1}
+	slow := []peer.Group{group}
+	if again := rw.slowAgain(10, slow); len(again) > 0 {
+		t.Errorf("by one window: %v", again)
+	}
+	if again := rw.slowAgain(20, slow); len(again) != 1 || again[0].since != 10 {
+		t.Errorf("by two: %v", again)
+	}
+	rw.forgetGroups()
+	if again := rw.slowAgain(900, slow); len(again) > 0 {
+		t.Errorf("long after: %v", again)
 	}
 }
